@@ -12,8 +12,8 @@ from pybroker.metrics.exporter import MetricsServer
 
 
 def get(port: int) -> tuple[str, str]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        return answer.headers["Content-Type"], answer.read().decode()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+        return response.headers["Content-Type"], response.read().decode()
 
 
 def test_the_metrics_page_starts_and_stops() -> None:

@@ -87,8 +87,8 @@ def test_the_metrics_page_has_what_the_document_lists(tmp_path: Path) -> None:
         metrics_port = free.getsockname()[1]
     listener = f"metrics.listener=127.0.0.1:{metrics_port}"
     with started("--port", "0", "--data-dir", str(tmp_path), "--override", listener) as (process, _):
-        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10) as answer:
-            page = answer.read().decode()
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10) as response:
+            page = response.read().decode()
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=10)
         assert process.returncode == 0

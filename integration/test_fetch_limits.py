@@ -62,14 +62,14 @@ def sizes_of_batches(records: bytes) -> list[int]:
     return sizes
 
 
-def assert_kip_74(answers: Sequence[Fetched], whole: dict[str, bytes], limits: dict[str, int], bytes_max: int) -> None:
+def assert_kip_74(responses: Sequence[Fetched], whole: dict[str, bytes], limits: dict[str, int], bytes_max: int) -> None:
     """Assert that each partition, in the order of the request, has up to min(its limit, what is left), and the first non-empty
     one a whole batch.
 
     A broker may end a partition with a partial batch or leave that out, so what is left is counted from what the broker sent.
     """
     left, anything = bytes_max, False
-    for got in answers:
+    for got in responses:
         available = sizes_of_batches(whole[got.topic])
         limit = min(limits[got.topic], left)
         fitting = 0
@@ -116,12 +116,12 @@ def test_the_response_is_limited_as_a_whole_and_by_partition(
     order = topics[first:] + topics[:first]
     whole = {f.topic: f.records for f in fetch(connection, 4, [Ask(topic=name, bytes_max=1 << 30) for name in topics]).partitions}
     limits = {name: limit * (1 + n % 2) for n, name in enumerate(order)}
-    answer = fetch(connection, version, [Ask(topic=n, bytes_max=limits[n]) for n in order], bytes_max=bytes_max)
-    assert [f.topic for f in answer.partitions] == order
-    assert all(f.error == 0 for f in answer.partitions)
+    response = fetch(connection, version, [Ask(topic=n, bytes_max=limits[n]) for n in order], bytes_max=bytes_max)
+    assert [f.topic for f in response.partitions] == order
+    assert all(f.error == 0 for f in response.partitions)
     if version >= 4:
-        assert_kip_74(answer.partitions, whole, limits, bytes_max)
-    total = sum(len(f.records) for f in answer.partitions)
+        assert_kip_74(response.partitions, whole, limits, bytes_max)
+    total = sum(len(f.records) for f in response.partitions)
     first_batch = next(s[0] for name in order if (s := sizes_of_batches(whole[name])))
     assert total <= max(bytes_max, first_batch)
     assert total > 0, "there is always progress"
@@ -214,8 +214,8 @@ def test_other_connections_are_served_while_one_waits(bootstrap: str, new_topic:
 def session_fetch(connection: Connection, asks: Sequence[Ask], session_id: int, epoch: int) -> tuple[int, int, dict[str, int]]:
     """Return the error, the session's id, and the size of each partition's record set in the response."""
     body = fetch_body(7, asks, session_id=session_id, session_epoch=epoch)
-    answer = parse_fetch(7, connection.call(FETCH, 7, body))
-    return answer.error, answer.session_id, {f.topic: len(f.records) for f in answer.partitions}
+    response = parse_fetch(7, connection.call(FETCH, 7, body))
+    return response.error, response.session_id, {f.topic: len(f.records) for f in response.partitions}
 
 
 def test_a_fetch_session_returns_only_what_is_new(connection: Connection, new_topic: Callable[..., str]) -> None:

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.skipif(is_kafka(), reason="about our own metrics page")
 
 def scrape(port: int) -> dict[str, float]:
     """Return the sum of each metric over all its labels, by name."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-        assert answer.headers["Content-Type"].startswith("text/plain")
-        text = answer.read().decode()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as response:
+        assert response.headers["Content-Type"].startswith("text/plain")
+        text = response.read().decode()
     sums: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -68,8 +68,8 @@ def test_librdkafka_asks_once_which_metrics_are_wanted(start_broker: Callable[..
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
 
     def asked(request: str) -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-            families = text_string_to_metric_families(answer.read().decode())
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as response:
+            families = text_string_to_metric_families(response.read().decode())
         counts = [
             sample.value
             for family in families

@@ -189,9 +189,9 @@ def test_a_response_has_many_partitions(version: int, bootstrap: str, connection
         sizes = [] if n % 4 == 3 else [1 + n, 20, 3]
         codec = OLD_CODECS[n % 4]
         sent[topic] = write_batches(connection, topic, [varied(20, seed=n)[:size] for size in sizes], codec)
-    answer = fetch(connection, version, [Ask(topic=topic) for topic in topics])
-    assert [f.topic for f in answer.partitions] == topics
-    for fetched in answer.partitions:
+    response = fetch(connection, version, [Ask(topic=topic) for topic in topics])
+    assert [f.topic for f in response.partitions] == topics
+    for fetched in response.partitions:
         assert (fetched.error, fetched.high_watermark) == (0, len(sent[fetched.topic]))
         parsed = parse(fetched.records)
         assert_ignorable(parsed.rest)
@@ -206,17 +206,17 @@ def test_pipelined_fetches_get_their_responses_in_order(
     topic, _, _ = written
     expected = [fetch_one(connection, version, Ask(topic=topic, offset=offset)).records for offset in range(20)]
     ids = [connection.send(FETCH, version, fetch_body(version, [Ask(topic=topic, offset=offset)])) for offset in range(20)]
-    answers = [parse_fetch(version, connection.receive(correlation_id)) for correlation_id in ids]
-    assert [answer.partitions[0].records for answer in answers] == expected
+    responses = [parse_fetch(version, connection.receive(correlation_id)) for correlation_id in ids]
+    assert [response.partitions[0].records for response in responses] == expected
 
 
 @old_fetch
 def test_the_brokers_time_is_marked(version: int, connection: Connection, new_topic: Callable[..., str]) -> None:
     topic = new_topic(message_timestamp_type="LogAppendTime")
-    answer = produce(connection, 3, topic, sample_batch(varied(5), "gzip"))
+    response = produce(connection, 3, topic, sample_batch(varied(5), "gzip"))
     parsed = parse(fetch_one(connection, version, Ask(topic=topic)).records)
     assert parsed.log_append_time is (version >= 2)
-    assert {r.sample.timestamp_ms for r in parsed.records} == {answer.log_append_time if version >= 2 else -1}
+    assert {r.sample.timestamp_ms for r in parsed.records} == {response.log_append_time if version >= 2 else -1}
 
 
 @old_fetch
@@ -250,9 +250,9 @@ def test_errors_belong_to_single_partitions(version: int, connection: Connection
         Ask(topic=topic, partition=7),
         Ask(topic="no-such-topic-at-all"),
     ]
-    answer = fetch(connection, version, [Ask(topic=topic), *asks])
-    assert [f.error for f in answer.partitions] == [0, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_OR_PARTITION]
-    assert_equal(parse(answer.partitions[0].records).records, as_read(sent, magic_of(version)))
+    response = fetch(connection, version, [Ask(topic=topic), *asks])
+    assert [f.error for f in response.partitions] == [0, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_OR_PARTITION]
+    assert_equal(parse(response.partitions[0].records).records, as_read(sent, magic_of(version)))
     (beyond,) = fetch(connection, version, [Ask(topic=topic, offset=4)]).partitions
     assert beyond.error == OFFSET_OUT_OF_RANGE
     (at_end,) = fetch(connection, version, [Ask(topic=topic, offset=3)]).partitions
@@ -269,8 +269,8 @@ def test_every_client_reads_old_messages(
 ) -> None:
     topic, samples = new_topic(), without_headers(varied(40, seed=version))
     for acks, begin in ((-1, 0), (1, 15), (1, 30)):
-        answer = produce(connection, version, topic, message_set(samples[begin : begin + 15], magic, codec), acks=acks)
-        assert (answer.error, answer.base_offset, answer.log_append_time) == (0, begin, -1)
+        response = produce(connection, version, topic, message_set(samples[begin : begin + 15], magic, codec), acks=acks)
+        assert (response.error, response.base_offset, response.log_append_time) == (0, begin, -1)
     written = as_read(samples, magic)
     for fetch_version in (0, 1, 2, 3):
         expected = as_read(written, magic_of(fetch_version))
@@ -285,11 +285,11 @@ def test_old_messages_get_the_brokers_time_where_the_topic_wants_it(
     magic: int, connection: Connection, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(message_timestamp_type="LogAppendTime")
-    answer = produce(connection, 2, topic, message_set(varied(5), magic, "gzip"))
-    assert answer.log_append_time > T0_MS
+    response = produce(connection, 2, topic, message_set(varied(5), magic, "gzip"))
+    assert response.log_append_time > T0_MS
     parsed = parse(fetch_one(connection, 3, Ask(topic=topic)).records)
     assert parsed.log_append_time
-    assert {r.sample.timestamp_ms for r in parsed.records} == {answer.log_append_time}
+    assert {r.sample.timestamp_ms for r in parsed.records} == {response.log_append_time}
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -315,8 +315,8 @@ def test_a_request_without_acks_gets_no_response(connection: Connection, new_top
     topic, samples = new_topic(), without_headers(varied(5))
     connection.send(PRODUCE, 0, produce_body(0, topic, {0: message_set(samples, 0)}, acks=0))
     # the next response on this connection belongs to this request
-    answer = produce(connection, 0, topic, message_set(samples, 0))
-    assert (answer.error, answer.base_offset) == (0, 5)
+    response = produce(connection, 0, topic, message_set(samples, 0))
+    assert (response.error, response.base_offset) == (0, 5)
 
 
 # --- ListOffsets v0 -------------------------------------------------------------------------------------------------------------

@@ -95,9 +95,11 @@ class Asker:
         self._connection, self._client_id, self._correlation_id = raw.Connection(bootstrap), client_id, 0
         self.port = int(bootstrap.rpartition(":")[2])
         self.asked: set[Asked] = set()
-        answer = self(API_VERSIONS, ApiVersionsRequest(client_software_name="apache-kafka-java", client_software_version="3.9.2"))
-        assert answer.error_code == 0
-        self.versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        response = self(
+            API_VERSIONS, ApiVersionsRequest(client_software_name="apache-kafka-java", client_software_version="3.9.2")
+        )
+        assert response.error_code == 0
+        self.versions = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
 
     def __call__(self, asked: Asked, request: Any) -> Any:
         api_key, version = asked
@@ -106,10 +108,10 @@ class Asker:
         self._connection.socket.sendall(b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]  # no late parts
         size = int.from_bytes(self._connection.receive_exactly(4))
         frame = memoryview(self._connection.receive_exactly(size))
-        correlation_id, answer = decode_response(response_class(api_key), version, frame)
+        correlation_id, response = decode_response(response_class(api_key), version, frame)
         assert correlation_id == self._correlation_id
         self.asked.add(asked)
-        return answer
+        return response
 
     def settled(self, asked: Asked, request: Any, error: Callable[[Any], int]) -> Any:
         """Return the first response that does not ask the client to try again.
@@ -117,10 +119,10 @@ class Asker:
         A broker may create a topic, or an id, after a request for it.
         """
         end = time.monotonic() + WAIT_S
-        while error(answer := self(asked, request)) in COME_AGAIN:
-            assert time.monotonic() < end, error_code(error(answer)).name
+        while error(response := self(asked, request)) in COME_AGAIN:
+            assert time.monotonic() < end, error_code(error(response)).name
             time.sleep(0.02)
-        return answer
+        return response
 
     def close(self) -> None:
         self._connection.socket.close()
@@ -139,10 +141,10 @@ class Asker:
         ):  # without a receiver Apache Kafka does not offer it
             self.asked.add(TELEMETRY)
             return
-        answer = self(TELEMETRY, GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID))
-        assert (answer.error_code, answer.requested_metrics) == (0, [])
-        assert answer.client_instance_id != ZERO_UUID
-        assert answer.push_interval_ms > 0
+        response = self(TELEMETRY, GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID))
+        assert (response.error_code, response.requested_metrics) == (0, [])
+        assert response.client_instance_id != ZERO_UUID
+        assert response.push_interval_ms > 0
 
     def list_offsets(
         self, topic: str, timestamp: int, partitions: Iterable[int], *, epoch: int = -1, isolation: int = UNCOMMITTED
@@ -150,8 +152,8 @@ class Asker:
         """Return offset and timestamp by partition."""
         asks = [ListOffsetsPartition(partition_index=n, current_leader_epoch=epoch, timestamp=timestamp) for n in partitions]
         topics = [ListOffsetsTopic(name=topic, partitions=asks)]
-        answer = self(LIST_OFFSETS, ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics))
-        (found,) = answer.topics
+        response = self(LIST_OFFSETS, ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics))
+        (found,) = response.topics
         assert found.name == topic
         assert all(one.error_code == 0 and one.leader_epoch in (-1, 0) for one in found.partitions)
         return {one.partition_index: (one.offset, one.timestamp) for one in found.partitions}
@@ -182,9 +184,9 @@ class Asker:
         assert (cluster.error_code, cluster.error_message, cluster.endpoint_type) == (0, None, 1)
         assert [(one.host, one.port) for one in cluster.brokers] == [("127.0.0.1", self.port)]
         assert cluster.controller_id in [one.broker_id for one in cluster.brokers]
-        answer = self(DESCRIBE_TOPIC, DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)]))
-        assert answer.next_cursor is None
-        (found,) = answer.topics
+        response = self(DESCRIBE_TOPIC, DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)]))
+        assert response.next_cursor is None
+        (found,) = response.topics
         return found
 
 
@@ -230,9 +232,9 @@ def produce_request(topic: str, data: dict[int, bytes]) -> ProduceRequest:
     return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=parts)])
 
 
-def produced(answer: Any, topic: str) -> dict[int, tuple[int, int]]:
+def produced(response: Any, topic: str) -> dict[int, tuple[int, int]]:
     """Return error and first offset by partition."""
-    (found,) = answer.responses
+    (found,) = response.responses
     assert found.name == topic
     assert all(one.record_errors == [] for one in found.partition_responses)
     return {one.index: (one.error_code, one.base_offset) for one in found.partition_responses}
@@ -244,8 +246,8 @@ def written(bootstrap: str, new_topic: Callable[..., str]) -> str:
     topic = new_topic(PARTITIONS)
     writer = Asker(bootstrap, "producer-1")
     try:
-        answer = writer(PRODUCE, produce_request(topic, {0: lz4_batch(60), 1: lz4_batch(10)}))
-        assert produced(answer, topic) == {0: (0, 0), 1: (0, 0)}
+        response = writer(PRODUCE, produce_request(topic, {0: lz4_batch(60), 1: lz4_batch(10)}))
+        assert produced(response, topic) == {0: (0, 0), 1: (0, 0)}
         assert produced(writer(PRODUCE, produce_request(topic, {0: lz4_batch(40, first=60)})), topic) == {0: (0, 60)}
     finally:
         writer.close()
@@ -254,9 +256,9 @@ def written(bootstrap: str, new_topic: Callable[..., str]) -> str:
 
 def topic_id_of(asker: Asker, topic: str) -> bytes:
     """Return the id by which Fetch names the topic, as an executor gets it when it finds its partitions' leaders."""
-    answer = asker.metadata(topic)
-    nodes = {one.node_id: (one.host, one.port) for one in answer.brokers}
-    (found,) = answer.topics
+    response = asker.metadata(topic)
+    nodes = {one.node_id: (one.host, one.port) for one in response.brokers}
+    (found,) = response.topics
     assert (found.error_code, found.name, found.is_internal) == (0, topic, False)
     assert sorted(one.partition_index for one in found.partitions) == list(range(PARTITIONS))
     for one in found.partitions:
@@ -267,10 +269,10 @@ def topic_id_of(asker: Asker, topic: str) -> bytes:
     return bytes(found.topic_id)
 
 
-def fetched(answer: Any, topic_id: bytes, partition: int) -> tuple[Any, list[Record]]:
+def fetched(response: Any, topic_id: bytes, partition: int) -> tuple[Any, list[Record]]:
     """Return the one partition of a response, and its records."""
-    assert answer.error_code == 0
-    (topic,) = answer.responses
+    assert response.error_code == 0
+    (topic,) = response.responses
     assert topic.topic_id == topic_id
     (found,) = topic.partitions
     assert (found.partition_index, found.error_code, found.log_start_offset, found.preferred_read_replica) == (
@@ -295,19 +297,19 @@ def test_the_sink_writes_a_batch_once(asker: Ask, new_topic: Callable[..., str])
     topic_id_of(ask, topic)
     ask.telemetry()
     wanted = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
-    started = ask.settled(INIT_PRODUCER_ID, wanted, lambda answer: int(answer.error_code))
+    started = ask.settled(INIT_PRODUCER_ID, wanted, lambda response: int(response.error_code))
     assert (started.error_code, started.producer_epoch) == (0, 0)
     assert started.producer_id >= 0
     me = (started.producer_id, 0)
     first = produce_request(topic, {1: lz4_batch(5, producer=me, sequence=0), 0: lz4_batch(3, producer=me, sequence=0)})
-    answer = ask(PRODUCE, first)
-    assert produced(answer, topic) == {1: (0, 0), 0: (0, 0)}
-    assert (answer.throttle_time_ms, answer.node_endpoints) == (0, [])
+    response = ask(PRODUCE, first)
+    assert produced(response, topic) == {1: (0, 0), 0: (0, 0)}
+    assert (response.throttle_time_ms, response.node_endpoints) == (0, [])
     assert produced(ask(PRODUCE, first), topic) == {1: (0, 0), 0: (0, 0)}, "sent again, written once"
     second = produce_request(topic, {0: lz4_batch(4, producer=me, sequence=3, first=3)})
-    answer = ask(PRODUCE, second)
-    assert produced(answer, topic) == {0: (0, 3)}
-    assert answer.responses[0].partition_responses[0].log_append_time_ms == -1, "the records keep their times"
+    response = ask(PRODUCE, second)
+    assert produced(response, topic) == {0: (0, 3)}
+    assert response.responses[0].partition_responses[0].log_append_time_ms == -1, "the records keep their times"
     gap = produce_request(topic, {0: lz4_batch(1, producer=me, sequence=8), 1: lz4_batch(1, producer=me, sequence=5)})
     assert produced(ask(PRODUCE, gap), topic) == {0: (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1), 1: (0, 5)}
     assert ask.asked == SPARK_ASKS["df.write"]
@@ -318,7 +320,7 @@ def test_the_sink_writes_a_batch_once(asker: Ask, new_topic: Callable[..., str])
 def test_the_sink_creates_a_topic_by_writing_to_it(asker: Ask) -> None:
     ask, topic = asker("producer-1"), unique("made")
     wanted = MetadataRequest(topics=[MetadataRequestTopic(topic_id=ZERO_UUID, name=topic)], allow_auto_topic_creation=True)
-    (found,) = ask.settled(METADATA, wanted, lambda answer: int(answer.topics[0].error_code)).topics
+    (found,) = ask.settled(METADATA, wanted, lambda response: int(response.topics[0].error_code)).topics
     assert (found.error_code, [one.leader_epoch for one in found.partitions]) == (0, [0])
     assert produced(ask(PRODUCE, produce_request(topic, {0: lz4_batch(1)})), topic) == {0: (0, 0)}
 
@@ -408,9 +410,9 @@ def test_an_executor_gets_the_error_that_it_expects(asker: Ask, written: str) ->
     ask = asker("consumer-spark-kafka-relation-executor-1")
     topic_id = topic_id_of(ask, written)
 
-    def error(answer: Any) -> tuple[int, int]:
-        ((found,),) = [one.partitions for one in answer.responses]
-        return answer.error_code, found.error_code
+    def error(response: Any) -> tuple[int, int]:
+        ((found,),) = [one.partitions for one in response.responses]
+        return response.error_code, found.error_code
 
     assert error(ask.fetch(topic_id, 0, 101)) == (0, ErrorCode.OFFSET_OUT_OF_RANGE)
     assert error(ask.fetch(topic_id, PARTITIONS, 0)) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -429,7 +431,7 @@ def test_the_driver_with_deprecated_offset_fetching_uses_a_group(asker: Ask, wri
     topic_id_of(ask, written)
     ask.telemetry()
     where = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-    (found,) = ask.settled(FIND_COORDINATOR, where, lambda answer: int(answer.coordinators[0].error_code)).coordinators
+    (found,) = ask.settled(FIND_COORDINATOR, where, lambda response: int(response.coordinators[0].error_code)).coordinators
     assert (found.error_code, found.key, found.host, found.port) == (0, group, "127.0.0.1", ask.port)
     subscription = versioned(ConsumerProtocolSubscription(topics=[written]))
     protocols = [JoinGroupRequestProtocol(name=name, metadata=subscription) for name in ("range", "cooperative-sticky")]
@@ -439,7 +441,7 @@ def test_the_driver_with_deprecated_offset_fetching_uses_a_group(asker: Ask, wri
             group_id=group, session_timeout_ms=45_000, rebalance_timeout_ms=300_000, member_id=member,
             protocol_type="consumer", protocols=protocols, reason="",
         )  # fmt: skip
-        return ask.settled(JOIN_GROUP, request, lambda answer: int(answer.error_code))
+        return ask.settled(JOIN_GROUP, request, lambda response: int(response.error_code))
 
     named = join("")
     assert named.error_code == ErrorCode.MEMBER_ID_REQUIRED

