@@ -222,8 +222,9 @@ def test_the_active_segment_is_never_cleaned(tmp_path: Path) -> None:
     assert setting.records() == [(4, b"a", b"4"), (5, b"a", b"last")], "keys of the active segment are not looked at"
 
 
-def test_other_topics_and_a_switched_off_cleaner_change_nothing(tmp_path: Path) -> None:
-    setting = CompactedLog(tmp_path, overrides={"log.cleaner.enable": "false"})
+@pytest.mark.parametrize("off", [{"log.cleaner.enable": "false"}, {"log.cleaner.threads": "0"}])
+def test_other_topics_and_a_switched_off_cleaner_change_nothing(tmp_path: Path, off: dict[str, str]) -> None:
+    setting = CompactedLog(tmp_path, overrides=off)
     fill(setting)
     setting.clean()
     assert len(setting.records()) == 24

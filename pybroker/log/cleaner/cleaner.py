@@ -125,7 +125,8 @@ class LogCleaner:
         if (cuttable := self._log_to_cut()) is not None:
             self._begin(cuttable, self._cut(cuttable))
             return
-        chosen = self._dirtiest() if self._config().log_cleaner_enable else None
+        config = self._config()
+        chosen = self._dirtiest() if config.log_cleaner_enable and config.log_cleaner_threads else None
         if chosen is None:
             self._later(self._backoff_s, self.look)
             return
