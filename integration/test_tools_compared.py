@@ -63,11 +63,13 @@ def test_tools_print_about_us_what_they_print_about_kafka(
     release: str, start_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
     """Compare the output of 4.x tools with that about Kafka 3.9, or with that about 4.x where 3.9 cannot respond to them."""
-    broker = start_broker(OVERRIDES)
+    broker = start_broker({**OVERRIDES, "log.retention.granularity": "segment"})
     kafkas: list[Golden] = [golden for golden in GOLDEN if golden.tools == release]
     pages = [golden.pages() for golden in kafkas]
     differences = []
     for index, (step, ours) in enumerate(told(release, broker.bootstrap, tmp_path)):
+        if any("retention.granularity=" in line for line in ours):  # a setting that Kafka does not have
+            ours = [line for line in ours if "retention.granularity=" not in line]
         theirs = [page[index] for page in pages]
         assert {page[0] for page in theirs} == {step.line}, "the story has changed: run python -m integration.tools_story"
         if step.line.startswith("$< "):

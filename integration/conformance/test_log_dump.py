@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pybroker.clock import ManualClock
+from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
+from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.results import AppendOrigin
@@ -171,3 +174,29 @@ def test_the_aborted_transactions_are_read_back(log: Log) -> None:
         tuple(entry) for segment in log.segments for entry in segment.transaction_index.entries
     ]
     assert len(found) == 6
+
+
+def test_a_segment_that_retention_has_cut_is_read_back(tmp_path: Path) -> None:
+    clock = ManualClock(START_MS)
+    config = TopicConfig(retention_ms=10_000)
+    logs = LogManager(
+        [str(tmp_path)], cluster_id="dump", node_id=BrokerId(1), services=LogServices(clock=clock), config_of=lambda _: config
+    )
+    logs.start()
+    log = logs.create(TP, TopicId(bytes(range(1, 17))), config)
+    for second in range(100):
+        data = build_batch([Record(Offset(0), START_MS + second * 1000, b"key", b"value" * 100)])
+        log.append_as_leader(memoryview(data), leader_epoch=LeaderEpoch(0), now_ms=START_MS)
+    turns: list[Callable[[], None]] = []
+    cleaner = LogCleaner(logs, config=BrokerConfig, high_watermark=lambda _: 100, later=lambda _, work: turns.append(work))
+    logs.clean_up(START_MS + 90_000)
+    for _ in range(4):
+        cleaner.look()
+        while turns and turns != [cleaner.look]:
+            turns.pop(0)()
+        turns.clear()
+    log.close()
+    out = dump("--deep-iteration", "--files", files(log, ".log")).stdout
+    assert [int(found) for found in re.findall(r"^\| offset: (\d+) ", out, re.MULTILINE)] == list(range(80, 100))
+    for suffix in (".index", ".timeindex"):
+        dump("--verify-index-only", "--files", files(log, suffix))
