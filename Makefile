@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-SOURCES := $(shell find pybroker -name '*.pyx' -o -name '*.px[di]' -o -name '*.h' -o -name '_tail_python.py') pyproject.toml setup.py
+# Types without a .pyx beside them are those of a Python twin that is compiled as it stands.
+TWINS := $(foreach types,$(shell find pybroker -name '*_native.pxd'),$(if $(wildcard $(types:.pxd=.pyx)),,$(types:_native.pxd=_python.py)))
+SOURCES := $(shell find pybroker -name '*.pyx' -o -name '*.px[di]' -o -name '*.h') $(TWINS) pyproject.toml setup.py
 # As pip does for what is not editable: a start that has to compile takes half as long again, and all of them have to where
 # PYTHONDONTWRITEBYTECODE is set.
 COMPILE = $(BIN)/python -m compileall -q pybroker
@@ -15,9 +17,8 @@ SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --di
   --max-worker-restart 0 --durations 20 -r s  # says why a test was skipped: without a container engine, for one
 # Downloads come first, as they may take longer than a test may.
 BRING = $(BIN)/python -m testing.process.bring
-# What runs native code, but for the folders that run both ways in any case (records, protocol, replication). The whole suite:
-# make pure PURE=tests
-PURE ?= tests/api tests/coordinator tests/crash tests/fuzz tests/log tests/metrics tests/pipeline integration/test_clients_roundtrip.py
+# What runs without native parts: the whole unit suite, and stock clients with a broker process.
+PURE ?= tests integration/test_clients_roundtrip.py
 ROUNDS ?= 1
 ifndef SEED
 SEED := $(shell date +%s)

@@ -17,13 +17,15 @@ import random
 import resource
 import subprocess
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Generator
+from typing import Any, Final
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-if TYPE_CHECKING:
-    import pytest
+from testing import native_parts
 
+SETTINGS: Final = "_hypothesis_internal_use_settings"
 MEMORY_BYTES_MAX: Final = int(os.environ.get("TEST_MEMORY_BYTES", str(3 << 30)))
 
 # No deadline for a single example, and no complaint that examples are slow to make: time is no property of what is tested.
@@ -35,7 +37,10 @@ settings.load_profile("pybroker")
 
 
 def pytest_configure() -> None:
-    """Limit this process, be it alone, the leader or a worker."""
+    """Refuse to test native parts that are out of date; limit this process, be it alone, the leader or a worker."""
+    stale = native_parts.stale()
+    if stale:
+        raise pytest.UsageError(f"native parts older than their sources: {', '.join(stale)}; `make environment` builds them")
     if MEMORY_BYTES_MAX:
         _limit_memory()
 
@@ -51,6 +56,20 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Seed `random`, also for the helpers that draw from it."""
     random.seed(f"{item.nodeid} {item.config.getoption('--hypothesis-seed')}")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Give a parametrized random test its settings back, which hypothesis wraps once for each case.
+
+    Settings inside each other are read by recursion: after 950 cases of one function in one process it ends in a RecursionError.
+    """
+    function = getattr(item, "obj", None)
+    function = getattr(function, "__func__", function)
+    before = getattr(function, SETTINGS, None)
+    yield
+    if before is not None:
+        setattr(function, SETTINGS, before)
 
 
 def _limit_memory() -> None:

@@ -196,7 +196,7 @@ def are_of_a_kind(first: ast.arg, second: ast.arg) -> bool:
 def test_numbers_side_by_side_are_passed_by_name(package: str) -> None:
     found = []
     for path in sorted((ROOT / package).rglob("*.py")):
-        if path.with_name(path.name.replace("_python.py", "_native.pyx")) in NATIVE or path.stem == "_tail_python":
+        if any(path.with_name(path.name.replace("_python.py", f"_native.{kind}")).exists() for kind in ("pyx", "pxd")):
             continue  # the twin of a native part, to which numbers are given by position
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in BY_POSITION:
