@@ -90,10 +90,16 @@ def refuse(filesystem: Filesystem, path: str, position: int = 0) -> None:
         )
 
 
-def refuse_first(filesystem: Filesystem, directory: str) -> None:
-    """Raise OldFormatError if a data file of a partition's directory begins with a message of magic 0 or 1. Raises OSError."""
-    for name in data_files(filesystem, directory):
-        refuse(filesystem, f"{directory}/{name}")
+def refuse_first(filesystem: Filesystem, directory: str, recovery_point: Offset) -> None:
+    """Raise OldFormatError if a data file that a recovery reads begins with a message of magic 0 or 1. Raises OSError.
+
+    A recovery reads the file that holds `recovery_point` and the later ones; where there are a thousand, the others stay closed.
+    """
+    names = data_files(filesystem, directory)
+    first = max((offset_of(name) for name in names if offset_of(name) <= recovery_point), default=FIRST_OFFSET)
+    for name in names:
+        if offset_of(name) >= first:
+            refuse(filesystem, f"{directory}/{name}")
 
 
 def _entries(file: SegmentFile, position: int = 0) -> Iterator[Entry]:

@@ -65,7 +65,7 @@ def load(
     magic 0 and 1 for damage.
     """
     if not was_clean:
-        old_formats.refuse_first(log.filesystem, log.path)
+        old_formats.refuse_first(log.filesystem, log.path, recovery_point)
     partition_files.open_segments(log, leftovers.settle(log))
     log.log_start_offset = log_start_offset
     are_epochs_sound = log.epochs.load()
