@@ -65,8 +65,6 @@ if TYPE_CHECKING:
 Protocols = tuple[tuple[str, bytes], ...]
 """The names and metadata of the protocols that a member can use, its favourite first."""
 
-NO_GENERATION: Final = -1
-
 
 class GroupState(Enum):
     """The states of a group, by Kafka's names, which are on the wire."""

@@ -26,8 +26,6 @@ WORD: Final = 64
 RANGES_MAX: Final = 20
 """The maximum number of ranges that a row names; its counts include all."""
 PRODUCER_TIER: Final = -1
-COPIES_MAX: Final = 15
-"""The maximum number of copies of a record that is counted exactly."""
 _WORD_MASK: Final = (1 << WORD) - 1
 
 
