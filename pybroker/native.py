@@ -1,8 +1,8 @@
 """Chooses between the native part of a module and its Python twin, in one way for all packages.
 
 A module `x.py` with a native part has two siblings. `_x_python.py` has the contract in its docstrings. `_x_native` does the same
-faster; its source is `_x_native.pyx`, or `_x_python.py` itself with the types of `_x_native.pxd`. `x.py` imports the names from the
-Python twin, where a reader and the type checker find them, and ends with
+faster; its source is `_x_native.pyx`, or `_x_python.py` itself with the types of `_x_native.pxd`. `x.py` imports the names from
+the Python twin, where a reader and the type checker find them, and ends with
 
     IS_NATIVE: Final = choose(_x_python, globals())
 
