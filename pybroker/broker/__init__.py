@@ -18,4 +18,6 @@ For commands on the data of a broker that does not run:
 
     known_directories    list and forget data directories
     adoption             take over data directories whose metadata was lost
+    kafka_adoption       plan the adoption of a data directory of Apache Kafka
+    topic_configs_file   read settings of topics from a file of an administrator
 """

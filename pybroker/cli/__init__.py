@@ -3,10 +3,13 @@
 main, lazy_group        the `pybroker` command, whose sub-commands are imported when they are called
 start                   `pybroker start`: run a broker
 container_command       `pybroker container`: the entry point of the container image
+adopt_command           `pybroker adopt`: log directories of an Apache Kafka, or of this broker without its metadata
 directories_command     `pybroker directories`: lost log directories and lost metadata
+log_command             `pybroker log`: prints and checks the files of a log
 doctor_command          `pybroker doctor`: why a client can or cannot use a cluster
 tool_command            `pybroker tool`: Kafka's command line tools
 apis_command, config_command    documents that are generated from the code
-spark_*                 `pybroker spark`: the jobs of the pipeline
+spark_command, spark_options    `pybroker spark`, and the options that all of its jobs have
+spark_generate, spark_archive, spark_replay, spark_mirror, spark_audit, spark_report, spark_doctor    a job each
 logging_setup           the form and the levels of the logs
 """

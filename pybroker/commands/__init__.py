@@ -6,7 +6,10 @@ connection, metadata        a blocking connection, and Metadata read without the
 admin                       requests through the codec, for the other commands of administrators
 topics, topics_admin        kafka-topics
 configs, configs_admin      kafka-configs
-groups, groups_*            kafka-consumer-groups
+groups                      kafka-consumer-groups
+groups_admin                requests about groups, repeated while the coordinator is coming up
+groups_describe             what kafka-consumer-groups prints of groups
+groups_reset                resets and deletes committed offsets
 offsets, versions, cluster, storage, ready      the smaller commands
 producer, line_reader       kafka-console-producer
 consumer, formatter         kafka-console-consumer

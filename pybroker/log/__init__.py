@@ -1,7 +1,8 @@
 """The durable log, in Kafka's format on disk; synchronous.
 
 log, results              the log of one partition: its state, and what its methods take and return
-append, append_rules, read, timestamp_lookup, truncate, retention, flush    the operations of a log, a module each
+append, append_rules, read, timestamp_lookup, truncate, flush    the operations of a log, a module each
+retention, record_retention, retention_pass    what is due: whole segments, or to the record; a pass over many logs
 segment, segments, segment_files, segment_reading, tail    the segments of a log, their files, and how appends and
 reads use them
 file_records, batch_scan  slices of a data file that responses send; walking over the headers of batches
@@ -11,6 +12,7 @@ producers
 leader_epoch_cache        which leader epoch began at which offset
 recovery, leftovers, partition_files, damage, lost, kept   opening a log after an unclean stop, and what cannot be
 saved
+old_formats               data files of Kafka before 0.11: found, and rewritten in magic 2
 manager, loading, opening, room_pass    all logs of a broker, from the start to the stop
 directory, claims, directory_moves, removals, strays       the log directories, and logs that come, move and go
 checkpoint, offset_checkpoint           the small files beside the data

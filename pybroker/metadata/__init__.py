@@ -3,6 +3,7 @@
 controller           the only place that changes the cluster
 image, entries       the cluster's state; the same as entries of the store
 store/               where the entries are kept: in memory, or in a SQLite file
+kraft/               the metadata log of a KRaft Kafka: read when its directory is adopted, and written
 plan                 what an operation wants to change in the store
 new_topic, more_partitions, placement    the plans of topics and partitions, and which brokers get the replicas
 config_changes, features                 the plans of settings and of feature levels

@@ -1,4 +1,23 @@
 """Spark jobs over a broker's data, which run as `pybroker spark JOB` or as functions that take a SparkSession.
 
 `pip install 'pybroker[spark]'` brings what they need (PySpark, pyarrow, a Java, a client). It is imported only when a job runs.
+
+The rooms, each with a map of its own:
+
+archive/        copies topics to Parquet
+replay/         writes an archive back to topics
+mirror/         copies topics to another cluster
+audit/          compares what producers sent with what each tier has
+report/         describes what is in topics, with pictures
+datasource/     `spark.read.format("pybroker")`: segment files as a table
+wire/           a small blocking client, for batches as they lie in the log
+
+Beside them:
+
+generate, doctor            two jobs of one module each: load, and whether everything that the jobs need is there
+session, java, connector    Spark: its session, the Java that it runs on, the jars of its Kafka connector
+cluster, writer             a client for everything but records; the client with which tasks write records
+html, plots                 the pages and the pictures of jobs
+progress, errors, explain   what a job reports while it runs, its error for people, and Spark's errors in one line
+cache                       the folder of what is made or downloaded once
 """
