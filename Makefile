@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 # Types without a .pyx beside them are those of a Python twin that is compiled as it stands.
 TWINS := $(foreach types,$(shell find pybroker -name '*_native.pxd'),$(if $(wildcard $(types:.pxd=.pyx)),,$(types:_native.pxd=_python.py)))
 SOURCES := $(shell find pybroker -name '*.pyx' -o -name '*.px[di]' -o -name '*.h') $(TWINS) pyproject.toml setup.py
-# As pip does for what is not editable: a start that has to compile takes half as long again, and all of them have to where
-# PYTHONDONTWRITEBYTECODE is set.
+# Compiles to bytecode, which pip does by itself only for packages that are not editable. A start without bytecode takes half as long
+# again, and with PYTHONDONTWRITEBYTECODE every start would.
 COMPILE = $(BIN)/python -m compileall -q pybroker
 
-# Sets of texts in the same order every time.
+# Gives sets of texts the same order every time.
 unit random pure test conformance integration spark: export PYTHONHASHSEED ?= 0
-# Side by side, as many of them mostly wait; in order, as the longest come first. A test that hangs ends its worker, and then
-# the run: xdist would give the same test to the next worker, again and again.
+# Tests run side by side because many of them mostly wait, and in order because the longest come first. A test that hangs ends its
+# worker, and then the run: xdist would give the same test to the next worker, again and again.
 SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --dist loadfile --no-loadscope-reorder \
   --max-worker-restart 0 --durations 20 -r s  # says why a test was skipped: without a container engine, for one
 # Downloads come first, as they may take longer than a test may.
@@ -42,7 +42,7 @@ check: $(VENV)/.unit  ## style, types, layers
 unit: $(VENV)/.unit  ## no broker process, no Java, no Spark
 	$(BIN)/python -m pytest tests -n 2 --max-worker-restart 0 --durations 10
 
-pure: $(VENV)/.unit  ## what runs native code, without it; what runs both in any case is not run again
+pure: $(VENV)/.unit  ## the unit tests without native parts, and stock clients with such a broker
 	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n 2 --max-worker-restart 0 --durations 10
 
 conformance: $(VENV)/.unit  ## beside Kafka's own definitions, classes and tools, and other libraries' codecs: no broker runs
@@ -90,7 +90,7 @@ $(VENV)/.unit: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable '.[unit]'
 	touch $@ $(VENV)/.run
 
-# It asks for .unit first, so that a `make test` compiles once, and only adds to it.
+# .unit comes first and .test only adds to it, so that a `make test` compiles once.
 $(VENV)/.test: $(VENV)/.unit
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $(VENV)/.run $(VENV)/.unit $@

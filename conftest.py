@@ -1,12 +1,12 @@
 """What all test processes have in common, those of the unit tests and of the integration tests.
 
 Random tests draw the same every time: hypothesis derives its draws from the test's source, `random` is seeded with the test's
-name before each, and `make` fixes the order of sets of texts (PYTHONHASHSEED). `make random` draws anew.
+name before each, and `make` fixes the order of sets of texts (PYTHONHASHSEED). `make random` draws other values.
 
 A test that takes too much memory fails by name with a MemoryError at the line that asked for it, instead of taking the machine
-down. The limit is on what the process allocates itself (RLIMIT_DATA, which Linux enforces for maps too): address space alone is
-no measure, as uvloop, mapped files and the sanitizers reserve what they never use. Children start without it, as a JVM sizes
-itself. TEST_MEMORY_BYTES sets another limit, 0 none.
+down. The limit is on what the process allocates itself (RLIMIT_DATA, which Linux enforces for maps too). It is not on the address
+space, because uvloop, mapped files and the sanitizers reserve far more than they use. Children start without the limit, because
+a JVM sizes itself by it. TEST_MEMORY_BYTES sets another limit; 0 sets none.
 """
 
 from __future__ import annotations

@@ -329,7 +329,9 @@ class BrokerServer:
         return bound
 
     def _advertised(self) -> Advertised | None:
-        """Return what gives clients an address by where they connect from; None where they get the one that they connected to."""
+        """Return the object that chooses each client's address by the network that it connects from, or None if
+        `pybroker.advertised.by.peer` is off.
+        """
         if not self.config.pybroker_advertised_by_peer:
             return None
         from pybroker.broker.advertised import advertised  # noqa: PLC0415  only in containers

@@ -1,7 +1,7 @@
 """Checks a data directory, a partition or a file, beside a broker that may run.
 
-A broker that runs renames, removes and replaces files. A partition in which something is wrong is looked at again if
-its files have changed meanwhile; a file that is gone is none that had to be checked.
+A broker that runs renames, removes and replaces files. If something is wrong in a partition and its files have changed
+meanwhile, the partition is checked again. A file that was removed meanwhile is no problem.
 
 Which logs may have gaps
     Only compaction leaves gaps between offsets. Which topics are compacted is not written beside the logs. So a

@@ -69,7 +69,9 @@ class SenderOwner(Protocol):
         """Run `callback` in the loop's next iteration."""
 
     def output_ready(self) -> None:
-        """Continue: the sender is not blocked any more. Not called for what ends within the caller's own `stream` or `flush`."""
+        """Continue, because the sender is not blocked any more. The sender does not call this when the block ends within the
+        connection's own call of `stream` or `flush`.
+        """
 
     def output_failed(self, error: BaseException) -> None:
         """Close the connection: a part could not give the bytes it had promised, so the response cannot be finished."""

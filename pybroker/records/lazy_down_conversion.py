@@ -116,8 +116,8 @@ class LazyDownConversion(SendPart):
         """Measure the first batch of `source` that has anything for such a client.
 
         `first_offset` is the requested offset, which may lie inside the first batch. `overflow_message_size` is the
-        value of the padding's size field; None for what Kafka's brokers send: one byte more than there is, and at
-        least a header.
+        value of the padding's size field. None stands for the value that Kafka's brokers send: one byte more than the
+        padding has, and at least a header.
 
         Raises:
             UnsupportedCompressionError: the batch is in zstd; the partition gets UNSUPPORTED_COMPRESSION_TYPE.
