@@ -165,6 +165,7 @@ class _Search:
                     return found
             elif largest >= 0:
                 yield from self._pass_over(segment)
+                yield
             elif segment.size:
                 self._note_unstamped(max(segment.base_offset, self.start))
             if not was_open:

@@ -78,8 +78,8 @@ def _advance_by_record(log: Log, now_ms: int, high_watermark: Offset) -> Generat
         truncations = log.truncations
         offset = yield from record_retention.start_by_time(log, now_ms - config.retention_ms, upto)
         log.check_usable()
-        if truncations != log.truncations:
-            return  # what was found may be gone; the next pass looks again
+        if truncations != log.truncations or config is not log.config:
+            return  # what was found may be gone, or be kept by now; the next pass looks again
         _begin_at(log, offset=offset, upto=upto, reason="retention.ms")
     if log.log_start_offset == log.log_end_offset and log.segments.active.size:
         log.roll(now_ms)

@@ -6,6 +6,7 @@ import errno
 import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from pybroker.config.broker import BrokerConfig
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.log import Log
 from pybroker.log.record_retention import known_size, retained_size
+from pybroker.log.retention import advance_steps
 from pybroker.log.segment import LogSegment
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -82,6 +84,24 @@ def test_nothing_beyond_the_high_watermark_or_an_open_transaction_goes(tmp_path:
     append(log, batch())
     delete_old_segments(log, START_MS + NEVER)
     assert log.log_start_offset == 3
+
+
+@pytest.mark.parametrize("changes", [{"retention_ms": -1}, {"retention_ms": 10_000, "cleanup_policy": ("compact",)}])
+def test_settings_that_change_during_a_search_hold_at_once(tmp_path: Path, changes: dict[str, Any]) -> None:
+    log = filled(Disk(tmp_path, retention_ms=10_000), [0, 1], [2, 3], [100])
+    steps = advance_steps(log, START_MS + 50_000, log.log_end_offset)
+    next(steps)
+    log.config = Disk(tmp_path, **changes).config
+    for _ in steps:
+        pass
+    assert log.log_start_offset == 0, "the next pass looks again"
+
+
+def test_a_search_gives_the_loop_back_between_segments(tmp_path: Path) -> None:
+    log = filled(Disk(tmp_path, retention_ms=10_000, segment_bytes=200), *([number] for number in range(20)))
+    assert len(log.segments) > 10
+    assert len(list(advance_steps(log, START_MS + 10**8, log.log_end_offset))) >= len(log.segments)
+    assert log.log_start_offset == 20
 
 
 def test_by_size_a_log_is_cut_between_batches_and_keeps_at_least_the_limit(tmp_path: Path) -> None:
