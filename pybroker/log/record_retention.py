@@ -12,8 +12,8 @@ By size
     The bytes count from the batch that holds the log start offset. A log is cut between two batches, and keeps at
     least `retention.bytes`.
 
-Both are generators: each step reads no more than some headers or one batch, so that the loop can do other work
-between two steps.
+The search by time is a generator: each step reads no more than some headers, or some records of one batch, so that
+the loop can do other work between two steps.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pybroker.records.batch import BatchView
 
 HEADERS_PER_STEP: Final = 64
+RECORDS_PER_STEP: Final = 1000
+"""A batch of 1 MB may hold half a million records, which take seconds to look through."""
 
 
 def is_by_record(log: Log) -> bool:
@@ -213,7 +215,7 @@ class _Search:
             if batch.max_timestamp < self.oldest_ms or not batch.record_count:
                 self._pass_batch(batch)
             else:
-                found = self._look_at(segment, position, batch)
+                found = yield from self._look_at(segment, position, batch)
                 if found is not None:
                     return found
                 yield
@@ -221,8 +223,10 @@ class _Search:
                 yield
         return None
 
-    def _look_at(self, segment: LogSegment, position: int, batch: BatchView) -> Offset | None:
-        for record in records_of(segment, position, batch):
+    def _look_at(self, segment: LogSegment, position: int, batch: BatchView) -> Generator[None, None, Offset | None]:
+        for count, record in enumerate(records_of(segment, position, batch), start=1):
+            if count % RECORDS_PER_STEP == 0:
+                yield
             if record.offset < self.start:
                 continue
             if record.timestamp >= self.oldest_ms:

@@ -104,6 +104,12 @@ def test_a_search_gives_the_loop_back_between_segments(tmp_path: Path) -> None:
     assert log.log_start_offset == 20
 
 
+def test_a_search_gives_the_loop_back_within_a_large_batch(tmp_path: Path) -> None:
+    log = filled(Disk(tmp_path, retention_ms=10_000), [0] * 7999 + [100], compression=CompressionType.ZSTD)
+    assert len(list(advance_steps(log, START_MS + 50_000, log.log_end_offset))) >= 8
+    assert log.log_start_offset == 7999
+
+
 def test_by_size_a_log_is_cut_between_batches_and_keeps_at_least_the_limit(tmp_path: Path) -> None:
     rows = [[0, 0]] * 10
     disk = Disk(tmp_path, retention_ms=-1, index_interval_bytes=300)
