@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     help="Settings of topics: the output of 'kafka-configs --describe --entity-type topics', or JSON by topic.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing; print what would be adopted.")
-@click.option("--partial", is_flag=True, help="Adopt one broker of several: what is not in DIR is made again, empty.")
+@click.option("--partial", is_flag=True, help="Adopt one broker of several; create partitions that are not in DIR, empty.")
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="The properties file of the broker's start.")
 @click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
 def command(
@@ -38,11 +38,11 @@ def command(
     config: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Take over the log directories DIR of an Apache Kafka that is stopped, or make lost metadata again.
+    """Take over the log directories DIR of a stopped Apache Kafka, or rebuild lost metadata of this broker.
 
-    Topics, ids, partitions and settings come from KRaft's metadata where it lies in a DIR, and otherwise from the names of the
-    directories and from --configs. Logs, checkpoints and committed offsets are served as they are; messages of formats 0 and 1
-    are converted. The metadata is written last, so a command that was cut short can be run again.
+    Topics, ids, partitions and settings come from KRaft's metadata if it is in a DIR; otherwise from the names of the directories
+    and from --configs. Logs, checkpoints and committed offsets stay as they are, and the command converts messages of formats 0
+    and 1. It writes the metadata last, so you can run a command again that was cut short.
     """
     with refusals():
         loaded = _load(directories, config, overrides)

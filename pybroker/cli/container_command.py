@@ -28,7 +28,7 @@ _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 @click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def command(*, config: Path | None, overrides: tuple[str, ...], words: tuple[str, ...]) -> None:
-    """Run a broker as its environment says, as other images of Kafka do; docs/containers.md lists the variables.
+    """Run a broker by the environment variables of other images of Kafka; docs/containers.md lists them.
 
     WORDS are variables, as NAME=VALUE, or a command with its arguments, which then runs in place of the broker.
     """

@@ -56,7 +56,7 @@ def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ..
 @click.argument("directory_id", metavar="ID")
 @_config_options
 def forget(*, directory_id: str, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
-    """Give up the directory ID, whose disk is lost for good. Its partitions are made again, empty, at the next start."""
+    """Give up the directory ID, whose disk is lost for good. The next start creates its partitions again, empty."""
     from pybroker.broker import known_directories  # noqa: PLC0415
 
     loaded = load_config(config, data_dir, overrides)
@@ -72,7 +72,7 @@ def forget(*, directory_id: str, config: Path | None, data_dir: str | None, over
 
 
 @command.command("adopt")
-@click.option("--allow-missing", is_flag=True, help="Make partitions that are in no directory again, empty.")
+@click.option("--allow-missing", is_flag=True, help="Create partitions that are in no directory, empty.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting for all topics; may be repeated.")
 @_config_options
 def adopt(
@@ -83,7 +83,7 @@ def adopt(
     data_dir: str | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Make new metadata out of what the directories hold, when the old metadata is lost.
+    """Rebuild lost metadata from the logs in the directories.
 
     Topics get the broker's default settings and those of --set. Retention works from the start on: if a topic was kept longer
     than the defaults keep it, use --set retention.ms=-1 and set the topic's own value afterwards.

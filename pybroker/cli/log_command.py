@@ -19,10 +19,10 @@ _JSON: Final = click.option("--json", "is_json", is_flag=True, help="Print one J
 
 @click.group("log")
 def command() -> None:
-    """Look into the files of a log: those of this broker and those of Apache Kafka 0.8 to 4.x.
+    """Print or check the files of a log, of this broker or of Apache Kafka 0.8 to 4.x.
 
     PATH is a file (.log, .index, .timeindex, .txnindex, .snapshot, a checkpoint), a partition's directory, or a whole data
-    directory. No file is changed, and the broker may run.
+    directory. The commands change no file, and the broker may run.
     """
 
 
@@ -34,7 +34,7 @@ def command() -> None:
     "--decode",
     "decoder",
     type=click.Choice(["offsets"]),
-    help="Print the records as those of __consumer_offsets.",
+    help="Print the records, decoded as committed offsets and groups of __consumer_offsets.",
 )
 @click.option("--first-offset", type=click.IntRange(min=0), default=0, help="Leave out batches that end before this offset.")
 @click.option(
@@ -71,13 +71,13 @@ def dump(
     "--compacted/--not-compacted",
     "is_compacted",
     default=None,
-    help="Whether offsets may be missing, because the topics are compacted. By default, what lies beside the logs decides.",
+    help="Whether the topics are compacted, so that offsets may be missing. By default, verify finds out for each topic.",
 )
 @click.pass_context
 def verify(context: click.Context, *, paths: tuple[Path, ...], is_json: bool, is_compacted: bool | None) -> None:
-    """Check the files, and name what is wrong in them and where. The exit code is 1 if anything is.
+    """Check the files, and report each problem with its place.
 
-    The last line says what was checked.
+    The exit code is 1 if there is a problem. The last line says what was checked.
     """
     from pybroker.inspection.findings import Findings  # noqa: PLC0415
     from pybroker.inspection.verify import verify as check  # noqa: PLC0415

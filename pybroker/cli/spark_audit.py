@@ -67,7 +67,7 @@ _TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"
     default=3600.0,
     show_default=True,
     type=click.FloatRange(min=0),
-    help="How many seconds after its bucket has closed a late record still counts; with --incremental.",
+    help="Seconds for which late records still count after their bucket has closed; with --incremental.",
 )
 @click.option(
     "--pass-records",
