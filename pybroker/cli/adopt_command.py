@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
 
 
-@click.command("adopt")
+@click.command("adopt", short_help="Take over directories of Kafka, or rebuild lost metadata.")
 @click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--configs",

@@ -23,7 +23,11 @@ _FORMAT_VARIABLE: Final = "PYBROKER_LOG_FORMAT"
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
-@click.command("container", context_settings={"allow_interspersed_args": False})
+@click.command(
+    "container",
+    short_help="Run a broker by the variables of other Kafka images.",
+    context_settings={"allow_interspersed_args": False},
+)
 @click.option("--config", type=click.Path(path_type=Path), help="A properties file to use instead of one that is mounted.")
 @click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 _HEADINGS: Final = ("ID", "PATH", "STATE", "LOGS")
 
 
-@click.group("directories")
+@click.group("directories", short_help="Manage missing log directories and lost metadata.")
 def command() -> None:
     """Manage log directories that are missing, and metadata that was lost. The broker must be stopped."""
 

@@ -21,7 +21,7 @@ def _address(_context: click.Context, _parameter: click.Parameter, text: str) ->
     return bare, int(port)
 
 
-@click.command("doctor")
+@click.command("doctor", short_help="Report why a client here can or cannot use a broker.")
 @click.argument("address", metavar="HOST:PORT", callback=_address)
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Seconds for each step."

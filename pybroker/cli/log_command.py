@@ -17,7 +17,7 @@ _PATHS: Final = click.argument("paths", metavar="PATH...", nargs=-1, required=Tr
 _JSON: Final = click.option("--json", "is_json", is_flag=True, help="Print one JSON object for each line.")
 
 
-@click.group("log")
+@click.group("log", short_help="Print or check the files of a log.")
 def command() -> None:
     """Print or check the files of a log, of this broker or of Apache Kafka 0.8 to 4.x.
 

@@ -19,6 +19,6 @@ _JOBS: Final = {
 }
 
 
-@click.group("spark", cls=LazyGroup, modules=_JOBS)
+@click.group("spark", short_help="Run Spark jobs over the data of a broker.", cls=LazyGroup, modules=_JOBS)
 def command() -> None:
     """Run Spark jobs over the data of a broker; they need pip install 'pybroker[spark]'."""
