@@ -13,6 +13,7 @@ leader_epoch_cache        which leader epoch began at which offset
 recovery, leftovers, partition_files, damage, lost, kept   opening a log after an unclean stop, and what cannot be
 saved
 old_formats               data files of Kafka before 0.11: found, and rewritten in magic 2
+old_messages              intact messages of Kafka before 0.11 in a data file: found, also behind damage
 manager, loading, opening, room_pass    all logs of a broker, from the start to the stop
 directory, claims, directory_moves, removals, strays       the log directories, and logs that come, move and go
 checkpoint, offset_checkpoint           the small files beside the data

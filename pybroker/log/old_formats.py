@@ -1,7 +1,8 @@
 """Data files with messages of magic 0 and 1, which Kafka before 0.11 wrote: finds them, and rewrites them in magic 2.
 
 Everything else in this package knows magic 2 alone, and a recovery cuts a file where no batch of magic 2 begins. So such files
-are converted before any recovery runs (`pybroker adopt`), and `refuse` keeps a recovery from cutting one that was not.
+are converted before any recovery runs (`pybroker adopt`), and the functions `refuse_...` keep a recovery from cutting one that
+was not. `old_messages` finds the messages, also behind damage.
 
 What a conversion keeps
     Offsets, also the gaps that compaction has left, timestamps and their type, keys, values and codecs. Messages without a codec
@@ -19,10 +20,11 @@ Source: AbstractLegacyRecordBatch, LogSegment.recover of Kafka.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pybroker.log.file_records import SegmentFile
 from pybroker.log.names import offset_of
+from pybroker.log.old_messages import Entry, find_old, intact_at, next_intact
 from pybroker.log.segment_files import DATA_SUFFIX, OFFSET_INDEX_SUFFIX, SWAP_SUFFIX, TIME_INDEX_SUFFIX
 from pybroker.model import FIRST_OFFSET, LeaderEpoch, Offset
 from pybroker.records import legacy
@@ -32,7 +34,7 @@ from pybroker.records.compression import CompressionType
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pybroker.log.filesystem import Filesystem
 
@@ -49,14 +51,6 @@ class OldFormatError(Exception):
     """A file has messages of magic 0 or 1 that are not converted, or cannot be. The text is one line that names the file."""
 
 
-class Entry(NamedTuple):
-    """A batch or a message of a data file: where it is, how long, and its magic."""
-
-    position: int
-    size: int
-    magic: int
-
-
 def data_files(filesystem: Filesystem, directory: str) -> list[str]:
     """Return the names of a partition's data files in the order of their offsets, with those that a compaction had just made."""
     names = [entry.name for entry in filesystem.list(directory) if entry.is_file()]
@@ -64,30 +58,36 @@ def data_files(filesystem: Filesystem, directory: str) -> list[str]:
 
 
 def has_old_messages(filesystem: Filesystem, path: str) -> bool:
-    """Return whether an intact message of magic 0 or 1 is in a data file, before any damage. Raises OSError."""
-    file = SegmentFile(filesystem, path)
-    try:
-        return any(entry.magic < MAGIC and _is_intact(file, entry) for entry in _entries(file))
-    except _ERRORS:
-        return False
+    """Return whether an intact message of magic 0 or 1 is in a data file, also behind damage. Raises OSError."""
+    return _has_old_messages(SegmentFile(filesystem, path))
 
 
-def refuse(filesystem: Filesystem, path: str, position: int = 0) -> None:
-    """Raise OldFormatError if an intact message of magic 0 or 1 begins at `position`. Raises OSError."""
-    if filesystem.file_size(path) - position < _SIZE_TO_MAGIC:
-        return
-    file = SegmentFile(filesystem, path)
+def _has_old_messages(file: SegmentFile) -> bool:
     try:
-        entry = next(_entries(file, position), None)
-        is_old = entry is not None and entry.magic < MAGIC and _is_intact(file, entry)
-    except _ERRORS:
-        return
-    if is_old:
-        assert entry is not None
-        raise OldFormatError(
-            f"{path} has messages of format {entry.magic} at byte {position}, as Kafka before 0.11 wrote them: stop the broker "
-            "and run 'pybroker adopt' with its log directories, which converts them"
-        )
+        for entry in _entries(file):
+            if entry.magic < MAGIC:
+                return find_old(file) is not None
+    except _ERRORS:  # a wrong size may have led past intact messages, so every checksum is read from the start
+        return find_old(file) is not None
+    return False
+
+
+def refuse_behind(filesystem: Filesystem, path: str, position: int = 0) -> None:
+    """Raise OldFormatError if an intact message of magic 0 or 1 begins at `position` or behind it. Raises OSError.
+
+    Reads everything from `position` on, so a recovery asks only before it cuts there.
+    """
+    entry = find_old(SegmentFile(filesystem, path), position)
+    if entry is not None:
+        raise _refusal(path, entry)
+
+
+def refuse_any(filesystem: Filesystem, paths: Sequence[str]) -> None:
+    """Raise OldFormatError if one of the data files has an intact message of magic 0 or 1. Raises OSError."""
+    for path in paths:
+        file = SegmentFile(filesystem, path)
+        if _has_old_messages(file) and (entry := find_old(file)) is not None:
+            raise _refusal(path, entry)
 
 
 def refuse_first(filesystem: Filesystem, directory: str, recovery_point: Offset) -> None:
@@ -99,7 +99,17 @@ def refuse_first(filesystem: Filesystem, directory: str, recovery_point: Offset)
     first = max((offset_of(name) for name in names if offset_of(name) <= recovery_point), default=FIRST_OFFSET)
     for name in names:
         if offset_of(name) >= first:
-            refuse(filesystem, f"{directory}/{name}")
+            path = f"{directory}/{name}"
+            entry = intact_at(SegmentFile(filesystem, path), 0)
+            if entry is not None and entry.magic < MAGIC:
+                raise _refusal(path, entry)
+
+
+def _refusal(path: str, entry: Entry) -> OldFormatError:
+    return OldFormatError(
+        f"{path} has messages of format {entry.magic} at byte {entry.position}, as Kafka before 0.11 wrote them: stop the broker "
+        "and run 'pybroker adopt' with its log directories, which converts them"
+    )
 
 
 def _entries(file: SegmentFile, position: int = 0) -> Iterator[Entry]:
@@ -114,17 +124,6 @@ def _entries(file: SegmentFile, position: int = 0) -> Iterator[Entry]:
             raise CorruptRecordError(f"at byte {position}: a batch or message is cut")
         yield Entry(position, size, window[at + MAGIC_AT])
         position += size
-
-
-def _is_intact(file: SegmentFile, entry: Entry) -> bool:
-    data = memoryview(file.pread(entry.size, entry.position))
-    try:
-        if entry.magic == MAGIC:
-            return BatchView(data).is_valid
-        legacy.MessageView(data).ensure_valid()
-    except _ERRORS:
-        return False
-    return True
 
 
 # --- converting ---
@@ -240,7 +239,7 @@ def _convert_file(filesystem: Filesystem, directory: str, name: str, epoch: Lead
             position += entry.size
         writer.flush()
     except _ERRORS as error:
-        if not is_last or _is_intact_behind(old, position):
+        if not is_last or next_intact(old, position + 1) is not None:
             filesystem.remove(temporary)
             raise OldFormatError(f"{path} cannot be converted to format 2; it is damaged at byte {position}: {error}") from error
         writer.flush()
@@ -266,20 +265,3 @@ def _replace(filesystem: Filesystem, directory: str, name: str, temporary: str) 
     filesystem.sync_directory(directory)
     filesystem.rename(temporary, f"{directory}/{name}")
     filesystem.sync_directory(directory)
-
-
-def _is_intact_behind(file: SegmentFile, position: int) -> bool:
-    """Return whether an intact batch or message begins anywhere behind `position`, where none does."""
-    for start in range(position + 1, file.size, _COPY_CHUNK):
-        window = file.pread(min(_COPY_CHUNK + _SIZE_TO_MAGIC, file.size - start), start)
-        for at in range(min(_COPY_CHUNK, len(window) - MAGIC_AT)):
-            if window[at + MAGIC_AT] > MAGIC or window[at + 8] > 0x7F or not any(window[at + 8 : at + 12]):
-                continue
-            try:
-                size = claimed_size(window, at)
-            except CorruptRecordError:
-                continue
-            is_whole = size is not None and size <= file.size - start - at
-            if is_whole and _is_intact(file, Entry(start + at, size or 0, window[at + MAGIC_AT])):
-                return True
-    return False

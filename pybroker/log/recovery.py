@@ -125,6 +125,7 @@ def _end_before(log: Log, later: Sequence[LogSegment], next_offset: Offset, reas
     The disk had written the later segments first. Consumers would silently pass a hole; if the log ends before it,
     its new leader epoch shows them that records are lost.
     """
+    old_formats.refuse_any(log.filesystem, [one.path for one in later])
     behind = f"the offsets from {next_offset} to {later[0].base_offset - 1} are gone"
     lost.keep_segments(log, later, later[-1].read_end()[0], behind)
     lost.note(log, first_offset=next_offset, end_offset=later[0].base_offset, reason=reason)
@@ -155,7 +156,8 @@ def _recover_segment(log: Log, segment: LogSegment) -> tuple[Offset, int, str | 
 def _give_up(log: Log, segments: Sequence[LogSegment], end: int, next_offset: Offset, reason: str) -> None:
     """End the log at `next_offset`, byte `end` of the first of `segments`; intact batches after it are kept in other files."""
     segment, *later = segments
-    old_formats.refuse(log.filesystem, segment.path, end)
+    old_formats.refuse_behind(log.filesystem, segment.path, end)
+    old_formats.refuse_any(log.filesystem, [one.path for one in later])
     length, path = segment.size - end, None
     reason = f"{segment.path} is cut at byte {end}: the {length} bytes after it hold no intact batch: {reason}"
     end_offset = later[0].base_offset if later else _end_behind(segment, end, next_offset)

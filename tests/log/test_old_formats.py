@@ -190,3 +190,83 @@ def test_a_crash_at_each_step_leaves_old_or_new_files_and_the_next_run_finishes(
         else:
             assert step == 2 * 8, "each of both files takes as many changes"
             return
+
+
+def damaged_first(where: int, value: int, *, rest: bytes = b"") -> bytes:
+    data = bytearray(build_message_set(some([0, 1, 2, 3]), magic=1))
+    data[where] = value
+    return bytes(data) + rest
+
+
+DAMAGE = {
+    "size too large": (8, 0x7F),
+    "size too small": (11, 0),
+    "size into the next": (11, 60),
+    "magic": (16, 9),
+    "batch": (16, 2),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize("has_later", [False, True])
+@pytest.mark.parametrize("was_clean", [False, True])
+def test_damage_hides_no_old_message(tmp_path: Path, name: str, *, has_later: bool, was_clean: bool) -> None:
+    disk = Disk(tmp_path)
+    disk.create().release()
+    data, later = disk.log_path / DATA, disk.log_path / "00000000000000000004.log"
+    content = damaged_first(*DAMAGE[name])
+    data.write_bytes(content)
+    if has_later:
+        later.write_bytes(bytes(build_batch(some([4]))))
+    assert old_formats.has_old_messages(FS, str(data))
+    with pytest.raises(OldFormatError, match=f"{DATA} cannot be converted to format 2; it is damaged at byte"):
+        old_formats.convert(FS, str(disk.log_path))
+    if not (was_clean and has_later):  # a clean start reads the last file alone
+        with pytest.raises(OldFormatError, match="has messages of format 1 at byte"):
+            disk.open(was_clean=was_clean)
+    assert data.read_bytes() == content
+
+
+def test_old_messages_behind_damage_of_a_later_file_are_kept_in_place(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.create().release()
+    first = bytearray(build_batch(some([0])))
+    first[-1] ^= 1
+    (disk.log_path / DATA).write_bytes(first)
+    later = disk.log_path / "00000000000000000001.log"
+    content = b"\xff" * 50 + build_message_set(some([1, 2]), magic=0)
+    later.write_bytes(content)
+    with pytest.raises(OldFormatError, match="has messages of format 0 at byte 50"):
+        disk.open(was_clean=False)
+    assert later.read_bytes() == content
+
+
+def test_bytes_of_messages_inside_a_batch_are_no_messages_of_the_log(tmp_path: Path) -> None:
+    inner = build_message_set(some([0, 1]), magic=1)
+    whole = bytes(build_batch([Record(Offset(0), 0, None, bytes(inner))]))
+    data = tmp_path / DATA
+    for tail in (b"", b"\0" * 5000, b"\xff" * 5000, whole[:40]):
+        data.write_bytes(whole + tail)
+        assert not old_formats.has_old_messages(FS, str(data))
+
+
+def test_the_search_reads_each_byte_a_bounded_number_of_times(tmp_path: Path) -> None:
+    message = bytearray(build_message_set([Record(Offset(0), 0, None, b"x" * (1 << 20))], magic=1))
+    for at in range(100, 1 << 20, 64):  # each looks like the head of a message that reaches to the end of the file
+        length = len(message) - at - 26 - 8
+        if length > 100:
+            message[at : at + 34] = (
+                b"\0" * 8 + (length + 22).to_bytes(4) + b"\0" * 4 + b"\1\0" + b"\0" * 8 + b"\xff" * 4 + length.to_bytes(4)
+            )
+    data = tmp_path / DATA
+    data.write_bytes(b"\xff" * 10 + message[8:])
+    reads = 0
+
+    class Counting(Filesystem):
+        def pread(self, fd: int, length: int, position: int) -> bytes:
+            nonlocal reads
+            reads += length
+            return super().pread(fd, length, position)
+
+    assert old_formats.has_old_messages(Counting(), str(data)), "what cannot be settled is not cut"
+    assert reads < 100 << 20
