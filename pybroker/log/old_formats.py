@@ -9,7 +9,7 @@ What a conversion keeps
     become batches of up to BATCH_BYTES, a wrapper becomes one batch. Batches of magic 2 are copied as they are.
 Damage
     A message that is torn at the end of the last file, with nothing intact after it, is copied as it is: the recovery settles it.
-    Anything else that cannot be read makes the conversion fail before the file is touched.
+    Anything else that cannot be read or converted makes the conversion fail before the file is touched.
 Crash order
     The new file is written beside the old one and made durable. Then the old indexes, which hold positions, are removed. Then the
     new file takes the name. Whatever a crash leaves, the data file is the old or the new one, and the start rebuilds the indexes.
@@ -19,6 +19,7 @@ Source: AbstractLegacyRecordBatch, LogSegment.recover of Kafka.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -223,11 +224,23 @@ def _last_epoch(filesystem: Filesystem, path: str) -> LeaderEpoch:
 
 
 def _convert_file(filesystem: Filesystem, directory: str, name: str, epoch: LeaderEpoch, *, is_last: bool) -> LeaderEpoch:
-    """Convert one data file. Returns the largest leader epoch of it."""
+    """Convert one data file. Returns the largest leader epoch of it. An unfinished new file is removed."""
     path, temporary = f"{directory}/{name}", f"{directory}/{name}{TEMPORARY_SUFFIX}"
-    filesystem.create_empty(temporary)
+    try:
+        filesystem.create_empty(temporary)
+        epoch = _write_converted(filesystem, path, temporary, epoch, is_last=is_last)
+        _replace(filesystem, directory, name, temporary)
+    except (OSError, OldFormatError):
+        with contextlib.suppress(OSError):  # the first error is the one to report; a start removes the file too
+            filesystem.remove(temporary)
+        raise
+    return epoch
+
+
+def _write_converted(filesystem: Filesystem, path: str, temporary: str, epoch: LeaderEpoch, *, is_last: bool) -> LeaderEpoch:
+    """Write what `path` has, in magic 2, to the file `temporary`, and make it durable. Returns the largest leader epoch."""
     old, new = SegmentFile(filesystem, path), SegmentFile(filesystem, temporary)
-    writer = _Writer(new, max(offset_of(name), FIRST_OFFSET), epoch)
+    writer = _Writer(new, max(offset_of(path.rpartition("/")[2]), FIRST_OFFSET), epoch)
     position = 0
     try:
         for entry in _entries(old):
@@ -239,20 +252,21 @@ def _convert_file(filesystem: Filesystem, directory: str, name: str, epoch: Lead
             position += entry.size
         writer.flush()
     except _ERRORS as error:
+        if intact_at(old, position) is not None:
+            raise OldFormatError(
+                f"{path} cannot be converted to format 2; what is at byte {position} has the right checksum, but {error.message}"
+            ) from error
         if not is_last or next_intact(old, position + 1) is not None:
-            filesystem.remove(temporary)
             raise OldFormatError(f"{path} cannot be converted to format 2; it is damaged at byte {position}: {error}") from error
         writer.flush()
         for start in range(position, old.size, _COPY_CHUNK):
             new.append(old.pread(min(_COPY_CHUNK, old.size - start), start))
     if new.size > _POSITION_MAX:
-        filesystem.remove(temporary)
         raise OldFormatError(
             f"{path} cannot be converted to format 2: it would have {new.size} bytes, which no index can address"
         )
     filesystem.sync(new.fd)
     filesystem.set_modified_ms(temporary, filesystem.modified_ms(path))  # retention of records without a timestamp reads it
-    _replace(filesystem, directory, name, temporary)
     return writer.leader_epoch
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,10 +13,14 @@ from pybroker.log import old_formats
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.old_formats import OldFormatError
 from pybroker.model import LeaderEpoch, Offset
+from pybroker.records import legacy
 from pybroker.records.batch import Record, TimestampType, batches
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
 from testing.scenes.logs import Disk, read_batches
+
+if TYPE_CHECKING:
+    from pybroker.log.filesystem import WriteBuffer
 
 FS = Filesystem()
 CODECS = [CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4]
@@ -270,3 +277,36 @@ def test_the_search_reads_each_byte_a_bounded_number_of_times(tmp_path: Path) ->
 
     assert old_formats.has_old_messages(Counting(), str(data)), "what cannot be settled is not cut"
     assert reads < 100 << 20
+
+
+@pytest.mark.parametrize("kind", ["offset", "codec", "size"])
+def test_a_whole_message_that_cannot_be_converted_is_no_torn_end(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = build_message_set(some([0, 1, 2]), magic=1)
+    last = bytearray(build_message_set(some([2 if kind == "offset" else 3]), magic=1))
+    if kind == "codec":
+        last[17] |= 7
+        last[12:16] = zlib.crc32(last[16:]).to_bytes(4)
+    elif kind == "size":
+        last = bytearray(build_message_set(some([3]), magic=1, compression=CompressionType.GZIP))
+        monkeypatch.setattr(legacy.records, "__kwdefaults__", {"bytes_max": 10})
+    folder = partition(tmp_path / "orders-0", at0=bytes(start + last))
+    before = {one.name: one.read_bytes() for one in folder.iterdir()}
+    with pytest.raises(OldFormatError, match=f"what is at byte {len(start)} has the right checksum, but"):
+        old_formats.convert(FS, str(folder))
+    assert {one.name: one.read_bytes() for one in folder.iterdir()} == before
+
+
+def test_a_full_disk_gets_its_room_back(tmp_path: Path) -> None:
+    class FullDisk(Filesystem):
+        def write_fully(self, fd: int, data: WriteBuffer, position: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        pwrite = write_fully  # type: ignore[assignment]
+
+    folder = partition(tmp_path / "orders-0", at0=build_message_set(some([0, 1]), magic=1))
+    before = {one.name: one.read_bytes() for one in folder.iterdir()}
+    with pytest.raises(OSError, match="No space left"):
+        old_formats.convert(FullDisk(), str(folder))
+    assert {one.name: one.read_bytes() for one in folder.iterdir()} == before
