@@ -94,6 +94,7 @@ def plan_of(
     """Return the plan; `configs` are settings by topic, which win over the metadata's. Raises AdoptionError."""
     plan = Plan(has_kraft=state is not None)
     if state is None:
+        _refuse_lost_settings(found, configs)
         topics = topics_of(found, config, {}, are_gaps_allowed=is_partial)
     else:
         epochs = [part.leader_epoch for topic in state.topics.values() for part in topic.partitions.values()]
@@ -111,6 +112,16 @@ def plan_of(
         plan.topics.append(topic_image(found, config, name=topic.name, topic_id=topic.topic_id, count=number, configs=accepted))
     _note_open_transactions(plan, found)
     return plan
+
+
+def _refuse_lost_settings(found: Survey, configs: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse directories of KRaft without their metadata: retention by default settings would delete what Kafka kept."""
+    has_ids = any(holding.ids for holding in found.topics.values())
+    if has_ids and not found.was_used_here and not configs:
+        raise AdoptionError(
+            f"The topics' settings are not in these directories: {METADATA_DIRECTORY} lies elsewhere. Name its directory "
+            "(metadata.log.dir of Kafka) too, or give the settings with --configs"
+        )
 
 
 def defaults_line(config: BrokerConfig, topics: Sequence[TopicImage]) -> str:

@@ -256,3 +256,13 @@ def test_settings_are_read_as_the_tool_prints_them_and_as_json(text: str) -> Non
 def test_a_file_that_cannot_be_read_is_refused(text: str, match: str) -> None:
     with pytest.raises(ConfigsFileError, match=match):
         parse(text)
+
+
+def test_logs_with_topic_ids_whose_metadata_lies_elsewhere_need_settings(scene: KraftScene) -> None:
+    scene.metadata.rmdir()
+    scene.log("orders-0", ORDERS)
+    with pytest.raises(adoption.AdoptionError, match=r"metadata.log.dir of Kafka\) too, or give the settings with --configs"):
+        scene.plan()
+    assert scene.plan({"orders": {"retention.ms": "-1"}}).topics[0].topic_id == ORDERS
+    (scene.folder / "recovery-point-offset-checkpoint.topic-ids").write_text("")
+    assert scene.plan().topics, "this broker has served the directory: its own metadata is lost"
