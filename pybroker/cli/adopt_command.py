@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,8 @@ def command(
     with refusals():
         loaded = _load(directories, config, overrides)
         configs = _read_configs(configs_file)
-        _run(loaded, configs, is_dry=dry_run, is_partial=partial)
+        if _run(loaded, configs, is_dry=dry_run, is_partial=partial):
+            click.echo(_start_line(loaded, config, overrides))
 
 
 def _load(directories: tuple[Path, ...], config: Path | None, overrides: tuple[str, ...]) -> BrokerConfig:
@@ -77,7 +79,8 @@ def _read_configs(file: Path | None) -> dict[str, dict[str, str]]:
         raise ConfigurationError(f"{file}: {error}") from error
 
 
-def _run(config: BrokerConfig, configs: dict[str, dict[str, str]], *, is_dry: bool, is_partial: bool) -> None:
+def _run(config: BrokerConfig, configs: dict[str, dict[str, str]], *, is_dry: bool, is_partial: bool) -> bool:
+    """Adopt, and print the report. Returns False if the directories were ours and only their formats changed."""
     from pybroker.broker import adoption, kafka_adoption  # noqa: PLC0415
 
     with adoption.locked(config, filesystem_of_disk(), is_dry=is_dry) as directories:
@@ -90,7 +93,7 @@ def _run(config: BrokerConfig, configs: dict[str, dict[str, str]], *, is_dry: bo
         if is_ours:
             converted = [] if is_dry else adoption.convert_old_formats(found)
             _print_converted(found, converted, is_dry=is_dry)
-            return
+            return False
         state = kafka_adoption.read_kraft(directories, was_clean=found.is_clean)
         plan = kafka_adoption.plan_of(found, state, config, configs, is_partial=is_partial)
         converted = []
@@ -102,6 +105,7 @@ def _run(config: BrokerConfig, configs: dict[str, dict[str, str]], *, is_dry: bo
             with_store(config, lambda store: adoption.adopt(store, config, found, plan.topics, plan.others))
         _print_converted(found, converted, is_dry=is_dry)
         _print_report(config, found, plan, is_dry=is_dry)
+        return True
 
 
 def _is_ours(config: BrokerConfig, *, is_dry: bool) -> bool:
@@ -151,5 +155,12 @@ def _print_report(config: BrokerConfig, found: Survey, plan: Plan, *, is_dry: bo
         f"{len(plan.topics)} topics {done}; producer ids begin at {found.largest_producer_id + 1}, "
         f"leader epochs at {found.largest_epoch + 1}"
     )
-    dirs = ",".join(config.log_dirs)
-    click.echo(f"Start with: pybroker start --override node.id={config.node_id} --override log.dirs={dirs}")
+
+
+def _start_line(loaded: BrokerConfig, config: Path | None, overrides: tuple[str, ...]) -> str:
+    """Return the command that starts the broker with the configuration that the adoption had."""
+    own = (f"node.id={loaded.node_id}", f"log.dirs={','.join(loaded.log_dirs)}")  # last, because the last one wins
+    words = ["pybroker", "start", *(("--config", str(config)) if config else ())]
+    for override in (*overrides, *own):
+        words += ["--override", override]
+    return f"Start with: {shlex.join(words)}"
