@@ -114,7 +114,9 @@ def test_commands_print_what_kafkas_tools_print(start_broker: Callable[..., Brok
             if step.line == LAST:
                 break
             assert page[0] == step.line
-            ours = story.tell(step)
+            ours = [
+                line for line in story.tell(step) if "retention.granularity=" not in line
+            ]  # a setting that Kafka does not have
             tool = step.line.split()[1] if step.line.startswith("$") else ""
             if f"kafka-{tool}" not in COMMANDS or step.line in DIFFERENT:
                 continue

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pybroker.model import Offset
 from pybroker.pipeline.datasource import arrow
 from pybroker.pipeline.datasource.plan import plan_batch
 from pybroker.pipeline.datasource.reading import RangeReader
@@ -19,7 +20,6 @@ from testing.scenes.data_directories import START_MS, DataDirectory, lay_down, p
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pybroker.model import Offset
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

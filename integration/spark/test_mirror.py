@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pybroker.model import Offset
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.job import MirrorOptions, run
 from pybroker.pipeline.mirror.state import Origin, State
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pybroker.model import Offset
     from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.spark
