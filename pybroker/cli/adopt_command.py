@@ -160,7 +160,7 @@ def _print_report(config: BrokerConfig, found: Survey, plan: Plan, *, is_dry: bo
 def _start_line(loaded: BrokerConfig, config: Path | None, overrides: tuple[str, ...]) -> str:
     """Return the command that starts the broker with the configuration that the adoption had."""
     own = (f"node.id={loaded.node_id}", f"log.dirs={','.join(loaded.log_dirs)}")  # last, because the last one wins
-    words = ["pybroker", "start", *(("--config", str(config)) if config else ())]
+    words = ["pybroker", "start", *((str(config),) if config else ())]
     for override in (*overrides, *own):
         words += ["--override", override]
     return f"Start with: {shlex.join(words)}"
