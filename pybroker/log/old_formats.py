@@ -60,20 +60,20 @@ def data_files(filesystem: Filesystem, directory: str) -> list[str]:
 
 def has_old_messages(filesystem: Filesystem, path: str) -> bool:
     """Return whether an intact message of magic 0 or 1 is in a data file, also behind damage. Raises OSError."""
-    return _has_old_messages(SegmentFile(filesystem, path))
+    return _first_old(SegmentFile(filesystem, path)) is not None
 
 
-def _has_old_messages(file: SegmentFile) -> bool:
+def _first_old(file: SegmentFile) -> Entry | None:
+    """Return the first intact message of magic 0 or 1. Reads no checksum of a file that has only whole batches of magic 2."""
     try:
-        for entry in _entries(file):
-            if entry.magic < MAGIC:
-                return find_old(file) is not None
+        if all(entry.magic == MAGIC for entry in _entries(file)):
+            return None
     except _ERRORS:  # a wrong size may have led past intact messages, so every checksum is read from the start
-        return find_old(file) is not None
-    return False
+        pass
+    return find_old(file)
 
 
-def refuse_behind(filesystem: Filesystem, path: str, position: int = 0) -> None:
+def refuse_behind(filesystem: Filesystem, path: str, position: int) -> None:
     """Raise OldFormatError if an intact message of magic 0 or 1 begins at `position` or behind it. Raises OSError.
 
     Reads everything from `position` on, so a recovery asks only before it cuts there.
@@ -86,8 +86,8 @@ def refuse_behind(filesystem: Filesystem, path: str, position: int = 0) -> None:
 def refuse_any(filesystem: Filesystem, paths: Sequence[str]) -> None:
     """Raise OldFormatError if one of the data files has an intact message of magic 0 or 1. Raises OSError."""
     for path in paths:
-        file = SegmentFile(filesystem, path)
-        if _has_old_messages(file) and (entry := find_old(file)) is not None:
+        entry = _first_old(SegmentFile(filesystem, path))
+        if entry is not None:
             raise _refusal(path, entry)
 
 
@@ -113,9 +113,9 @@ def _refusal(path: str, entry: Entry) -> OldFormatError:
     )
 
 
-def _entries(file: SegmentFile, position: int = 0) -> Iterator[Entry]:
-    """Yield all entries from `position` on. Raises CorruptRecordError where none begins, and where the file's end cuts one."""
-    window, start = b"", position
+def _entries(file: SegmentFile) -> Iterator[Entry]:
+    """Yield all entries. Raises CorruptRecordError where none begins, and where the file's end cuts one."""
+    window, start, position = b"", 0, 0
     while position < file.size:
         at = position - start
         if at + _SIZE_TO_MAGIC > len(window):
