@@ -160,10 +160,12 @@ class _Writer:
         self._gathered_bytes += len(data)
 
     def add_batch(self, file: SegmentFile, entry: Entry) -> None:
-        """Copy a batch of magic 2. Raises CorruptRecordError."""
+        """Copy an intact batch of magic 2. Raises CorruptRecordError."""
         self.flush()
         data = file.pread(entry.size, entry.position)
         batch = BatchView(memoryview(data))
+        if not batch.is_valid:
+            raise CorruptRecordError("the checksum of a batch is wrong")
         self._check_order([batch.base_offset])
         self.next_offset = batch.next_offset
         self.leader_epoch = max(self.leader_epoch, batch.partition_leader_epoch)

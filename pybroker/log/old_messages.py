@@ -5,7 +5,8 @@ Idea
     message. A message counts as intact if its checksum is right.
 Nested messages
     A value may hold bytes of messages, as a copy of another log does. The search continues behind an intact batch of magic 2,
-    so it takes nothing inside a batch for a message of the log.
+    so it takes nothing inside a batch for a message of the log. The same holds for a damaged batch whose size leads to something
+    intact or to the end of the file.
 Cost
     One pass over the bytes. A key and a value that fill the message exactly are asked for before a checksum is read, and the
     checksums of wrong candidates have a budget. When that is used up, a candidate counts as intact: nothing is cut then.
@@ -51,7 +52,7 @@ class Entry(NamedTuple):
 def find_old(file: SegmentFile, position: int = 0) -> Entry | None:
     """Return the first intact message of magic 0 or 1 at `position` or behind it, wherever damage lies. Raises OSError."""
     while position < file.size:
-        entry = intact_at(file, position) or next_intact(file, position + 1)
+        entry = intact_at(file, position) or _framed_at(file, position) or next_intact(file, position + 1)
         if entry is None or entry.magic < MAGIC:
             return entry
         position = entry.position + entry.size
@@ -63,6 +64,16 @@ def intact_at(file: SegmentFile, position: int) -> Entry | None:
     window = file.pread(min(_HEAD, file.size - position), position)
     entry = _claimed(file, window, 0, position)
     return entry if entry is not None and _is_checksum_right(file, entry) else None
+
+
+def _framed_at(file: SegmentFile, position: int) -> Entry | None:
+    """Return the batch of magic 2 that ends where something intact or nothing follows, whatever its checksum. Raises OSError."""
+    window = file.pread(min(_HEAD, file.size - position), position)
+    entry = _claimed(file, window, 0, position)
+    if entry is None or entry.magic != MAGIC or not _is_plausible(file, entry):
+        return None
+    end = position + entry.size
+    return entry if end == file.size or intact_at(file, end) is not None else None
 
 
 def next_intact(file: SegmentFile, position: int) -> Entry | None:

@@ -310,3 +310,33 @@ def test_a_full_disk_gets_its_room_back(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         old_formats.convert(FullDisk(), str(folder))
     assert {one.name: one.read_bytes() for one in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("has_later", [False, True])
+def test_a_damaged_batch_between_old_messages_is_not_copied(tmp_path: Path, *, has_later: bool) -> None:
+    first, damaged = build_message_set(some([0]), magic=1), build_batch(some([1]))
+    damaged[-1] ^= 1
+    later = build_message_set(some([2]), magic=1) if has_later else b""
+    folder = partition(tmp_path / "orders-0", at0=first + bytes(damaged) + later)
+    if has_later:
+        with pytest.raises(OldFormatError, match=f"it is damaged at byte {len(first)}: .*the checksum of a batch is wrong"):
+            old_formats.convert(FS, str(folder))
+        assert (folder / DATA).read_bytes() == first + bytes(damaged) + later
+    else:
+        old_formats.convert(FS, str(folder))
+        assert (folder / DATA).read_bytes().endswith(damaged), "the recovery settles a torn end"
+
+
+def test_messages_inside_a_damaged_batch_do_not_keep_a_recovery_from_its_work(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.create().release()
+    inner = bytes(build_message_set(some([0, 1]), magic=1))
+    damaged = build_batch([Record(Offset(1), 0, None, inner)])
+    damaged[17] ^= 1
+    data = disk.log_path / DATA
+    for tail in (b"", bytes(build_batch(some([2])))):
+        data.write_bytes(bytes(build_batch(some([0]))) + damaged + tail)
+        assert not old_formats.has_old_messages(FS, str(data)), "so an adoption has nothing to convert"
+        log = disk.open(was_clean=False)
+        assert log.log_end_offset == 1
+        log.release()
