@@ -60,6 +60,7 @@ from pybroker.model import (
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.filesystem import Filesystem
+    from pybroker.records.batch import BatchView
 
 logger = logging.getLogger(__name__)
 
@@ -95,10 +96,18 @@ class Survey:
     topics: dict[str, Holding] = field(default_factory=dict)
     largest_producer_id: ProducerId = NO_PRODUCER_ID
     largest_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    old_formats: list[tuple[Filesystem, str]] = field(default_factory=list)  # partitions with messages of magic 0 or 1
+    old_formats: list[OldFormats] = field(default_factory=list)
     open_transactions: list[OpenTransaction] = field(default_factory=list)
     was_used_here: bool = False  # whether this broker, not only another Kafka, has served the directories
     is_clean: bool = True  # whether every directory has the marker of a clean stop
+
+
+class OldFormats(NamedTuple):
+    """The data files of a partition that have messages of magic 0 or 1."""
+
+    filesystem: Filesystem
+    directory: str
+    names: list[str]
 
 
 class OpenTransaction(NamedTuple):
@@ -154,7 +163,10 @@ def holds_logs(directory: LogDirectory) -> bool:
 
 
 def survey(directories: Sequence[LogDirectory]) -> Survey:
-    """Read what the directories hold. Raises OSError."""
+    """Read what the directories hold; messages of old formats count as what they become.
+
+    Raises OSError; AdoptionError for a file that cannot be converted.
+    """
     found = Survey()
     for directory in directories:
         if directory.properties is None:
@@ -199,31 +211,44 @@ def _look_into(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: 
             found.largest_producer_id = max([found.largest_producer_id, *(one.producer_id for one in entries)])
         except CorruptSnapshotError as error:
             logger.warning("Ignoring a snapshot of producers, whose ids the batches have too: %s", error)
-    open_transactions: dict[ProducerId, Offset] = {}
-    has_old_formats = False
-    for name in old_formats.data_files(filesystem, path):
-        if old_formats.has_old_messages(filesystem, f"{path}/{name}"):
-            has_old_formats = True
-        elif name.endswith(DATA_SUFFIX):
-            _look_through(found, LogSegment.open(filesystem, path, offset_of(name), TopicConfig()), open_transactions)
-    if has_old_formats:
-        found.old_formats.append((filesystem, path))
-    found.open_transactions += [OpenTransaction(tp, producer_id, offset) for producer_id, offset in open_transactions.items()]
+    batches = _Batches(found)
 
+    def look_through(name: str) -> None:
+        if name.endswith(DATA_SUFFIX):
+            batches.look_through(LogSegment.open(filesystem, path, offset_of(name), TopicConfig()))
 
-def _look_through(found: Survey, segment: LogSegment, open_transactions: dict[ProducerId, Offset]) -> None:
     try:
-        for _, batch in segment.scan(0):
-            found.largest_epoch = max(found.largest_epoch, batch.partition_leader_epoch)
-            found.largest_producer_id = max(found.largest_producer_id, batch.producer_id)
-            if batch.is_transactional and batch.is_control:
-                open_transactions.pop(batch.producer_id, None)
-            elif batch.is_transactional:
-                open_transactions.setdefault(batch.producer_id, batch.base_offset)
-    except CorruptDataError as error:
-        logger.warning("%s is damaged %s; the broker's start will report what is lost of it", segment.path, error)
-    finally:
-        segment.release()
+        old_names = old_formats.rehearse(filesystem, path, batches.visit, look_through)
+    except old_formats.OldFormatError as error:
+        raise AdoptionError(str(error)) from error
+    if old_names:
+        found.old_formats.append(OldFormats(filesystem, path, old_names))
+    found.open_transactions += [OpenTransaction(tp, producer_id, offset) for producer_id, offset in batches.open.items()]
+
+
+@dataclass(slots=True)
+class _Batches:
+    """What the batches of a partition say. `open` are the first offsets of its transactions that have no end."""
+
+    found: Survey
+    open: dict[ProducerId, Offset] = field(default_factory=dict)
+
+    def visit(self, batch: BatchView) -> None:
+        self.found.largest_epoch = max(self.found.largest_epoch, batch.partition_leader_epoch)
+        self.found.largest_producer_id = max(self.found.largest_producer_id, batch.producer_id)
+        if batch.is_transactional and batch.is_control:
+            self.open.pop(batch.producer_id, None)
+        elif batch.is_transactional:
+            self.open.setdefault(batch.producer_id, batch.base_offset)
+
+    def look_through(self, segment: LogSegment) -> None:
+        try:
+            for _, batch in segment.scan(0):
+                self.visit(batch)
+        except CorruptDataError as error:
+            logger.warning("%s is damaged %s; the broker's start will report what is lost of it", segment.path, error)
+        finally:
+            segment.release()
 
 
 def _compacted(directory: LogDirectory) -> set[str]:
@@ -283,7 +308,9 @@ def convert_old_formats(found: Survey) -> list[str]:
     Raises OSError; AdoptionError for a file that cannot be converted.
     """
     try:
-        return [f"{path}/{name}" for filesystem, path in found.old_formats for name in old_formats.convert(filesystem, path)]
+        return [
+            f"{one.directory}/{name}" for one in found.old_formats for name in old_formats.convert(one.filesystem, one.directory)
+        ]
     except old_formats.OldFormatError as error:
         raise AdoptionError(str(error)) from error
 

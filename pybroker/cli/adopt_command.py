@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.directories_command import filesystem_of_disk, load_config, refusals, with_store
+from pybroker.cli.directories_command import filesystem_of_disk, load_config, refusals, store_path, with_store
 from pybroker.cli.main import ConfigurationError, RunError
 
 if TYPE_CHECKING:
@@ -90,37 +90,34 @@ def _run(config: BrokerConfig, configs: dict[str, dict[str, str]], *, is_dry: bo
         found = adoption.survey(directories)
         if is_ours and not found.old_formats:
             raise RunError(adoption.NOT_NEW)
-        if is_ours:
-            converted = [] if is_dry else adoption.convert_old_formats(found)
-            _print_converted(found, converted, is_dry=is_dry)
-            return False
-        state = kafka_adoption.read_kraft(directories, was_clean=found.is_clean)
-        plan = kafka_adoption.plan_of(found, state, config, configs, is_partial=is_partial)
-        converted = []
+        if not is_ours:
+            state = kafka_adoption.read_kraft(directories, was_clean=found.is_clean)
+            plan = kafka_adoption.plan_of(found, state, config, configs, is_partial=is_partial)
+        converted = [f"{one.directory}/{name}" for one in found.old_formats for name in one.names]
         if not is_dry:
-            if found.old_formats:
-                converted = adoption.convert_old_formats(found)
-                found = adoption.survey(directories)
-                plan = kafka_adoption.plan_of(found, state, config, configs, is_partial=is_partial)
+            converted = adoption.convert_old_formats(found)
+        if not is_ours and not is_dry:
             with_store(config, lambda store: adoption.adopt(store, config, found, plan.topics, plan.others))
-        _print_converted(found, converted, is_dry=is_dry)
+        for path in converted:
+            click.echo(f"{path}: {'would be ' if is_dry else ''}converted to format 2")
+        if is_ours:
+            return False
         _print_report(config, found, plan, is_dry=is_dry)
         return True
 
 
 def _is_ours(config: BrokerConfig, *, is_dry: bool) -> bool:
     """Return whether the metadata store has a cluster already. A dry run reads the file as it lies there."""
-    from pybroker.broker.old_data import sqlite_path  # noqa: PLC0415
     from pybroker.metadata.entries import CLUSTER_ID_KEY  # noqa: PLC0415
     from pybroker.metadata.store.base import StoreError  # noqa: PLC0415
     from pybroker.metadata.store.sqlite import has_entry  # noqa: PLC0415
 
-    path = sqlite_path(config)
-    if path is None or not Path(path).exists():
+    path = store_path(config)
+    if not path.exists():
         return False
     if is_dry:
         try:
-            return has_entry(Path(path), CLUSTER_ID_KEY)
+            return has_entry(path, CLUSTER_ID_KEY)
         except StoreError as error:
             raise RunError(str(error)) from error
 
@@ -128,14 +125,6 @@ def _is_ours(config: BrokerConfig, *, is_dry: bool) -> bool:
         return await store.get(CLUSTER_ID_KEY) is not None  # type: ignore[attr-defined]
 
     return bool(with_store(config, look, is_made=False))
-
-
-def _print_converted(found: Survey, converted: list[str], *, is_dry: bool) -> None:
-    if is_dry:
-        for _, path in found.old_formats:
-            click.echo(f"{path}: has messages of format 0 or 1, which are converted to format 2")
-    for path in converted:
-        click.echo(f"{path}: converted to format 2")
 
 
 def _print_report(config: BrokerConfig, found: Survey, plan: Plan, *, is_dry: bool) -> None:

@@ -172,23 +172,29 @@ def load_config(file: Path | None, data_dir: str | None, overrides: Sequence[str
         raise ConfigurationError(str(error)) from error
 
 
-def with_store(config: BrokerConfig, work: Callable[[Store], Coroutine[Any, Any, Result]], *, is_made: bool = True) -> Result:
-    """Return the result of `work` on the broker's store, which is locked meanwhile. Without `is_made`, a missing store is not
-    created.
-
-    Raises RunError.
-    """
+def store_path(config: BrokerConfig) -> Path:
+    """Return the file of the metadata store. Raises RunError if there is none."""
     from pybroker.broker.old_data import sqlite_path  # noqa: PLC0415
-    from pybroker.metadata.store import open_store  # noqa: PLC0415
-    from pybroker.metadata.store.base import StoreError  # noqa: PLC0415
 
     path = sqlite_path(config)
     if path is None:
         raise RunError(
             "metadata.store=memory: keeps no directories and no topics between two runs, so there is nothing to work on"
         )
+    return Path(path)
 
-    url = f"sqlite:{path}" if is_made or Path(path).exists() else "memory:"
+
+def with_store(config: BrokerConfig, work: Callable[[Store], Coroutine[Any, Any, Result]], *, is_made: bool = True) -> Result:
+    """Return the result of `work` on the broker's store, which is locked meanwhile. Without `is_made`, a missing store is not
+    created.
+
+    Raises RunError.
+    """
+    from pybroker.metadata.store import open_store  # noqa: PLC0415
+    from pybroker.metadata.store.base import StoreError  # noqa: PLC0415
+
+    path = store_path(config)
+    url = f"sqlite:{path}" if is_made or path.exists() else "memory:"
 
     async def run() -> Result:
         store = open_store(url)

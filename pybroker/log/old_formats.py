@@ -20,8 +20,9 @@ Source: AbstractLegacyRecordBatch, LogSegment.recover of Kafka.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pybroker.log.file_records import SegmentFile
 from pybroker.log.names import offset_of
@@ -46,6 +47,8 @@ _WINDOW: Final = 4096
 _COPY_CHUNK: Final = 1 << 20
 _POSITION_MAX: Final = 2**31 - 1
 _ERRORS: Final = (CorruptRecordError, InvalidRecordError)
+Visit = Callable[[BatchView], None]
+"""A function that sees a batch, whose bytes it must not keep."""
 
 
 class OldFormatError(Exception):
@@ -130,11 +133,33 @@ def _entries(file: SegmentFile) -> Iterator[Entry]:
 # --- converting ---
 
 
+class _NewFile(Protocol):
+    """The place of the converted batches."""
+
+    @property
+    def size(self) -> int:
+        """The number of bytes that were appended."""
+
+    def append(self, data: bytes | bytearray, /) -> object:
+        """Write whole batches, or the torn end of the old file."""
+
+
+@dataclass(slots=True)
+class _Nowhere:
+    """A place that keeps nothing."""
+
+    size: int = 0
+
+    def append(self, data: bytes | bytearray, /) -> None:
+        self.size += len(data)
+
+
 @dataclass(slots=True)
 class _Writer:
     """Writes the new file. Messages without a codec are gathered until a batch is full."""
 
-    file: SegmentFile
+    file: _NewFile
+    visit: Visit
     next_offset: Offset
     leader_epoch: LeaderEpoch
     _gathered: list[Record] = field(default_factory=list)
@@ -169,7 +194,7 @@ class _Writer:
         self._check_order([batch.base_offset])
         self.next_offset = batch.next_offset
         self.leader_epoch = max(self.leader_epoch, batch.partition_leader_epoch)
-        self.file.append(data)
+        self._append(data)
 
     def flush(self) -> None:
         """Write the messages that were gathered."""
@@ -185,7 +210,7 @@ class _Writer:
             self.next_offset = Offset(offset + 1)
 
     def _write(self, records: list[Record], codec: CompressionType, timestamp_type: TimestampType, append_ms: int) -> None:
-        self.file.append(
+        self._append(
             build_batch(
                 records,
                 compression=codec,
@@ -195,22 +220,45 @@ class _Writer:
             )
         )
 
+    def _append(self, data: bytes | bytearray) -> None:
+        self.file.append(data)
+        self.visit(BatchView(memoryview(data)))
+
 
 def convert(filesystem: Filesystem, directory: str) -> list[str]:
     """Rewrite every data file of a partition's directory that has messages of magic 0 or 1. Returns the names of the files.
 
     Blocks. Raises OSError; OldFormatError for a message that cannot be read, with that file and the later ones as they were.
     """
+    return _convert(filesystem, directory)
+
+
+def rehearse(filesystem: Filesystem, directory: str, visit: Visit, pass_over: Callable[[str], None]) -> list[str]:
+    """Do what `convert` does, except that no file changes: call `visit` with each batch that it would write, and `pass_over` with
+    the name of each file that it would leave. The calls have the order of the offsets.
+
+    Blocks. Raises OSError; OldFormatError where `convert` would.
+    """
+    return _convert(filesystem, directory, (visit, pass_over))
+
+
+def _convert(filesystem: Filesystem, directory: str, instead: tuple[Visit, Callable[[str], None]] | None = None) -> list[str]:
     converted = []
     epoch = LeaderEpoch(0)  # what a leader of that time would be numbered; an epoch never falls within a log
     names = data_files(filesystem, directory)
     for name in names:
         path = f"{directory}/{name}"
-        if has_old_messages(filesystem, path):
-            epoch = _convert_file(filesystem, directory, name, epoch, is_last=name == names[-1])
-            converted.append(name)
-        else:
+        if not has_old_messages(filesystem, path):
             epoch = max(epoch, _last_epoch(filesystem, path))
+            if instead is not None:
+                instead[1](name)
+            continue
+        is_last = name == names[-1]
+        if instead is not None:
+            epoch = _write_converted(SegmentFile(filesystem, path), _Nowhere(), instead[0], epoch, is_last=is_last)
+        else:
+            epoch = _convert_file(filesystem, directory, name, epoch, is_last=is_last)
+        converted.append(name)
     return converted
 
 
@@ -230,7 +278,10 @@ def _convert_file(filesystem: Filesystem, directory: str, name: str, epoch: Lead
     path, temporary = f"{directory}/{name}", f"{directory}/{name}{TEMPORARY_SUFFIX}"
     try:
         filesystem.create_empty(temporary)
-        epoch = _write_converted(filesystem, path, temporary, epoch, is_last=is_last)
+        new = SegmentFile(filesystem, temporary)
+        epoch = _write_converted(SegmentFile(filesystem, path), new, _ignore, epoch, is_last=is_last)
+        filesystem.sync(new.fd)
+        filesystem.set_modified_ms(temporary, filesystem.modified_ms(path))  # retention of records without a timestamp reads it
         _replace(filesystem, directory, name, temporary)
     except (OSError, OldFormatError):
         with contextlib.suppress(OSError):  # the first error is the one to report; a start removes the file too
@@ -239,10 +290,14 @@ def _convert_file(filesystem: Filesystem, directory: str, name: str, epoch: Lead
     return epoch
 
 
-def _write_converted(filesystem: Filesystem, path: str, temporary: str, epoch: LeaderEpoch, *, is_last: bool) -> LeaderEpoch:
-    """Write what `path` has, in magic 2, to the file `temporary`, and make it durable. Returns the largest leader epoch."""
-    old, new = SegmentFile(filesystem, path), SegmentFile(filesystem, temporary)
-    writer = _Writer(new, max(offset_of(path.rpartition("/")[2]), FIRST_OFFSET), epoch)
+def _ignore(_: BatchView) -> None:
+    """Do nothing with a batch."""
+
+
+def _write_converted(old: SegmentFile, new: _NewFile, visit: Visit, epoch: LeaderEpoch, *, is_last: bool) -> LeaderEpoch:
+    """Write what `old` has, in magic 2, to `new`, and call `visit` with each batch. Returns the largest leader epoch."""
+    path = old.path
+    writer = _Writer(new, visit, max(offset_of(path.rpartition("/")[2]), FIRST_OFFSET), epoch)
     position = 0
     try:
         for entry in _entries(old):
@@ -267,8 +322,6 @@ def _write_converted(filesystem: Filesystem, path: str, temporary: str, epoch: L
         raise OldFormatError(
             f"{path} cannot be converted to format 2: it would have {new.size} bytes, which no index can address"
         )
-    filesystem.sync(new.fd)
-    filesystem.set_modified_ms(temporary, filesystem.modified_ms(path))  # retention of records without a timestamp reads it
     return writer.leader_epoch
 
 

@@ -1,4 +1,4 @@
-"""The report of `pybroker adopt`."""
+"""`pybroker adopt` as a command: its report, its refusals, and a dry run that says the same as the run."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import shlex
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from pybroker.cli import start
-from pybroker.cli.adopt_command import _start_line
+from pybroker.cli.adopt_command import _start_line, command
 from pybroker.config.broker import BrokerConfig
-from pybroker.model import BrokerId
+from pybroker.model import BrokerId, Offset, ProducerEpoch, ProducerId
+from pybroker.records.batch import Record
+from pybroker.records.build import build_batch, build_message_set
 
 
 @pytest.mark.parametrize("config", [Path("my server.properties"), None])
@@ -23,3 +26,77 @@ def test_the_start_has_the_configuration_of_the_adoption(config: Path | None) ->
         given = context.params
     assert given["config"] == config
     assert given["overrides"] == ("log.retention.ms=-1", "node.id=3", "log.dirs=/a,/b")
+
+
+# --- the dry run ---
+
+
+def old_kafka(folder: Path, **partitions: bytes) -> Path:
+    """Make the directory of a Kafka of the time of ZooKeeper, whose partitions of the topic `orders` have one data file each."""
+    folder.mkdir()
+    (folder / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=theirs\n")
+    for name, data in partitions.items():
+        (folder / f"orders-{name.removeprefix('p')}").mkdir()
+        (folder / f"orders-{name.removeprefix('p')}" / "00000000000000000000.log").write_bytes(data)
+    return folder
+
+
+def adopt(folder: Path, *options: str) -> Result:
+    return CliRunner().invoke(command, [str(folder), *options], standalone_mode=True)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name not in {".lock", ".reserve"}
+    }
+
+
+OLD = bytes(build_message_set([Record(Offset(n), n, b"k", b"v") for n in range(3)], magic=1))
+IN_TRANSACTION = bytes(
+    build_batch(
+        [Record(Offset(7), 7, b"k", b"v")],
+        is_transactional=True,
+        producer_id=ProducerId(41),
+        producer_epoch=ProducerEpoch(0),
+        base_sequence=0,
+    )
+)
+
+
+def test_a_dry_run_says_what_the_run_says(tmp_path: Path) -> None:
+    folder = old_kafka(tmp_path / "kafka", p0=OLD + IN_TRANSACTION, p1=OLD)
+    before = files(folder)
+    dry = adopt(folder, "--dry-run")
+    assert dry.exit_code == 0, dry.output
+    assert files(folder) == before
+    assert "producer ids begin at 42, leader epochs at 1" in dry.output, "those of the converted files count"
+    assert "the transaction of producer 41 from offset 7 on has no end" in dry.output
+    real = adopt(folder)
+    said = dry.output.replace("would be converted", "converted").replace("would be adopted; nothing was changed", "adopted")
+    assert real.output == said
+    assert files(folder) != before
+
+
+def damaged(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("partition", "options", "reason"),
+    [
+        (damaged(OLD, 30), (), "cannot be converted to format 2; it is damaged at byte 0"),
+        (OLD + damaged(IN_TRANSACTION, 65) + OLD, (), "the checksum of a batch is wrong"),
+        (OLD + OLD, (), "offset 0 follows offset 2"),
+        (OLD, ("--override", "metadata.store=memory:"), "there is nothing to work on"),
+    ],
+)
+def test_what_the_run_refuses_the_dry_run_refuses_and_both_change_nothing(
+    tmp_path: Path, partition: bytes, options: tuple[str, ...], reason: str
+) -> None:
+    folder = old_kafka(tmp_path / "kafka", p0=OLD, p1=partition)
+    before = files(folder)
+    dry, real = adopt(folder, "--dry-run", *options), adopt(folder, *options)
+    assert (dry.exit_code, real.exit_code) == (1, 1), dry.output
+    assert reason in dry.output
+    assert dry.output == real.output
+    assert files(folder) == before, "the other partition is not converted either"
