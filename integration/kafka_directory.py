@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +10,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from testing.process.broker import START_TIMEOUT_S, STOP_TIMEOUT_S, read_line
+from testing.process.broker import BrokerProcess
 from testing.waiting import until
 
 TIMEOUT_S = 60
@@ -40,53 +37,16 @@ Read = dict[tuple[int, int], tuple[bytes | None, bytes | None]]
 """Key and value by partition and offset."""
 
 
-class KafkaDirectory:
+class KafkaDirectory(BrokerProcess):
     """Apache Kafka on two log directories below `folder`."""
 
     def __init__(self, folder: Path, release: str) -> None:
-        self.folder, self.release = folder, release
+        self.release = release
         self.log_dirs = [folder / "logs", folder / "more"]
-        self.port = 0
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        """Start Kafka, on its previous port if it had one."""
-        command = [sys.executable, "-m", "testing.process.kafka_peer", "start", "--release", self.release, "--heap", "512M"]
-        command += ["--data-dir", str(self.folder), "--port", str(self.port)]
-        for name, value in {**OVERRIDES, "log.dirs": ",".join(map(str, self.log_dirs))}.items():
-            command += ["--override", f"{name}={value}"]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, process_group=0)
-        line = read_line(self._process, START_TIMEOUT_S)
-        assert line.startswith("READY "), line
-        self.port = int(line.rpartition(":")[2])
-
-    def stop(self) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        assert self._end() == 0
-
-    def kill(self) -> None:
-        """Kill the JVM and what started it."""
-        assert self._process is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._end()
-
-    def close(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self.kill()
-
-    def _end(self) -> int:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        try:
-            return self._process.wait(STOP_TIMEOUT_S)
-        finally:
-            self._process.stdout.close()
+        overrides = {**OVERRIDES, "log.dirs": ",".join(map(str, self.log_dirs))}
+        start = [sys.executable, "-m", "testing.process.kafka_peer", "start", "--release", release, "--heap", "512M"]
+        super().__init__(folder, overrides, start_command=start)
+        self.data_dir = folder
 
 
 @contextlib.contextmanager

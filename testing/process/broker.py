@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -42,9 +42,15 @@ def command() -> list[str]:
 
 
 class BrokerProcess:
-    """A broker with its own data directory, which keeps its port over restarts. The test that started it owns it."""
+    """A broker with its own data directory, which keeps its port over restarts. The test that started it owns it.
 
-    def __init__(self, folder: Path, overrides: Mapping[str, str] | None = None) -> None:
+    `start_command` is what starts it, as `command()` returns it, which is the default.
+    """
+
+    def __init__(
+        self, folder: Path, overrides: Mapping[str, str] | None = None, *, start_command: Sequence[str] | None = None
+    ) -> None:
+        self._start_command = start_command
         self.data_dir = folder / "data"
         self.log_file = folder / "broker.log"
         self.overrides = dict(overrides or {})
@@ -68,13 +74,13 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Start the broker, on its previous port if it had one, and wait for READY."""
-        arguments = ["--port", str(self.port), "--data-dir", str(self.data_dir)]
+        arguments = [*(self._start_command or command()), "--port", str(self.port), "--data-dir", str(self.data_dir)]
         for key, value in self.overrides.items():
             arguments += ["--override", f"{key}={value}"]
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
             # a group of its own, so that killing it takes any children along and a Ctrl-C in the terminal does not
-            self._process = subprocess.Popen([*command(), *arguments], stdout=subprocess.PIPE, stderr=log, process_group=0)
+            self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, process_group=0)
         self.ready_line = read_line(self._process, START_TIMEOUT_S)
         ready = re.fullmatch(r"READY (\S+):(\d+)", self.ready_line)
         if ready is None:

@@ -34,8 +34,8 @@ from pybroker.records.batch import Record, batches
 from pybroker.records.build import build_batch
 from testing.wire import raw
 
-EARLIEST, LATEST = -2, -1
-TOPIC = 2
+EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
+TOPIC, BROKER = 2, 4
 WAIT_S = 60
 NOT_YET = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 
@@ -190,6 +190,16 @@ class Wire:
         assert one.error_code == 0, one
         return int(one.offset)
 
+    def offset_at(self, topic: str, partition: int, timestamp: int) -> tuple[int, int]:
+        """Return offset and timestamp of the first record at or after a time, or of the largest time (MAX_TIMESTAMP); -1, -1
+        for none.
+        """
+        asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=timestamp)])
+        (answered,) = self.ask(ApiKey.LIST_OFFSETS, 7, ListOffsetsRequest(replica_id=-1, topics=[asked])).topics
+        (one,) = answered.partitions
+        assert one.error_code == 0, one
+        return one.offset, one.timestamp
+
     def delete_records(self, topic: str, partition: int, offset: int) -> tuple[int, int]:
         """Delete the records before `offset`, and return the error and the new log start offset."""
         asked = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=partition, offset=offset)])
@@ -198,8 +208,15 @@ class Wire:
         return one.error_code, one.low_watermark
 
     def configure(self, topic: str, key: str, value: str) -> int:
+        return self._configure(TOPIC, topic, key, value)
+
+    def configure_brokers(self, key: str, value: str) -> int:
+        """Change a setting of all brokers, while they run."""
+        return self._configure(BROKER, "", key, value)
+
+    def _configure(self, kind: int, name: str, key: str, value: str) -> int:
         changes = [AlterableConfig(name=key, config_operation=0, value=value)]
-        asked = AlterConfigsResource(resource_type=TOPIC, resource_name=topic, configs=changes)
+        asked = AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
         request = IncrementalAlterConfigsRequest(resources=[asked], validate_only=False)
         (one,) = self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
         return int(one.error_code)
