@@ -133,7 +133,7 @@ def one_large_fetch(peer: Peer) -> tuple[str, int, float, float, float, str]:
     host, _, port = peer.bootstrap.rpartition(":")
     afterwards = (
         "responds"
-        if peer.is_alive and kafka_peer.answers_metadata(host, int(port), 30)
+        if peer.is_alive and kafka_peer.serves_metadata(host, int(port), 30)
         else "dead"
         if not peer.is_alive
         else "silent"

@@ -80,7 +80,7 @@ class Peer:
                 preexec_fn=self._prepare,  # noqa: PLW1509
                 process_group=0,
             )
-        while not kafka_peer.answers_metadata("127.0.0.1", port):
+        while not kafka_peer.serves_metadata("127.0.0.1", port):
             if self._process.poll() is not None or time.monotonic() - began > START_TIMEOUT_S:
                 self.close()
                 raise RuntimeError(f"{self.name} did not start:\n{self.log.read_text(errors='replace')[-3000:]}")

@@ -29,12 +29,12 @@ CLEAN = ".kafka_cleanshutdown"
 
 
 class SlowDisk(Filesystem):
-    """A disk on which, after `hold`, fsyncs below the folders in `slow` wait for `answers`, and then raise `error`, if any."""
+    """A disk on which, after `hold`, fsyncs below the folders in `slow` wait for `released`, and then raise `error`, if any."""
 
     def __init__(self) -> None:
         self._paths: dict[int, str] = {}
         self.slow: str | None = None
-        self.answers, self.waits = threading.Event(), threading.Event()
+        self.released, self.waits = threading.Event(), threading.Event()
         self.error: OSError | None = None
 
     def hold(self, folder: Path) -> None:
@@ -43,7 +43,7 @@ class SlowDisk(Filesystem):
     def release(self, error: OSError | None = None) -> None:
         """Let the fsyncs continue; later ones do not wait."""
         self.slow, self.error = None, error
-        self.answers.set()
+        self.released.set()
 
     def open(self, path: str, *, writable: bool, create: bool = False) -> int:
         fd = super().open(path, writable=writable, create=create)
@@ -53,7 +53,7 @@ class SlowDisk(Filesystem):
     def sync(self, fd: int) -> None:
         if self.slow is not None and self._paths.get(fd, "").startswith(self.slow):
             self.waits.set()
-            assert self.answers.wait(60)
+            assert self.released.wait(60)
             if self.error is not None:
                 raise self.error
         super().sync(fd)

@@ -43,7 +43,7 @@ class Victim:
             self.frames.append(mutator.broken_size())
         self.is_abrupt = kind > 0.95  # leaves without reading
         self.deadline = time.monotonic() + QUIET_S_MAX
-        self.answers = 0
+        self.response_count = 0
         self._input = b""
         self.socket = socket.socket()
         self.socket.settimeout(10)
@@ -62,7 +62,9 @@ class Victim:
         except ConnectionError:
             data = b""
         if not data:
-            return min(self.answers + 1, len(self.frames))  # the broker closed because of the frame after the last response
+            return min(
+                self.response_count + 1, len(self.frames)
+            )  # the broker closed because of the frame after the last response
         self.deadline = time.monotonic() + QUIET_S_MAX
         self._input += data
         while len(self._input) >= 8:
@@ -70,7 +72,7 @@ class Victim:
             if len(self._input) < 4 + size:
                 break
             self._input = self._input[4 + size :]
-            self.answers += 1
+            self.response_count += 1
             if correlation_id == LAST_ID:
                 return len(self.frames)
         return None
@@ -103,7 +105,7 @@ def attack(address: tuple[str, int], mutator: Mutator, rng: random.Random, count
                     drop(key.data)
             now = time.monotonic()
             for victim in [v for v in waiting if v.deadline < now]:
-                handled += victim.answers
+                handled += victim.response_count
                 drop(victim)
 
 

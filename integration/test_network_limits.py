@@ -44,7 +44,7 @@ def test_many_trickling_connections_share_a_small_pool_and_all_get_responses(loo
                         await client.writer.drain()
                         stream = stream[count:]
                         await asyncio.sleep(0)
-                    assert await client.answer() == body
+                    assert await client.receive() == body
 
             clients = [await scene.client() for _ in range(200)]
             await asyncio.gather(*(talk(client, number) for number, client in enumerate(clients)))
@@ -70,12 +70,12 @@ def test_idle_connections_stay_open_without_memory_and_use_it_once_it_is_back(lo
             assert scene.server.mute_counters.transitions == 1
             # A connection that holds memory for a half-read request is not muted, so that it can finish.
             holders[0].writer.write(framed(b"e" + bytes(9000))[2000:])
-            assert await holders[0].answer() == bytes(9000)
-            assert await waiting.answer() == b"wait"
+            assert await holders[0].receive() == bytes(9000)
+            assert await waiting.receive() == b"wait"
             assert scene.server.mute_counters.transitions == 1
             assert scene.pool.depleted_ms_total >= 0
             idle[0].send(b"eidle")
-            assert await idle[0].answer() == b"idle"
+            assert await idle[0].receive() == b"idle"
             holders[1].writer.transport.abort()
             await until(lambda: scene.pool.used == 0)
 
@@ -95,7 +95,7 @@ def test_a_disconnect_in_mid_request_gives_its_memory_to_a_connection_that_waits
             await until(lambda: scene.server.admission.waiting == 2)
             gone.writer.transport.abort()
             holder.writer.transport.abort()
-            assert await waiting.answer() == bytes(5000)
+            assert await waiting.receive() == bytes(5000)
             more.writer.transport.abort()
 
     run(loop, scenario)
@@ -108,7 +108,7 @@ def test_idle_connections_are_closed_even_with_a_parked_request_unless_they_wait
             parked, idle = await scene.client(), await scene.client()
             parked.send(b"p", b"enever")
             idle.send(b"e1")
-            assert await idle.answer() == b"1"
+            assert await idle.receive() == b"1"
             holders, waiting = [await scene.client() for _ in range(2)], await scene.client()
             request = framed(b"e" + bytes(9000))
             for holder in holders:
@@ -125,8 +125,8 @@ def test_idle_connections_are_closed_even_with_a_parked_request_unless_they_wait
             assert scene.counters["connections_expired"] == 2
             for holder in holders:
                 holder.writer.write(request[2010:])
-                assert await holder.answer() == bytes(9000)
-            assert await waiting.answer() == b"wait"
+                assert await holder.receive() == bytes(9000)
+            assert await waiting.receive() == b"wait"
             scene.toy.parked[0].set_result(framed(b"too late"))
 
     run(loop, scenario)
@@ -147,7 +147,7 @@ def test_memory_behind_a_parked_request_is_given_back_when_the_peer_closes(loop:
                 leaver.close()
             await until(lambda: scene.pool.used == 0)
             other.send(b"e" + bytes(150_000))
-            assert await other.answer() == bytes(150_000)
+            assert await other.receive() == bytes(150_000)
             for future in scene.toy.parked:
                 future.set_result(framed(b"late"))
             await until(lambda: scene.server.connections_open == 1)
@@ -164,7 +164,7 @@ def test_a_half_closed_peer_gets_the_response_to_its_parked_request_and_no_other
             client.writer.write_eof()
             await until(lambda: scene.pool.used == 0)
             scene.toy.parked[0].set_result(framed(b"2"))
-            assert [await client.answer(), await client.answer()] == [b"1", b"2"]
+            assert [await client.receive(), await client.receive()] == [b"1", b"2"]
             assert await client.is_closed()
             assert len(scene.toy.handled) == 2
 
@@ -199,14 +199,14 @@ def test_bytes_behind_parked_requests_keep_no_client_out_of_a_small_pool(loop: s
             await until(lambda: len(scene.toy.parked) == 3)
             other = await scene.client()
             other.send(b"e" + bytes(100_000))
-            assert await other.answer() == bytes(100_000)
+            assert await other.receive() == bytes(100_000)
             assert (scene.pool.used, scene.server.admission.waiting) == (0, 0)
             for future in scene.toy.parked:
                 future.set_result(framed(b"p"))
             for hoarder in hoarders:
-                assert await hoarder.answer() == b"p"
+                assert await hoarder.receive() == b"p"
                 for _ in small:
-                    assert await hoarder.answer() == bytes(19)
+                    assert await hoarder.receive() == bytes(19)
 
     run(loop, scenario)
 
@@ -219,7 +219,7 @@ def test_a_connection_that_trickles_is_not_idle_but_one_that_does_not_read_is(lo
             for byte in framed(b"eslow"):
                 slow.writer.write(bytes([byte]))
                 await asyncio.sleep(0.2)  # in all longer than the limit
-            assert await slow.answer() == b"slow"
+            assert await slow.receive() == b"slow"
             await until(lambda: scene.counters["connections_expired"] >= 1)
             assert (scene.toy.parts[0].closed, scene.toy.sent) == (1, 1)
 
@@ -237,7 +237,7 @@ def test_connections_beyond_the_limit_of_an_address_are_closed_with_one_line(loo
                 client = await scene.client(local_host=host)
                 client.send(b"e")
                 try:
-                    return await client.answer() == b""
+                    return await client.receive() == b""
                 except (asyncio.IncompleteReadError, ConnectionError):
                     return False
 
@@ -267,11 +267,11 @@ def test_a_stop_lets_requests_under_way_get_their_responses(loop: str) -> None:
             assert await idle.is_closed()
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection(scene.bound.host, scene.bound.port)
-            assert await large.answer() == bytes(20_000_000)
+            assert await large.receive() == bytes(20_000_000)
             assert await large.is_closed()
             assert not stopping.done()
-            scene.toy.parked[0].set_result(framed(b"answer"))
-            assert await parked.answer() == b"answer"
+            scene.toy.parked[0].set_result(framed(b"response"))
+            assert await parked.receive() == b"response"
             assert await parked.is_closed()
             await stopping
 
@@ -318,7 +318,7 @@ def test_at_max_connections_clients_wait_for_a_free_slot_and_others_are_served(l
                 client.send(b"elate")
             for turn in range(20):
                 first.send(b"e%d" % turn)
-                assert await first.answer() == b"%d" % turn
+                assert await first.receive() == b"%d" % turn
             assert scene.server.connections_open == 3
             assert len(scene.toy.handled) == 20
             await second.close()
@@ -329,10 +329,10 @@ def test_at_max_connections_clients_wait_for_a_free_slot_and_others_are_served(l
             assert scene.server.connections_open == 6
             scene.server.limits = NetworkLimits(max_connections=2)
             third.send(b"estill")
-            assert await third.answer() == b"still", "connections above a lowered limit stay"
+            assert await third.receive() == b"still", "connections above a lowered limit stay"
             scene.server.limits = NetworkLimits()
             for client in waiting:
-                assert await client.answer() == b"late"
+                assert await client.receive() == b"late"
             assert scene.counters["connections_refused"] == 0
 
     run(loop, scenario)
@@ -356,7 +356,7 @@ def test_a_loop_with_clients_waiting_for_a_slot_is_idle(loop: str) -> None:
             assert turns == 0, "the loop does not ask again and again whether there is room"
             await only.close()
             waiting[0].send(b"ein")
-            assert await waiting[0].answer() == b"in"
+            assert await waiting[0].receive() == b"in"
 
     run(loop, scenario)
 
@@ -458,7 +458,7 @@ def test_a_listener_without_a_descriptor_for_a_connection_tries_again_and_logs_t
             scene.server._acceptors[0]._listening = Scarce(fileno=listening.detach())
             client = await scene.client()
             client.send(b"ehello")
-            assert await client.answer() == b"hello"
+            assert await client.receive() == b"hello"
             assert scene.server.accept_shortages == 5
 
     with caplog.at_level(logging.WARNING):

@@ -31,7 +31,7 @@ def test_pipelined_requests_get_their_responses_in_order(loop: str) -> None:
             bodies = [b"%d:" % index + bytes(index % 7 * 50) for index in range(5000)]
             client.send(*(b"e" + body for body in bodies))
             for body in bodies:
-                assert await client.answer() == body
+                assert await client.receive() == body
             assert scene.counters["requests"] == 5000
             assert scene.counters["bytes_in"] == sum(len(body) + 5 for body in bodies)
             assert scene.counters["bytes_out"] == sum(len(body) + 4 for body in bodies)
@@ -46,7 +46,7 @@ def test_large_requests_and_responses_mix_with_small_ones(loop: str) -> None:
             large = bytes(range(256)) * 12_000
             client.send(b"e1", b"e" + large, b"e2", b"b5000000", b"n", b"e3", b"b0", b"e4")
             expected = [b"1", large, b"2", bytes(5_000_000), b"3", b"", b"4"]
-            assert [await client.answer() for _ in expected] == expected
+            assert [await client.receive() for _ in expected] == expected
             assert scene.toy.sent == 2
 
     run(loop, scenario)
@@ -66,8 +66,8 @@ def test_a_parked_request_holds_back_the_next_ones_but_no_memory(loop: str) -> N
             assert scene.pool.used == 0
             assert len(scene.toy.handled) == 1
             scene.toy.parked[0].set_result(framed(b"parked"))
-            assert await client.answer() == b"parked"
-            assert await client.answer() == bytes(300_000)
+            assert await client.receive() == b"parked"
+            assert await client.receive() == bytes(300_000)
             assert connection.mute_reasons == set()
 
     run(loop, scenario)
@@ -81,7 +81,7 @@ def test_parked_requests_in_a_pipeline_keep_the_order(loop: str) -> None:
             for number, text in ((1, b"2"), (2, b"4")):
                 await until(lambda number=number: len(scene.toy.parked) == number)  # type: ignore[misc]  # bound at once
                 scene.toy.parked[-1].set_result(framed(text))
-            assert [await client.answer() for _ in range(5)] == [b"1", b"2", b"3", b"4", b"6"]
+            assert [await client.receive() for _ in range(5)] == [b"1", b"2", b"3", b"4", b"6"]
 
     run(loop, scenario)
 
@@ -110,7 +110,7 @@ def test_a_consumer_that_never_reads_is_bounded_and_others_are_served(loop: str)
             pulled = scene.toy.parts[0].pulled
             for number in range(20):
                 client.send(b"e%d" % number)
-                assert await client.answer() == b"%d" % number
+                assert await client.receive() == b"%d" % number
             assert scene.toy.parts[0].pulled == pulled <= 3 * PIECE_BYTES
             assert (scene.toy.sent, scene.toy.parts[0].closed) == (0, 0)
             lazy.close()
@@ -128,8 +128,8 @@ def test_one_chunk_of_the_bytes_made_for_a_response_is_in_memory(loop: str) -> N
             (connection,) = [c for c in scene.server._connections if c.context.peer_port == lazy.getsockname()[1]]
             await until(lambda: connection._sender.is_blocked)
             client.send(b"m20000000", b"eafter")
-            assert await client.answer() == bytes(20_000_000)
-            assert await client.answer() == b"after"
+            assert await client.receive() == bytes(20_000_000)
+            assert await client.receive() == b"after"
             held, read = scene.toy.parts
             assert isinstance(held, Made)
             assert isinstance(read, Made)
@@ -175,9 +175,9 @@ def test_a_peer_that_closes_its_sending_side_still_gets_its_responses(loop: str)
             client.send(b"e1", b"p")
             client.writer.write_eof()
             await until(lambda: len(scene.toy.parked) == 1)
-            assert await client.answer() == b"1"
+            assert await client.receive() == b"1"
             scene.toy.parked[0].set_result(framed(b"2"))
-            assert await client.answer() == b"2"
+            assert await client.receive() == b"2"
             assert await client.is_closed()
 
     run(loop, scenario)
@@ -215,7 +215,7 @@ def test_a_violation_is_one_line_at_info_after_the_responses_before_it(
         async with serving(limits=NetworkLimits(socket_request_max_bytes=1000)) as scene:
             client = await scene.client()
             client.writer.write(framed(b"ebefore") + sent)
-            assert await client.answer() == b"before"
+            assert await client.receive() == b"before"
             assert await client.is_closed()
             assert scene.counters["protocol_violations"] == 1
 
@@ -247,7 +247,7 @@ def test_a_response_may_close_the_connection(loop: str) -> None:
         async with serving() as scene:
             client = await scene.client()
             client.send(b"e1", b"cbye", b"enever")
-            assert [await client.answer(), await client.answer()] == [b"1", b"bye"]
+            assert [await client.receive(), await client.receive()] == [b"1", b"bye"]
             assert await client.is_closed()
             assert len(scene.toy.handled) == 2
 

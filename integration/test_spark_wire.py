@@ -362,8 +362,8 @@ def test_the_driver_of_a_batch_read_finds_offsets_between_two_times(asker: Ask, 
     (found,) = ask.metadata(unique("nowhere"), is_created=False).topics
     assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     nowhere = ListOffsetsTopic(name=written, partitions=[ListOffsetsPartition(partition_index=PARTITIONS, timestamp=LATEST)])
-    (answered,) = ask(LIST_OFFSETS, ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[nowhere])).topics
-    assert [one.error_code for one in answered.partitions] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    (topic,) = ask(LIST_OFFSETS, ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[nowhere])).topics
+    assert [one.error_code for one in topic.partitions] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_the_driver_of_a_stream_sees_the_log_grow(asker: Ask, written: str) -> None:

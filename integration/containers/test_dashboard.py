@@ -47,9 +47,9 @@ class Prometheus:
         """Return the series that an instant query has now. Raises urllib.error.HTTPError when Prometheus refuses the query."""
         url = f"http://127.0.0.1:{self.port}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
-            answer = json.load(response)
-        assert answer["status"] == "success", answer
-        return list(answer["data"]["result"])
+            body = json.load(response)
+        assert body["status"] == "success", body
+        return list(body["data"]["result"])
 
     def wait_for(self, expression: str) -> None:
         deadline = time.monotonic() + TIMEOUT_S

@@ -57,7 +57,7 @@ public final class ToolRunner {
 
     public static void main(String[] args) throws Exception {
         InputStream orders = System.in;
-        PrintStream answers = System.out;
+        PrintStream responses = System.out;
         Switched out = new Switched();
         Switched err = new Switched();
         System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
@@ -72,8 +72,8 @@ public final class ToolRunner {
             int code = run(words[1], Arrays.copyOfRange(words, 2, words.length));
             System.out.flush();
             System.err.flush();
-            answers.println(code + " " + out.take() + " " + err.take());
-            answers.flush();
+            responses.println(code + " " + out.take() + " " + err.take());
+            responses.flush();
         }
         System.exit(0);
     }

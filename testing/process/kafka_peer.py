@@ -124,7 +124,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers_metadata(host: str, port: int, timeout_s: float = 5) -> bool:
+def serves_metadata(host: str, port: int, timeout_s: float = 5) -> bool:
     """Return whether the response to Metadata v1 (no topics) names a broker; our broker and Kafka's get the same request."""
     body = struct.pack(">hhih4si", 3, 1, 7, 4, b"wait", 0)
     try:
@@ -132,8 +132,8 @@ def answers_metadata(host: str, port: int, timeout_s: float = 5) -> bool:
             connection.sendall(struct.pack(">i", len(body)) + body)
             with connection.makefile("rb") as stream:
                 size = struct.unpack(">i", stream.read(4))[0]
-                answer = stream.read(size)
-        return bool(struct.unpack_from(">i", answer, 4)[0] >= 1)
+                response = stream.read(size)
+        return bool(struct.unpack_from(">i", response, 4)[0] >= 1)
     except (OSError, struct.error):
         return False
 
@@ -161,7 +161,7 @@ def start(options: argparse.Namespace) -> None:
         broker = subprocess.Popen(java, stdout=output, stderr=subprocess.STDOUT)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: broker.terminate())
-    while not answers_metadata("127.0.0.1", port):
+    while not serves_metadata("127.0.0.1", port):
         if broker.poll() is not None or time.monotonic() - began > START_TIMEOUT_S:
             broker.kill()
             sys.exit(f"Kafka did not start, see {data}/server.log and {data}/stdout.log")

@@ -171,7 +171,7 @@ class Client:
     def send(self, *bodies: bytes) -> None:
         self.writer.write(b"".join(map(framed, bodies)))
 
-    async def answer(self) -> bytes:
+    async def receive(self) -> bytes:
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
         return await self.reader.readexactly(size)
 

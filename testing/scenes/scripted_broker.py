@@ -11,7 +11,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import fetch, list_offsets, metadata, produce
 
 ID_A, ID_B = b"a" * 16, b"b" * 16
-Answer = Any
+Response = Any
 
 
 class ScriptedCluster:
@@ -20,7 +20,7 @@ class ScriptedCluster:
     def __init__(self) -> None:
         self.leader, self.topic_id, self.version = 1, ID_A, 15
         self.is_topic_there = True
-        self.script: dict[type, deque[Answer]] = {}
+        self.script: dict[type, deque[Response]] = {}
         self.asked: list[tuple[int, Any]] = []
         self.now, self.pauses = 0.0, list[float]()
         self.refused: set[int] = set()
@@ -37,8 +37,8 @@ class ScriptedCluster:
         self.pauses.append(seconds)
         self.now += seconds
 
-    def say(self, cls: type, *answers: Answer) -> None:
-        self.script.setdefault(cls, deque()).extend(answers)
+    def say(self, cls: type, *responses: Response) -> None:
+        self.script.setdefault(cls, deque()).extend(responses)
 
     def metadata(self) -> metadata.MetadataResponse:
         partition = metadata.MetadataResponsePartition(error_code=0, partition_index=0, leader_id=self.leader)
@@ -70,10 +70,10 @@ class Peer:
         request = self.waiting.popleft()
         if isinstance(request, metadata.MetadataRequest):
             return self.cluster.metadata()
-        answer = self.cluster.script[type(request)].popleft()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        response = self.cluster.script[type(request)].popleft()
+        if isinstance(response, Exception):
+            raise response
+        return response
 
     def call(self, request: Any) -> Any:
         self.send(request)

@@ -28,6 +28,6 @@ def sample_batch(samples: Sequence[Sample], codec: str = "none") -> bytes:
 def write_batches(connection: Connection, topic: str, batches: Sequence[Sequence[Sample]], codec: str = "none") -> list[Sample]:
     """Append each element as a batch of its own to partition 0, and return all records in order."""
     for samples in batches:
-        answer = produce(connection, 7, topic, sample_batch(samples, codec))  # the first version that may carry zstd
-        assert answer.error == 0, answer
+        response = produce(connection, 7, topic, sample_batch(samples, codec))  # the first version that may carry zstd
+        assert response.error == 0, response
     return [s for samples in batches for s in samples]

@@ -127,8 +127,8 @@ class Wire:
     def produce(self, topic: str, partition: int, records: Sequence[Record], *, acks: int = -1, **batch: Any) -> tuple[int, int]:
         """Send a batch, and return the error and the offset of its first record."""
         request = _production(topic, partition, bytes(build_batch(records, **batch)), acks)
-        (answered,) = self.ask(ApiKey.PRODUCE, 9, request).responses
-        (one,) = answered.partition_responses
+        (topic_response,) = self.ask(ApiKey.PRODUCE, 9, request).responses
+        (one,) = topic_response.partition_responses
         return one.error_code, one.base_offset
 
     def send_batches(self, topic: str, partition: int, sent_batches: Iterable[Sequence[Record]]) -> None:
@@ -152,8 +152,8 @@ class Wire:
     def fetch(self, topic: str, partition: int, offset: int, *, bytes_max: int = 1 << 20) -> Read:
         asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)
         request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[asked])])
-        (answered,) = self.ask(ApiKey.FETCH, 11, request).responses
-        (one,) = answered.partitions
+        (topic_response,) = self.ask(ApiKey.FETCH, 11, request).responses
+        (one,) = topic_response.partitions
         found: list[Record] = []
         next_offset = offset
         for batch in batches(bytes(one.records or b"")):
@@ -182,8 +182,8 @@ class Wire:
         asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=which)])
         end = time.monotonic() + WAIT_S
         while True:
-            (answered,) = self.ask(ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=-1, topics=[asked])).topics
-            (one,) = answered.partitions
+            (topic_response,) = self.ask(ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=-1, topics=[asked])).topics
+            (one,) = topic_response.partitions
             if one.error_code != ErrorCode.OFFSET_NOT_AVAILABLE or time.monotonic() > end:
                 break
             time.sleep(0.01)
@@ -203,8 +203,8 @@ class Wire:
     def delete_records(self, topic: str, partition: int, offset: int) -> tuple[int, int]:
         """Delete the records before `offset`, and return the error and the new log start offset."""
         asked = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=partition, offset=offset)])
-        (answered,) = self.ask(ApiKey.DELETE_RECORDS, 1, DeleteRecordsRequest(topics=[asked], timeout_ms=30_000)).topics
-        (one,) = answered.partitions
+        (topic_response,) = self.ask(ApiKey.DELETE_RECORDS, 1, DeleteRecordsRequest(topics=[asked], timeout_ms=30_000)).topics
+        (one,) = topic_response.partitions
         return one.error_code, one.low_watermark
 
     def configure(self, topic: str, key: str, value: str) -> int:
@@ -230,8 +230,8 @@ class Wire:
         topics = [OffsetCommitRequestTopic(name=topic, partitions=[one])]
         end = time.monotonic() + wait_s
         while True:
-            (answered,) = self.ask(ApiKey.OFFSET_COMMIT, 8, OffsetCommitRequest(group_id=group, topics=topics)).topics
-            (done,) = answered.partitions
+            (topic_response,) = self.ask(ApiKey.OFFSET_COMMIT, 8, OffsetCommitRequest(group_id=group, topics=topics)).topics
+            (done,) = topic_response.partitions
             if done.error_code not in NOT_YET or time.monotonic() > end:
                 return int(done.error_code)
             self.find_coordinator(group)  # creates the offsets topic the first time
@@ -242,14 +242,14 @@ class Wire:
         topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])]
         end = time.monotonic() + wait_s
         while True:
-            answered = self.ask(ApiKey.OFFSET_FETCH, 7, OffsetFetchRequest(group_id=group, topics=topics))
-            if answered.error_code not in NOT_YET or time.monotonic() > end:
+            response = self.ask(ApiKey.OFFSET_FETCH, 7, OffsetFetchRequest(group_id=group, topics=topics))
+            if response.error_code not in NOT_YET or time.monotonic() > end:
                 break
             self.find_coordinator(group)
             time.sleep(0.01)
-        if answered.error_code:
-            return answered.error_code, -1
-        (one,) = answered.topics[0].partitions
+        if response.error_code:
+            return response.error_code, -1
+        (one,) = response.topics[0].partitions
         return one.error_code, one.committed_offset
 
     def producer_id(self) -> tuple[int, int]:

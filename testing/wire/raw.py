@@ -87,9 +87,9 @@ class Connection:
 
     def receive(self, correlation_id: int) -> bytes:
         (size,) = struct.unpack(">i", self.receive_exactly(4))
-        answer = self.receive_exactly(size)
-        assert struct.unpack_from(">i", answer) == (correlation_id,)
-        return answer[4:]
+        response = self.receive_exactly(size)
+        assert struct.unpack_from(">i", response) == (correlation_id,)
+        return response[4:]
 
     def call(self, api_key: int, version: int, body: bytes) -> bytes:
         return self.receive(self.send(api_key, version, body))
@@ -139,7 +139,7 @@ def produce(connection: Connection, version: int, topic: str, data: bytes, *, ac
     """Send a message set or batch to a partition and return the response; v0 to v7."""
     reader = Reader(connection.call(PRODUCE, version, produce_body(version, topic, {partition: data}, acks=acks)))
     assert (reader.int32(), reader.string(), reader.int32(), reader.int32()) == (1, topic, 1, partition)
-    answer = Produced(
+    response = Produced(
         error=reader.int16(),
         base_offset=reader.int64(),
         log_append_time=reader.int64() if version >= 2 else -1,
@@ -148,7 +148,7 @@ def produce(connection: Connection, version: int, topic: str, data: bytes, *, ac
     if version >= 1:
         assert reader.int32() == 0, "throttle time"
     reader.end()
-    return answer
+    return response
 
 
 # --- Fetch ----------------------------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class Fetched:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FetchAnswer:
+class FetchResponse:
     error: int = 0
     session_id: int = 0
     partitions: list[Fetched] = field(default_factory=list)
@@ -221,7 +221,7 @@ def fetch_body(
     return body
 
 
-def parse_fetch(version: int, data: bytes) -> FetchAnswer:
+def parse_fetch(version: int, data: bytes) -> FetchResponse:
     reader = Reader(data)
     if version >= 1:
         assert reader.int32() == 0, "throttle time"
@@ -233,7 +233,7 @@ def parse_fetch(version: int, data: bytes) -> FetchAnswer:
         topic = reader.string()
         partitions += [_parse_fetched(version, topic, reader) for _ in range(reader.int32())]
     reader.end()
-    return FetchAnswer(error=error, session_id=session_id, partitions=partitions, size=len(data) + 4)
+    return FetchResponse(error=error, session_id=session_id, partitions=partitions, size=len(data) + 4)
 
 
 def _parse_fetched(version: int, topic: str, reader: Reader) -> Fetched:
@@ -259,7 +259,7 @@ def _parse_fetched(version: int, topic: str, reader: Reader) -> Fetched:
 
 def fetch(
     connection: Connection, version: int, asks: Sequence[Ask], *, wait_ms: int = 0, bytes_max: int = 0x7FFFFFFF
-) -> FetchAnswer:
+) -> FetchResponse:
     body = fetch_body(version, asks, wait_ms=wait_ms, bytes_max=bytes_max)
     return parse_fetch(version, connection.call(FETCH, version, body))
 

@@ -76,8 +76,8 @@ def join_body(
     return string(group) + times + string(member) + string(instance) + string("consumer") + protocols
 
 
-def parse_join(answer: bytes) -> Joined:
-    reader = Reader(answer)
+def parse_join(response: bytes) -> Joined:
+    reader = Reader(response)
     reader.int32()  # throttle time
     error, generation = reader.int16(), reader.int32()
     optional_string(reader)  # the protocol's name
@@ -94,9 +94,9 @@ def sync_body(who: Identity, assignments: Mapping[str, bytes]) -> bytes:
     return heartbeat_body(who) + array(string(member) + data(assignment) for member, assignment in assignments.items())
 
 
-def parse_sync(answer: bytes) -> tuple[int, bytes]:
+def parse_sync(response: bytes) -> tuple[int, bytes]:
     """Return the error and the assignment."""
-    reader = Reader(answer)
+    reader = Reader(response)
     reader.int32()  # throttle time
     error = reader.int16()
     assignment = reader.take(reader.int32())
@@ -108,8 +108,8 @@ def heartbeat_body(who: Identity) -> bytes:
     return string(who.group) + struct.pack(">i", who.generation) + string(who.member) + string(who.instance)
 
 
-def parse_heartbeat(answer: bytes) -> int:
-    reader = Reader(answer)
+def parse_heartbeat(response: bytes) -> int:
+    reader = Reader(response)
     reader.int32()  # throttle time
     error = reader.int16()
     reader.end()
@@ -136,9 +136,9 @@ def commit_body(who: Identity, topic: str, offsets: Mapping[int, Committed]) -> 
     return heartbeat_body(who) + array([string(topic) + partitions])
 
 
-def parse_commit(answer: bytes) -> list[int]:
+def parse_commit(response: bytes) -> list[int]:
     """Return the error of each partition."""
-    reader = Reader(answer)
+    reader = Reader(response)
     reader.int32()  # throttle time
     errors = []
     for _ in range(reader.int32()):
@@ -154,9 +154,9 @@ def fetch_offsets_body(group: str, topic: str, partitions: Iterable[int]) -> byt
     return string(group) + array([string(topic) + array(struct.pack(">i", partition) for partition in partitions)])
 
 
-def parse_fetch_offsets(answer: bytes) -> tuple[int, dict[int, Committed]]:
+def parse_fetch_offsets(response: bytes) -> tuple[int, dict[int, Committed]]:
     """Return the group's error and the committed offsets; a partition without an offset has -1."""
-    reader = Reader(answer)
+    reader = Reader(response)
     reader.int32()  # throttle time
     found = {}
     for _ in range(reader.int32()):
@@ -265,9 +265,9 @@ def consumer_heartbeat_body(
     return body + b"\0"
 
 
-def parse_consumer_heartbeat(answer: bytes) -> Beaten:
-    """Parse the response `answer`, which begins behind the correlation id, with the tags of the header."""
-    reader = Reader(answer)
+def parse_consumer_heartbeat(response: bytes) -> Beaten:
+    """Parse `response`, which begins behind the correlation id, with the tags of the header."""
+    reader = Reader(response)
     tags(reader)
     reader.int32()  # throttle time
     error = reader.int16()

@@ -153,10 +153,10 @@ async def test_replicas_move_between_directories(tmp_path: Path, version: int) -
         turns.pop(0)()
     assert await where() == {str(source): [], str(target): [(0, False)]}
     await produce(whole, batch_of_values(b"w"))
-    answer = whole.read(await settled(waiting), fetch(5), 4)
-    assert answer.responses[0].partitions[0].error_code == 0
-    answer = await whole.ask(fetch(0), 4)
-    (partition,) = answer.responses[0].partitions
+    response = whole.read(await settled(waiting), fetch(5), 4)
+    assert response.responses[0].partitions[0].error_code == 0
+    response = await whole.ask(fetch(0), 4)
+    (partition,) = response.responses[0].partitions
     assert (partition.high_watermark, partition.error_code) == (6, 0)
     assert [one.last_offset for one in batches(bytes(partition.records))] == [4, 5]
 
@@ -173,17 +173,17 @@ async def test_no_election_is_needed(tmp_path: Path, version: int) -> None:
         elect_leaders.TopicPartitions(topic="t", partitions=[0, 9]),
         elect_leaders.TopicPartitions(topic="nope", partitions=[0]),
     ]
-    answer = await whole.ask(elect_leaders.ElectLeadersRequest(topic_partitions=topics), version)
+    response = await whole.ask(elect_leaders.ElectLeadersRequest(topic_partitions=topics), version)
     not_needed, unknown = ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert [[one.error_code for one in topic.partition_result] for topic in answer.replica_election_results] == [
+    assert [[one.error_code for one in topic.partition_result] for topic in response.replica_election_results] == [
         [not_needed, unknown],
         [unknown],
     ]
-    answer = await whole.ask(elect_leaders.ElectLeadersRequest(topic_partitions=None), version)
-    assert (answer.error_code, answer.replica_election_results) == (0, [])
+    response = await whole.ask(elect_leaders.ElectLeadersRequest(topic_partitions=None), version)
+    assert (response.error_code, response.replica_election_results) == (0, [])
     if version >= 1:
-        answer = await whole.ask(elect_leaders.ElectLeadersRequest(topic_partitions=topics, election_type=5), version)
-        assert answer.error_code == ErrorCode.INVALID_REQUEST
+        response = await whole.ask(elect_leaders.ElectLeadersRequest(topic_partitions=topics, election_type=5), version)
+        assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", versions(45))
@@ -195,10 +195,10 @@ async def test_partitions_move_to_where_they_are(tmp_path: Path, version: int) -
         ReassignableTopic(name="t", partitions=partitions),
         ReassignableTopic(name="nope", partitions=partitions[:1]),
     ]
-    answer = await whole.ask(AlterPartitionReassignmentsRequest(topics=topics), version)
+    response = await whole.ask(AlterPartitionReassignmentsRequest(topics=topics), version)
     bad, unknown = ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert answer.error_code == 0
-    assert [[one.error_code for one in topic.partitions] for topic in answer.responses] == [
+    assert response.error_code == 0
+    assert [[one.error_code for one in topic.partitions] for topic in response.responses] == [
         [0, bad, bad, bad, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, unknown],
         [unknown],
     ]
@@ -207,18 +207,18 @@ async def test_partitions_move_to_where_they_are(tmp_path: Path, version: int) -
 async def test_no_partition_is_being_moved(tmp_path: Path) -> None:
     whole = await started(tmp_path)
     for topics in (None, [ListPartitionReassignmentsTopics(name="t", partition_indexes=[0])]):
-        answer = await whole.ask(ListPartitionReassignmentsRequest(topics=topics), 0)
-        assert (answer.error_code, answer.topics) == (0, [])
+        response = await whole.ask(ListPartitionReassignmentsRequest(topics=topics), 0)
+        assert (response.error_code, response.topics) == (0, [])
 
 
 async def test_no_telemetry_is_wanted(tmp_path: Path) -> None:
     whole = await started(tmp_path)
-    answer = await whole.ask(GetTelemetrySubscriptionsRequest(), 0)
-    assert (answer.error_code, answer.requested_metrics) == (0, [])
-    assert answer.client_instance_id != ZERO_TOPIC_ID
-    again = await whole.ask(GetTelemetrySubscriptionsRequest(client_instance_id=answer.client_instance_id), 0)
-    assert again.client_instance_id == answer.client_instance_id
-    pushed = await whole.ask(PushTelemetryRequest(client_instance_id=answer.client_instance_id), 0)
+    response = await whole.ask(GetTelemetrySubscriptionsRequest(), 0)
+    assert (response.error_code, response.requested_metrics) == (0, [])
+    assert response.client_instance_id != ZERO_TOPIC_ID
+    again = await whole.ask(GetTelemetrySubscriptionsRequest(client_instance_id=response.client_instance_id), 0)
+    assert again.client_instance_id == response.client_instance_id
+    pushed = await whole.ask(PushTelemetryRequest(client_instance_id=response.client_instance_id), 0)
     assert pushed.error_code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     assert (await whole.ask(PushTelemetryRequest(), 0)).error_code == ErrorCode.INVALID_REQUEST
 

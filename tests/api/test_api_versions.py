@@ -26,7 +26,7 @@ def client(name: str = "apache-kafka-java", version: str = "3.9.2") -> ApiVersio
 async def test_the_list_is_the_registry(version: int) -> None:
     cluster = await ClusterScene().start()
     context = cluster.context(version)
-    response = await cluster.answer(api_versions.handle, version, client(), context)
+    response = await cluster.ask(api_versions.handle, version, client(), context)
     assert response.error_code == 0
     served = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
     assert served == {key: (api.lowest, api.highest) for key, api in APIS.items()}
@@ -55,7 +55,7 @@ async def test_names_of_software(version: int, name: str, ok: bool) -> None:
     cluster = await ClusterScene().start()
     for request in [client(name=name), client(version=name)]:
         context = cluster.context(version)
-        response = await cluster.answer(api_versions.handle, version, request, context)
+        response = await cluster.ask(api_versions.handle, version, request, context)
         assert response.error_code == (ErrorCode.NONE if ok else ErrorCode.INVALID_REQUEST)
         assert bool(response.api_keys) is ok
         assert bool(context.connection.client_software_name) is ok
@@ -76,7 +76,7 @@ async def test_a_client_that_is_in_the_wrong_place(cluster_id: str | None, node_
     cluster = await ClusterScene().start()
     request = client()
     request.cluster_id, request.node_id = cluster_id, node_id
-    assert (await cluster.answer(api_versions.handle, 5, request)).error_code == code
+    assert (await cluster.ask(api_versions.handle, 5, request)).error_code == code
 
 
 async def test_an_unknown_version_gets_the_known_ones_in_v0() -> None:

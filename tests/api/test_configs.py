@@ -179,8 +179,8 @@ async def test_duplicates(tmp_path: Path) -> None:
     twice = ("retention.ms", SET, "1")
     assert await change(whole, TOPIC, "t", twice, twice) == ErrorCode.INVALID_REQUEST
     resource = alter_configs.AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=[])
-    answers = (await whole.ask(AlterConfigsRequest(resources=[resource, resource]), 2)).responses
-    assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST] * 2
+    responses = (await whole.ask(AlterConfigsRequest(resources=[resource, resource]), 2)).responses
+    assert [response.error_code for response in responses] == [ErrorCode.INVALID_REQUEST] * 2
 
 
 @pytest.mark.parametrize("version", ALTER_VERSIONS)
@@ -298,9 +298,9 @@ async def test_groups_client_metrics_and_what_is_listed(tmp_path: Path) -> None:
 
     async def listed(version: int, *types: int) -> list[tuple[str, int]]:
         request = ListConfigResourcesRequest() if version == 0 else ListConfigResourcesRequest(resource_types=list(types))
-        answer = await whole.ask(request, version)
-        assert answer.error_code == 0
-        return [(one.resource_name, one.resource_type) for one in answer.config_resources]
+        response = await whole.ask(request, version)
+        assert response.error_code == 0
+        return [(one.resource_name, one.resource_type) for one in response.config_resources]
 
     assert await listed(0) == [("m", METRICS)]
     assert await listed(1) == [("t", TOPIC), ("1", BROKER), ("1", LOGGER), ("m", METRICS), ("g/1", GROUP)]

@@ -42,8 +42,8 @@ async def test_good_and_bad_topics(tmp_path: Path, version: int) -> None:
             topic("twice", 6),
         ]
     )
-    answer = await whole.ask(request, version)
-    assert {result.name: result.error_code for result in answer.results} == {
+    response = await whole.ask(request, version)
+    assert {result.name: result.error_code for result in response.results} == {
         "grows": 0,
         "placed": 0,
         "same": ErrorCode.INVALID_PARTITIONS,
@@ -53,7 +53,7 @@ async def test_good_and_bad_topics(tmp_path: Path, version: int) -> None:
         "few": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         "twice": ErrorCode.INVALID_REQUEST,
     }
-    assert all((result.error_message is None) == (result.error_code == 0) for result in answer.results)
+    assert all((result.error_message is None) == (result.error_code == 0) for result in response.results)
     counts = {name: len(image.partitions) for name, image in whole.controller.image.topics.items()}
     assert counts == {"grows": 4, "placed": 3, "same": 2, "less": 2, "unknown-broker": 2, "few": 2, "twice": 2}
     for name, count in counts.items():
@@ -68,8 +68,8 @@ async def test_validate_only(tmp_path: Path, version: int) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t")
     before = whole.controller.image
-    answer = await whole.ask(CreatePartitionsRequest(topics=[topic("t", 4), topic("u", 1)], validate_only=True), version)
-    assert [result.error_code for result in answer.results] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    response = await whole.ask(CreatePartitionsRequest(topics=[topic("t", 4), topic("u", 1)], validate_only=True), version)
+    assert [result.error_code for result in response.results] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert whole.controller.image is before
 
 

@@ -42,7 +42,7 @@ async def test_good_and_bad_topics_in_every_version(version: int) -> None:
             topic("defaults", -1, -1),
         ]
     )
-    response = await cluster.answer(create_topics.handle, version, request)
+    response = await cluster.ask(create_topics.handle, version, request)
     good, bad, defaults, twice = response.topics
     assert [(t.name, t.error_code) for t in response.topics] == [
         ("good", 0),
@@ -64,23 +64,23 @@ async def test_good_and_bad_topics_in_every_version(version: int) -> None:
 async def test_the_settings_in_force_are_returned_with_their_source(version: int) -> None:
     cluster = await ClusterScene(log_retention_ms=777, origins={"log.retention.ms": "server.properties"}).start()
     request = CreateTopicsRequest(topics=[topic("t", segment_ms="5000", cleanup_policy="compact,delete")])
-    (answer,) = (await cluster.answer(create_topics.handle, version, request)).topics
-    assert answer.configs is not None
-    configs = {config.name: (config.value, config.config_source) for config in answer.configs}
+    (response,) = (await cluster.ask(create_topics.handle, version, request)).topics
+    assert response.configs is not None
+    configs = {config.name: (config.value, config.config_source) for config in response.configs}
     assert configs.keys() == TOPIC_SETTINGS.keys()
     assert configs["segment.ms"] == ("5000", 1)
     assert configs["cleanup.policy"] == ("compact,delete", 1)
     assert configs["retention.ms"] == ("777", 4)
     assert configs["compression.type"] == ("producer", 5)
     assert configs["preallocate"] == ("false", 5)
-    assert not any(config.read_only or config.is_sensitive for config in answer.configs)
+    assert not any(config.read_only or config.is_sensitive for config in response.configs)
 
 
 @pytest.mark.parametrize("version", range(1, VERSIONS.stop))
 async def test_validate_only(version: int) -> None:
     cluster = await ClusterScene().start()
     request = CreateTopicsRequest(topics=[topic("t"), topic("u", 0)], validate_only=True)
-    response = await cluster.answer(create_topics.handle, version, request)
+    response = await cluster.ask(create_topics.handle, version, request)
     assert [t.error_code for t in response.topics] == [0, ErrorCode.INVALID_PARTITIONS]
     assert not cluster.controller.image.topics
 
@@ -92,7 +92,7 @@ async def test_manual_assignments_and_null_settings(version: int) -> None:
     manual.assignments = [CreatableReplicaAssignment(partition_index=p, broker_ids=[1]) for p in (1, 0)]
     wrong.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[7])]
     request = CreateTopicsRequest(topics=[manual, wrong, topic("null", retention_ms=None), topic("what", what="1")])
-    response = await cluster.answer(create_topics.handle, version, request)
+    response = await cluster.ask(create_topics.handle, version, request)
     assert [t.error_code for t in response.topics] == [
         0,
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,

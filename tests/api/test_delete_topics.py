@@ -28,14 +28,14 @@ async def test_by_name_in_every_version(version: int) -> None:
     topic_id = await cluster.create("a")
     await cluster.create("b")
     await cluster.create("keep")
-    response = await cluster.answer(delete_topics.handle, version, by_name(version, "a", "missing", "keep", "b", "keep"))
+    response = await cluster.ask(delete_topics.handle, version, by_name(version, "a", "missing", "keep", "b", "keep"))
     assert {t.name: t.error_code for t in response.responses} == {"a": 0, "b": 0, "missing": UNKNOWN, "keep": WRONG}
     assert cluster.controller.image.topics.keys() == {"keep"}
-    answers = {t.name: t for t in response.responses}
-    assert answers["a"].topic_id == (topic_id if version >= 6 else ZERO_TOPIC_ID)
-    assert answers["a"].error_message is None
-    assert answers["keep"].error_message == ("Duplicate topic name." if version >= 5 else None)
-    assert answers["missing"].error_message == (UNKNOWN.message if version >= 5 else None)
+    responses = {t.name: t for t in response.responses}
+    assert responses["a"].topic_id == (topic_id if version >= 6 else ZERO_TOPIC_ID)
+    assert responses["a"].error_message is None
+    assert responses["keep"].error_message == ("Duplicate topic name." if version >= 5 else None)
+    assert responses["missing"].error_message == (UNKNOWN.message if version >= 5 else None)
 
 
 async def test_by_id_and_all_that_can_be_wrong_with_ids() -> None:
@@ -52,7 +52,7 @@ async def test_by_id_and_all_that_can_be_wrong_with_ids() -> None:
         DeleteTopicState(topic_id=b"u" * 16),
         DeleteTopicState(),
     ]
-    response = await cluster.answer(delete_topics.handle, 6, DeleteTopicsRequest(topics=states, timeout_ms=1))
+    response = await cluster.ask(delete_topics.handle, 6, DeleteTopicsRequest(topics=states, timeout_ms=1))
     assert {(t.name, t.topic_id): (t.error_code, t.error_message) for t in response.responses} == {
         ("id", made["id"]): (0, None),
         (None, made["twice"]): (WRONG, "Duplicate topic id."),
@@ -69,6 +69,6 @@ async def test_by_id_and_all_that_can_be_wrong_with_ids() -> None:
 async def test_deletion_can_be_disabled(version: int) -> None:
     cluster = await ClusterScene(delete_topic_enable=False).start()
     await cluster.create("a")
-    (answer,) = (await cluster.answer(delete_topics.handle, version, by_name(version, "a"))).responses
-    assert answer.error_code == (ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else WRONG)
+    (response,) = (await cluster.ask(delete_topics.handle, version, by_name(version, "a"))).responses
+    assert response.error_code == (ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else WRONG)
     assert "a" in cluster.controller.image.topics

@@ -22,7 +22,7 @@ async def test_the_brokers_in_every_version(version: int, operations: bool) -> N
     other = BrokerRegistration(broker_id=BrokerId(2), endpoints={"PLAINTEXT": Endpoint("two", 2)})
     cluster = await ClusterScene().start(other)
     request = DescribeClusterRequest(include_cluster_authorized_operations=operations, include_fenced_brokers=version >= 2)
-    response = await cluster.answer(describe_cluster.handle, version, request)
+    response = await cluster.ask(describe_cluster.handle, version, request)
     assert (response.error_code, response.cluster_id, response.controller_id) == (0, "cluster-id", 1)
     assert [(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in response.brokers] == [
         (1, "10.0.0.7", 9092, "r1", False),
@@ -43,7 +43,7 @@ async def test_the_brokers_in_every_version(version: int, operations: bool) -> N
 )
 async def test_other_endpoints_are_refused(version: int, endpoint_type: int, code: ErrorCode) -> None:
     cluster = await ClusterScene().start()
-    response = await cluster.answer(describe_cluster.handle, version, DescribeClusterRequest(endpoint_type=endpoint_type))
+    response = await cluster.ask(describe_cluster.handle, version, DescribeClusterRequest(endpoint_type=endpoint_type))
     assert (response.error_code, response.brokers) == (code, [])
     assert response.error_message
 
@@ -51,5 +51,5 @@ async def test_other_endpoints_are_refused(version: int, endpoint_type: int, cod
 async def test_a_controller_out_of_reach_is_not_named() -> None:
     cluster = await ClusterScene().start()
     await cluster.controller._store.commit(deletes=["brokers/1"])
-    response = await cluster.answer(describe_cluster.handle, 0, DescribeClusterRequest())
+    response = await cluster.ask(describe_cluster.handle, 0, DescribeClusterRequest())
     assert (response.controller_id, response.brokers) == (-1, [])

@@ -34,7 +34,7 @@ async def ask(
         response_partition_limit=limit,
         cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
     )
-    response: DescribeTopicPartitionsResponse = await cluster.answer(describe_topic_partitions.handle, 0, request)
+    response: DescribeTopicPartitionsResponse = await cluster.ask(describe_topic_partitions.handle, 0, request)
     return response
 
 

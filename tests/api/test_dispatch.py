@@ -33,9 +33,9 @@ async def test_api_versions_lists_what_is_registered(tmp_path: Path, version: in
 async def test_an_unknown_version_of_api_versions_gets_a_response_in_version_0(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     frame = bytes.fromhex("0012 7fff 00000007 ffff 00 ff ff")  # key 18, version 32767, and an unknown body
-    answer = whole.dispatcher(whole.connection, memoryview(frame))
-    assert isinstance(answer, bytes)
-    correlation_id, response = decode_response(ApiVersionsResponse, 0, memoryview(answer)[4:])
+    data = whole.dispatcher(whole.connection, memoryview(frame))
+    assert isinstance(data, bytes)
+    correlation_id, response = decode_response(ApiVersionsResponse, 0, memoryview(data)[4:])
     assert (correlation_id, response.error_code) == (7, ErrorCode.UNSUPPORTED_VERSION)
     assert [(api.api_key, api.max_version) for api in response.api_keys] == [(18, 5)]
 
@@ -123,8 +123,8 @@ async def test_requests_and_responses_are_counted(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     request = MetadataRequest(topics=[])
     size = sum(len(part) for part in encode_request(request, 4, correlation_id=77, client_id="test"))  # type: ignore[arg-type, misc]  # bytes
-    answer = whole.send(request, 4)
+    data = whole.send(request, 4)
     metrics = whole.metrics.requests[3]
     assert metrics.requests == {4: 1}
-    assert (metrics.request_bytes, metrics.response_bytes) == (size, len(answer))
+    assert (metrics.request_bytes, metrics.response_bytes) == (size, len(data))
     assert metrics.total_ns.count == 1

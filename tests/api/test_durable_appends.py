@@ -60,15 +60,15 @@ class Asked:
 
     def __init__(self, whole: Whole, message: Any, version: int = 9) -> None:
         self.whole, self.message, self.version = whole, message, version
-        self.answer = whole.send(message, version)
+        self.sent = whole.send(message, version)
 
     async def is_waiting(self) -> bool:
         await asyncio.sleep(0)  # results are reported in the loop's next turn
-        return isinstance(self.answer, asyncio.Future) and not self.answer.done()
+        return isinstance(self.sent, asyncio.Future) and not self.sent.done()
 
     async def response(self) -> Any:
         assert not await self.is_waiting()
-        return self.whole.read(await settled(self.answer), self.message, self.version)
+        return self.whole.read(await settled(self.sent), self.message, self.version)
 
     async def produced(self) -> tuple[ErrorCode, int]:
         ((partition,),) = [topic.partition_responses for topic in (await self.response()).responses]

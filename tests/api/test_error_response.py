@@ -61,9 +61,9 @@ def test_the_response_names_what_was_asked() -> None:
         FindCoordinatorRequest(coordinator_keys=["k"]), FindCoordinatorResponse, 6, CODE
     ) == FindCoordinatorResponse(coordinators=[coordinator])
     election = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[5])])
-    answer = error_response(election, ElectLeadersResponse, 0, CODE)
-    assert isinstance(answer, ElectLeadersResponse)
-    assert answer.replica_election_results[0].partition_result == [PartitionResult(partition_id=5, error_code=CODE)]
+    response = error_response(election, ElectLeadersResponse, 0, CODE)
+    assert isinstance(response, ElectLeadersResponse)
+    assert response.replica_election_results[0].partition_result == [PartitionResult(partition_id=5, error_code=CODE)]
 
 
 def test_a_request_for_everything_gets_a_response_without_elements() -> None:

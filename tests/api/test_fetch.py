@@ -47,10 +47,12 @@ def request(
     return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, topics=topics, **fields)
 
 
-def answers(response: Any) -> list[tuple[int, list[tuple[int, bytes | None]]]]:
+def partition_responses(response: Any) -> list[tuple[int, list[tuple[int, bytes | None]]]]:
     """Return, for each partition, the error code, offsets and values."""
     return [
-        (answer.error_code, records.read(answer.records or b"")) for topic in response.responses for answer in topic.partitions
+        (partition.error_code, records.read(partition.records or b""))
+        for topic in response.responses
+        for partition in topic.partitions
     ]
 
 
@@ -58,7 +60,7 @@ def answers(response: Any) -> list[tuple[int, list[tuple[int, bytes | None]]]]:
 async def test_every_version_reads_what_was_written(tmp_path: Path, version: int) -> None:
     whole, topic_id = await filled(tmp_path)
     response = await whole.ask(request(0, 0, topic_id=topic_id), version)
-    assert answers(response) == [(0, [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]), (0, [])]
+    assert partition_responses(response) == [(0, [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]), (0, [])]
     first, second = response.responses[0].partitions
     assert (first.high_watermark, second.high_watermark) == (4, 0)
     assert first.last_stable_offset == (4 if version >= 4 else -1)
@@ -71,7 +73,7 @@ async def test_every_version_reads_what_was_written(tmp_path: Path, version: int
 @pytest.mark.parametrize("version", range(19))
 async def test_reading_from_the_middle_of_a_batch(tmp_path: Path, version: int) -> None:
     whole, topic_id = await filled(tmp_path)
-    ((code, found),) = answers(await whole.ask(request(3, topic_id=topic_id), version))
+    ((code, found),) = partition_responses(await whole.ask(request(3, topic_id=topic_id), version))
     assert code == 0
     # The batch comes whole; messages of their own begin where they were asked for.
     assert records.offsets(found) == ([2, 3] if version >= 4 else [3])
@@ -82,30 +84,30 @@ async def test_errors_are_the_partition_s(tmp_path: Path, version: int) -> None:
     whole, topic_id = await filled(tmp_path)
     response = await whole.ask(request(5, -1, 0, topic_id=topic_id), version)
     out, unknown = ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert answers(response) == [(out, []), (out, []), (unknown, [])]
+    assert partition_responses(response) == [(out, []), (out, []), (unknown, [])]
 
 
 @pytest.mark.parametrize("version", range(13, 19))
 async def test_a_topic_id_that_is_unknown(tmp_path: Path, version: int) -> None:
     whole, _ = await filled(tmp_path)
     response = await whole.ask(request(0, topic_id=b"?" * 16), version)
-    assert answers(response) == [(ErrorCode.UNKNOWN_TOPIC_ID, [])]
+    assert partition_responses(response) == [(ErrorCode.UNKNOWN_TOPIC_ID, [])]
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 12])
 async def test_limits_of_kip_74(tmp_path: Path, version: int) -> None:
     whole, _ = await filled(tmp_path)
-    ((_, found),) = answers(await whole.ask(request(0, limit=10), version))
+    ((_, found),) = partition_responses(await whole.ask(request(0, limit=10), version))
     # From version 3 on the first batch comes whole; before, it is cut.
     assert records.offsets(found) == ([0, 1] if version >= 3 else [])
-    ((_, found),) = answers(await whole.ask(request(0, max_bytes=10), version))
+    ((_, found),) = partition_responses(await whole.ask(request(0, max_bytes=10), version))
     assert records.offsets(found) == ([0, 1] if version >= 3 else [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize("version", range(19))
 async def test_topics_that_refuse_conversion(tmp_path: Path, version: int) -> None:
     whole, topic_id = await filled(tmp_path, message_downconversion_enable="false")
-    ((code, found),) = answers(await whole.ask(request(0, topic_id=topic_id), version))
+    ((code, found),) = partition_responses(await whole.ask(request(0, topic_id=topic_id), version))
     assert code == (0 if version >= 4 else ErrorCode.UNSUPPORTED_VERSION)
     assert bool(found) == (version >= 4)
 
@@ -113,7 +115,7 @@ async def test_topics_that_refuse_conversion(tmp_path: Path, version: int) -> No
 @pytest.mark.parametrize("version", [1, 3, 4, 9, 10, 17])
 async def test_topics_in_zstd_are_for_version_10_and_later(tmp_path: Path, version: int) -> None:
     whole, topic_id = await filled(tmp_path, compression_type="zstd")
-    ((code, found),) = answers(await whole.ask(request(0, topic_id=topic_id), version))
+    ((code, found),) = partition_responses(await whole.ask(request(0, topic_id=topic_id), version))
     assert code == (0 if version >= 10 else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     assert bool(found) == (version >= 10)
 
@@ -125,7 +127,7 @@ async def test_a_fetch_waits_for_records(tmp_path: Path, version: int) -> None:
     waiting = whole.send(wanted, version)
     assert isinstance(waiting, asyncio.Future)
     await whole.ask(produce_request(records.batch_of_values(b"e")), 9)
-    ((code, found),) = answers(whole.read(await waiting, wanted, version))
+    ((code, found),) = partition_responses(whole.read(await waiting, wanted, version))
     assert (code, found) == (0, [(4, b"e")])
 
 
@@ -138,7 +140,7 @@ async def test_a_fetch_ends_when_its_time_is_over(tmp_path: Path) -> None:
     assert not waiting.done()
     whole.clock.advance(1)
     whole.timer.advance()
-    assert answers(whole.read(await waiting, request(4), 4)) == [(0, [])]
+    assert partition_responses(whole.read(await waiting, request(4), 4)) == [(0, [])]
 
 
 async def test_a_waiting_fetch_of_a_topic_that_is_deleted(tmp_path: Path) -> None:
@@ -146,18 +148,18 @@ async def test_a_waiting_fetch_of_a_topic_that_is_deleted(tmp_path: Path) -> Non
     wanted = request(4, max_wait_ms=500)
     waiting = whole.send(wanted, 4)
     await whole.controller.delete_topics([topic_id])  # type: ignore[list-item]  # bytes are what it is
-    assert answers(whole.read(await waiting, wanted, 4)) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])]
+    assert partition_responses(whole.read(await waiting, wanted, 4)) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])]
 
 
 async def test_a_session_returns_only_what_is_new(tmp_path: Path) -> None:
     whole, topic_id = await filled(tmp_path)
     full = await whole.ask(request(4, 0, topic_id=topic_id, session_epoch=0), 17)
-    assert len(answers(full)) == 2
+    assert len(partition_responses(full)) == 2
     nothing = await whole.ask(request(session_id=full.session_id, session_epoch=1), 17)
-    assert (nothing.error_code, nothing.session_id, answers(nothing)) == (0, full.session_id, [])
+    assert (nothing.error_code, nothing.session_id, partition_responses(nothing)) == (0, full.session_id, [])
     await whole.ask(produce_request(records.batch_of_values(b"e")), 9)
     news = await whole.ask(request(session_id=full.session_id, session_epoch=2), 17)
-    assert answers(news) == [(0, [(4, b"e")])]
+    assert partition_responses(news) == [(0, [(4, b"e")])]
     repeated = await whole.ask(request(session_id=full.session_id, session_epoch=2), 17)
     assert repeated.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     other = await whole.ask(request(session_id=full.session_id ^ 1, session_epoch=1), 17)
@@ -171,13 +173,13 @@ async def test_a_converted_response_keeps_little_before_it_is_sent(tmp_path: Pat
     await whole.create("t", 50, compression_type="gzip")
     for partition in range(50):
         await whole.ask(produce_request(records.batch_of_values(b"x" * 500), partition=partition), 9)
-    answer = await settled(whole.send(request(*[0] * 50), 3))
-    assert isinstance(answer, Outgoing)
-    late = [part for part in answer.parts if not isinstance(part, bytes | bytearray | memoryview)]
+    response = await settled(whole.send(request(*[0] * 50), 3))
+    assert isinstance(response, Outgoing)
+    late = [part for part in response.parts if not isinstance(part, bytes | bytearray | memoryview)]
     kept = [part._lazy.kept_bytes for part in late]  # type: ignore[attr-defined]
     assert len(kept) == 50
     assert 0 < sum(kept) <= chunk
-    found = answers(whole.read(answer, request(), 3))
+    found = partition_responses(whole.read(response, request(), 3))
     assert found == [(0, [(0, b"x" * 500)])] * 50
 
 
@@ -218,8 +220,8 @@ async def test_before_version_3_a_first_batch_is_cut_at_the_limit_after_conversi
     converted = down_convert(batch, to_magic=1 if version == 2 else 0, first_offset=Offset(0)).data
     assert len(converted) > len(batch)
     for limit in (1, 11, 12, 100, 500, len(batch) - 1):
-        (answer,) = (await whole.ask(request(0, limit=limit), version)).responses[0].partitions
-        assert (answer.error_code, bytes(answer.records)) == (0, converted[:limit])
+        (response,) = (await whole.ask(request(0, limit=limit), version)).responses[0].partitions
+        assert (response.error_code, bytes(response.records)) == (0, converted[:limit])
     (nothing,) = (await whole.ask(request(0, limit=0), version)).responses[0].partitions
     assert (nothing.error_code, bytes(nothing.records)) == (0, b"")
 
@@ -229,7 +231,7 @@ async def test_a_cut_batch_that_cannot_be_converted(tmp_path: Path, version: int
     whole = await Whole(tmp_path).start()
     await whole.create("t")
     await whole.ask(produce_request(records.batch_of_values(b"a" * 500, compression=CompressionType.ZSTD)), 9)
-    assert answers(await whole.ask(request(0, limit=20), version)) == [(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, [])]
+    assert partition_responses(await whole.ask(request(0, limit=20), version)) == [(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, [])]
 
 
 @pytest.mark.parametrize("version", [4, 7, 12])
@@ -258,8 +260,8 @@ async def test_a_partition_that_is_asked_for_twice_is_returned_once_by_the_last_
     for session_epoch in (-1, 0) if version >= 7 else (-1,):
         message = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=UNLIMITED, topics=topics, session_epoch=session_epoch)
         response = await whole.ask(message, version)
-        assert [answer.partition_index for answer in response.responses[0].partitions] == [0, 1]
-        assert answers(response) == [(0, [(2, b"c"), (3, b"d")]), (0, [])]
+        assert [partition.partition_index for partition in response.responses[0].partitions] == [0, 1]
+        assert partition_responses(response) == [(0, [(2, b"c"), (3, b"d")]), (0, [])]
 
 
 @pytest.mark.parametrize(("last_fetched_epoch", "code"), [(-1, 0), (0, 0), (1, ErrorCode.OFFSET_OUT_OF_RANGE)])
@@ -268,4 +270,4 @@ async def test_the_leader_s_epoch_is_known_before_its_first_record(tmp_path: Pat
     message = request(4, 0)
     for partition in message.topics[0].partitions:
         partition.last_fetched_epoch = last_fetched_epoch
-    assert answers(await whole.ask(message, 12)) == [(code, []), (code, [])]
+    assert partition_responses(await whole.ask(message, 12)) == [(code, []), (code, [])]

@@ -49,17 +49,17 @@ class Twins:
     async def ask(self, request: FetchRequest, version: int) -> Any:
         """Return the response, decoded, after asserting that both give the same."""
         frame = b"".join(bytes(part) for part in encode_request(request, version, correlation_id=77, client_id="test"))  # type: ignore[arg-type]
-        answers = []
+        responses = []
         for turn, (name, dispatcher) in enumerate(zip(LOOPS, self._dispatchers, strict=True)):
             self._turn = turn
             with use(name):
-                answers.append(dispatcher(self.whole.connection, memoryview(bytearray(frame))[4:]))
-        if isinstance(answers[0], asyncio.Future):
+                responses.append(dispatcher(self.whole.connection, memoryview(bytearray(frame))[4:]))
+        if isinstance(responses[0], asyncio.Future):
             self.whole.pass_time(2 * WAIT_MS)
         found = []
-        for turn, answer in enumerate(answers):
+        for turn, response in enumerate(responses):
             self._turn = turn
-            got = await answer if isinstance(answer, asyncio.Future) else answer
+            got = await response if isinstance(response, asyncio.Future) else response
             assert got is not None
             found.append(collected(got))
         assert found[0] == found[-1]

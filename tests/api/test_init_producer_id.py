@@ -14,7 +14,7 @@ from testing.scenes.api.cluster import ClusterScene
 VERSIONS = range(message_versions(ApiKey.INIT_PRODUCER_ID)[1] + 1)
 
 
-def answer(response: InitProducerIdResponse) -> tuple[int, int, int]:
+def fields(response: InitProducerIdResponse) -> tuple[int, int, int]:
     return response.error_code, response.producer_id, response.producer_epoch
 
 
@@ -22,8 +22,8 @@ def answer(response: InitProducerIdResponse) -> tuple[int, int, int]:
 async def test_every_call_gets_another_id(version: int) -> None:
     cluster = await ClusterScene().start()
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
-    answers = [answer(await cluster.answer(init_producer_id.handle, version, request)) for _ in range(3)]
-    assert answers == [(0, 0, 0), (0, 1, 0), (0, 2, 0)]
+    responses = [fields(await cluster.ask(init_producer_id.handle, version, request)) for _ in range(3)]
+    assert responses == [(0, 0, 0), (0, 1, 0), (0, 2, 0)]
 
 
 @pytest.mark.parametrize("version", range(3, VERSIONS.stop))
@@ -34,20 +34,20 @@ async def test_every_call_gets_another_id(version: int) -> None:
 async def test_a_producer_that_has_an_id(version: int, producer_id: int, epoch: int, expected: tuple[int, int, int]) -> None:
     cluster = await ClusterScene().start()
     request = InitProducerIdRequest(transactional_id=None, producer_id=producer_id, producer_epoch=epoch)
-    assert answer(await cluster.answer(init_producer_id.handle, version, request)) == expected
+    assert fields(await cluster.ask(init_producer_id.handle, version, request)) == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("transactional_id", "code"), [("", ErrorCode.INVALID_REQUEST), ("tx", ErrorCode.UNSUPPORTED_VERSION)])
 async def test_transactions_are_refused_for_good(version: int, transactional_id: str, code: ErrorCode) -> None:
     cluster = await ClusterScene().start()
-    response = await cluster.answer(init_producer_id.handle, version, InitProducerIdRequest(transactional_id=transactional_id))
-    assert answer(response) == (code, -1, -1)
+    response = await cluster.ask(init_producer_id.handle, version, InitProducerIdRequest(transactional_id=transactional_id))
+    assert fields(response) == (code, -1, -1)
     assert not code.is_retriable
 
 
 async def test_a_store_that_fails_is_an_error_in_the_response() -> None:
     cluster = await ClusterScene().start()
     await cluster.controller._store.close()
-    response = await cluster.answer(init_producer_id.handle, 4, InitProducerIdRequest(transactional_id=None))
-    assert answer(response) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
+    response = await cluster.ask(init_producer_id.handle, 4, InitProducerIdRequest(transactional_id=None))
+    assert fields(response) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)

@@ -51,13 +51,13 @@ async def ask(whole: Whole, version: int, *timestamps: int, replica_id: int = -1
 )
 async def test_places_and_times(tmp_path: Path, version: int, timestamp: int, expected: tuple[int, int]) -> None:
     whole = await filled(tmp_path)
-    (answer,) = await ask(whole, version, timestamp)
+    (response,) = await ask(whole, version, timestamp)
     if version < list_offsets._FIRST_VERSION.get(timestamp, 0):
-        assert (answer.error_code, answer.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+        assert (response.error_code, response.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
         return
-    assert (answer.error_code, answer.offset, answer.timestamp) == (0, *expected)
+    assert (response.error_code, response.offset, response.timestamp) == (0, *expected)
     if version >= 4:
-        assert answer.leader_epoch == (-1 if expected[0] < 0 else 0)
+        assert response.leader_epoch == (-1 if expected[0] < 0 else 0)
 
 
 async def test_version_0_responds_with_a_list(tmp_path: Path) -> None:
@@ -72,21 +72,21 @@ async def test_version_0_responds_with_a_list(tmp_path: Path) -> None:
 
 async def test_a_partition_that_is_asked_about_twice(tmp_path: Path) -> None:
     whole = await filled(tmp_path)
-    answers = await ask(whole, 5, list_offsets.LATEST, list_offsets.EARLIEST)
-    assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST] * 2
+    responses = await ask(whole, 5, list_offsets.LATEST, list_offsets.EARLIEST)
+    assert [response.error_code for response in responses] == [ErrorCode.INVALID_REQUEST] * 2
 
 
 @pytest.mark.parametrize(("epoch", "code"), [(-1, 0), (0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)])
 async def test_the_leader_epoch_is_compared(tmp_path: Path, epoch: int, code: int) -> None:
     whole = await filled(tmp_path)
-    (answer,) = await ask(whole, 4, list_offsets.LATEST, current_leader_epoch=epoch)
-    assert answer.error_code == code
+    (response,) = await ask(whole, 4, list_offsets.LATEST, current_leader_epoch=epoch)
+    assert response.error_code == code
 
 
 async def test_an_unknown_topic(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
-    (answer,) = await ask(whole, 1, list_offsets.LATEST)
-    assert (answer.error_code, answer.offset, answer.timestamp) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+    (response,) = await ask(whole, 1, list_offsets.LATEST)
+    assert (response.error_code, response.offset, response.timestamp) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
 
 
 @pytest.mark.parametrize("version", [4, 8, 11])
@@ -94,6 +94,6 @@ async def test_an_unknown_topic(tmp_path: Path) -> None:
 async def test_an_empty_partition_has_its_leader_s_epoch(tmp_path: Path, version: int, timestamp: int) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t")
-    (answer,) = await ask(whole, version, timestamp)
+    (response,) = await ask(whole, version, timestamp)
     if version >= list_offsets._FIRST_VERSION[timestamp]:
-        assert (answer.error_code, answer.offset, answer.leader_epoch) == (0, 0, 0)
+        assert (response.error_code, response.offset, response.leader_epoch) == (0, 0, 0)

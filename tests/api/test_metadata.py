@@ -30,7 +30,7 @@ def ids(*topic_ids: bytes) -> MetadataRequest:
 
 
 async def ask(cluster: ClusterScene, version: int, request: MetadataRequest, listener: str = "PLAINTEXT") -> MetadataResponse:
-    response: MetadataResponse = await cluster.answer(metadata.handle, version, request, cluster.context(version, listener))
+    response: MetadataResponse = await cluster.ask(metadata.handle, version, request, cluster.context(version, listener))
     return response
 
 
@@ -183,9 +183,9 @@ async def test_replicas_and_leaders_that_are_out_of_reach(
     )
     topic = TopicImage(name="t", topic_id=TopicId(b"t" * 16), partitions=(partition,), configs={})
     await store.commit(puts={topic_key("t"): encode_topic(topic)})
-    (answer,) = (await ask(cluster, version, names("t"))).topics[0].partitions
-    assert (answer.error_code, answer.replica_nodes, answer.offline_replicas) == (error, shown, offline)
-    assert answer.leader_id == (leader if leader == 1 else -1)
+    (response,) = (await ask(cluster, version, names("t"))).topics[0].partitions
+    assert (response.error_code, response.replica_nodes, response.offline_replicas) == (error, shown, offline)
+    assert response.leader_id == (leader if leader == 1 else -1)
 
 
 async def test_responses_follow_the_cluster() -> None:

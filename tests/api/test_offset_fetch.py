@@ -67,8 +67,8 @@ async def test_while_groups_are_loaded(version: int, tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     whole.groups.runtime.begin_loading(1)
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    answer = await fetch(whole, version, GROUP, {"t": [0]})
-    assert answer == ((0, [(0, -1, "", code)]) if version < 2 else (code, []))
+    response = await fetch(whole, version, GROUP, {"t": [0]})
+    assert response == ((0, [(0, -1, "", code)]) if version < 2 else (code, []))
 
 
 async def test_several_groups(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ async def ask(whole: Whole, version: int, number: int, epoch: int, current: int 
         partition=number, leader_epoch=epoch, current_leader_epoch=current if version >= 2 else -1
     )
     topic = offset_for_leader_epoch.OffsetForLeaderTopic(topic="t", partitions=[asked])
-    answer = await whole.ask(offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[topic]), version)
-    (one,) = answer.topics[0].partitions
+    response = await whole.ask(offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[topic]), version)
+    (one,) = response.topics[0].partitions
     return one.error_code, one.leader_epoch, one.end_offset
 
 

@@ -30,8 +30,8 @@ def request(data: Any, *, acks: int = 1, name: str = "t", topic_id: bytes = byte
 
 
 def only(response: Any) -> Any:
-    ((answer,),) = [topic.partition_responses for topic in response.responses]
-    return answer
+    ((partition,),) = [topic.partition_responses for topic in response.responses]
+    return partition
 
 
 def stored(whole: Whole, topic: str = "t") -> list[tuple[int, bytes | None]]:
@@ -47,10 +47,10 @@ async def test_every_version_appends_and_learns_the_base_offset(tmp_path: Path, 
     topic_id = await whole.create("t")
     for base_offset in (0, 2):
         response = await whole.ask(request(sent(version, b"a", None), acks=acks, topic_id=topic_id), version)
-        answer = only(response)
-        assert (answer.error_code, answer.base_offset) == (0, base_offset)
-        assert answer.log_append_time_ms == -1
-        assert answer.log_start_offset == (0 if version >= 5 else -1)
+        partition = only(response)
+        assert (partition.error_code, partition.base_offset) == (0, base_offset)
+        assert partition.log_append_time_ms == -1
+        assert partition.log_start_offset == (0 if version >= 5 else -1)
     assert stored(whole) == [(0, b"a"), (1, None), (2, b"a"), (3, None)]
     assert whole.metrics.all_topics.messages_in == 4
     assert whole.metrics.topic("t").produce_message_conversions == (4 if version < 3 else 0)
@@ -61,8 +61,8 @@ async def test_log_append_time_is_returned_and_stored(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t", message_timestamp_type="LogAppendTime")
     whole.clock.advance(5)
-    answer = only(await whole.ask(request(records.batch_of_values(b"a")), 9))
-    assert (answer.error_code, answer.log_append_time_ms) == (0, NOW_MS + 5)
+    partition = only(await whole.ask(request(records.batch_of_values(b"a")), 9))
+    assert (partition.error_code, partition.log_append_time_ms) == (0, NOW_MS + 5)
 
 
 async def test_acks_0_has_no_response_and_a_failure_closes_the_connection(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ async def test_bad_records_are_refused_and_nothing_is_stored(
 ) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t", max_message_bytes="1000")
-    answer = only(await whole.ask(request(data), version))
-    assert (answer.error_code, answer.base_offset) == (code, -1)
+    partition = only(await whole.ask(request(data), version))
+    assert (partition.error_code, partition.base_offset) == (code, -1)
     assert stored(whole) == []
     too_large = code is ErrorCode.MESSAGE_TOO_LARGE
     assert whole.metrics.topic("t").bytes_rejected == (len(data) if too_large and data else 0)
@@ -108,7 +108,8 @@ async def test_each_partition_fails_by_itself(tmp_path: Path) -> None:
     response = await whole.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 8)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [
-        (topic.name, [(answer.index, answer.error_code) for answer in topic.partition_responses]) for topic in response.responses
+        (topic.name, [(partition.index, partition.error_code) for partition in topic.partition_responses])
+        for topic in response.responses
     ] == [("t", [(0, 0), (2, unknown), (1, 0)]), ("nothing", [(0, unknown)])]
 
 
@@ -129,8 +130,8 @@ async def test_topic_ids_that_are_unknown(tmp_path: Path) -> None:
 
 
 def only_code(topic: Any) -> int:
-    (answer,) = topic.partition_responses
-    return int(answer.error_code)
+    (partition,) = topic.partition_responses
+    return int(partition.error_code)
 
 
 @pytest.mark.parametrize("acks", [-2, 2])
@@ -149,8 +150,8 @@ async def test_an_idempotent_producer_s_repetition_gets_the_first_offset(tmp_pat
     first = records.batch_of_values(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)
     second = records.batch_of_values(b"c", producer_id=7, producer_epoch=0, base_sequence=2)
     late = records.batch_of_values(b"e", producer_id=7, producer_epoch=0, base_sequence=9)
-    answers = [only(await whole.ask(request(data), 9)) for data in (first, second, first, second, late)]
-    assert [(answer.error_code, answer.base_offset) for answer in answers] == [
+    partitions = [only(await whole.ask(request(data), 9)) for data in (first, second, first, second, late)]
+    assert [(partition.error_code, partition.base_offset) for partition in partitions] == [
         (0, 0),
         (0, 2),
         (0, 0),
@@ -183,7 +184,7 @@ async def test_a_transactional_batch_without_a_transactional_id_fails_the_whole_
         )
     )
     response = await whole.ask(message, version)
-    codes = [answer.error_code for topic in response.responses for answer in topic.partition_responses]
+    codes = [partition.error_code for topic in response.responses for partition in topic.partition_responses]
     assert codes == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 3
     assert all(log.log_end_offset == 0 for log in whole.logs.all_logs())
 

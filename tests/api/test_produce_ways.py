@@ -81,15 +81,15 @@ def fetch(name: str) -> FetchRequest:
     return FetchRequest(replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=wanted)
 
 
-def answer(whole: Whole, request: ProduceRequest, version: int) -> object:
+def response_of(whole: Whole, request: ProduceRequest, version: int) -> object:
     """Return all bytes of the response, or that the connection is closed."""
     parts = encode_request(request, version, correlation_id=77, client_id="test")
     frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
     try:
-        answered = whole.dispatcher(whole.connection, frame)
+        response = whole.dispatcher(whole.connection, frame)
     except ProtocolViolation as error:
         return str(error)
-    return answered if answered is None else collected(answered)  # type: ignore[arg-type]  # what waits is compared elsewhere
+    return response if response is None else collected(response)  # type: ignore[arg-type]  # what waits is compared elsewhere
 
 
 def numbers(metrics: TopicMetrics) -> list[int]:
@@ -142,9 +142,9 @@ def test_both_ways_respond_and_do_the_same(tail: ModuleType, sent: list[tuple[tu
                 whole.pass_time(later_ms)
             name = request.topic_data[0].name
             waits = [await parked(whole, name) for whole in (quick, general)] if name in TOPICS else []
-            one = answer(quick, request, version)
+            one = response_of(quick, request, version)
             with general_only():
-                other = answer(general, request, version)
+                other = response_of(general, request, version)
             assert isinstance(one, asyncio.Future) == isinstance(other, asyncio.Future)
             assert isinstance(one, asyncio.Future) or one == other
             await asyncio.sleep(0)
@@ -170,7 +170,7 @@ async def test_nearly_all_requests_take_the_quick_way(tmp_path: Path) -> None:
             TopicProduceData(name="plain", partition_data=[PartitionProduceData(index=0, records=batch_of_values(b"v" * 100))])
         ],
     )
-    answer(whole, request, 7)  # the first one begins the leader's epoch
+    response_of(whole, request, 7)  # the first one begins the leader's epoch
     stepwise = 0
 
     def append(self: LogSegment, *batch: Any) -> None:
@@ -198,7 +198,7 @@ async def test_a_disk_that_fails_gives_an_error_and_is_counted(tmp_path: Path, i
             TopicProduceData(name="plain", partition_data=[PartitionProduceData(index=0, records=batch_of_values(b"v" * 100))])
         ],
     )
-    answer(whole, request, 7)
+    response_of(whole, request, 7)
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -27,16 +27,18 @@ def update(version: int, feature: str, level: int, kind: int = UPGRADE) -> Featu
 async def ask(whole: Whole, version: int, *updates: FeatureUpdateKey, validate_only: bool = False) -> tuple[list[int], str]:
     """Return the code of each feature (from v2 on, the code of the request) and the first message."""
     request = UpdateFeaturesRequest(feature_updates=list(updates), validate_only=validate_only)
-    answer = await whole.ask(request, version)
-    if version >= 2 or answer.error_code:
-        return [answer.error_code], answer.error_message or ""
-    assert [one.feature for one in answer.results] == [one.feature for one in updates]
-    return [one.error_code for one in answer.results], next((one.error_message for one in answer.results if one.error_code), "")
+    response = await whole.ask(request, version)
+    if version >= 2 or response.error_code:
+        return [response.error_code], response.error_message or ""
+    assert [one.feature for one in response.results] == [one.feature for one in updates]
+    return [one.error_code for one in response.results], next(
+        (one.error_message for one in response.results if one.error_code), ""
+    )
 
 
 async def levels(whole: Whole) -> dict[str, int]:
-    answer = await whole.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
-    return {one.name: one.max_version_level for one in answer.finalized_features}
+    response = await whole.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
+    return {one.name: one.max_version_level for one in response.finalized_features}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

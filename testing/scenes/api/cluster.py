@@ -24,7 +24,7 @@ Message = TypeVar("Message")
 
 
 class ClusterScene:
-    """A broker that has no service except its controller. `answer` calls a handler as the dispatcher does."""
+    """A broker that has no service except its controller. `ask` calls a handler as the dispatcher does."""
 
     def __init__(self, store: Store | None = None, **config: Any) -> None:
         self.config = BrokerConfig(node_id=BROKER_ID, **config)
@@ -58,7 +58,7 @@ class ClusterScene:
         connection = ConnectionContext(connection_id=1, listener_name=listener_name, local_host="10.0.0.7", local_port=9092)
         return RequestContext(connection, version, 1, "test")
 
-    async def answer(
+    async def ask(
         self,
         handle: Callable[[Services, RequestContext, Any], Any],
         version: int,

@@ -129,11 +129,11 @@ class Whole:
         """Return the decoded response; None when there is none."""
         return self.read(await settled(self.send(request, version)), request, version)
 
-    def read(self, answer: Any, request: object, version: int) -> Any:
+    def read(self, sent: Any, request: object, version: int) -> Any:
         """Decode what `send` returned, pulling all its parts as the network would."""
-        if answer is None:
+        if sent is None:
             return None
-        data = collected(answer)
+        data = collected(sent)
         assert int.from_bytes(data[:4]) == len(data) - 4
         key = schema_of(type(request)).api_key
         assert key is not None
@@ -142,17 +142,17 @@ class Whole:
         return response
 
 
-async def settled(answer: Any) -> Any:
+async def settled(sent: Any) -> Any:
     """Return the response itself; wait for it if it is a Future."""
-    return await answer if isinstance(answer, asyncio.Future) else answer
+    return await sent if isinstance(sent, asyncio.Future) else sent
 
 
-def collected(answer: bytes | Outgoing) -> bytes:
+def collected(sent: bytes | Outgoing) -> bytes:
     """Return all bytes of a response, and check the announced sizes of its parts."""
-    if isinstance(answer, bytes):
-        return answer
+    if isinstance(sent, bytes):
+        return sent
     data = bytearray()
-    for part in answer.parts:
+    for part in sent.parts:
         if isinstance(part, bytes | bytearray | memoryview):
             data += part
             continue
@@ -162,7 +162,7 @@ def collected(answer: bytes | Outgoing) -> bytes:
                 data += piece
         assert len(data) - before == part.size
         part.close()
-    assert len(data) == answer.size
-    if answer.on_sent is not None:
-        answer.on_sent()
+    assert len(data) == sent.size
+    if sent.on_sent is not None:
+        sent.on_sent()
     return bytes(data)

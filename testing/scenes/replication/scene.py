@@ -87,11 +87,11 @@ class ReplicaScene:
 
     def produce(self, name: str, *sizes: int, partition: int = 0, acks: int = 1) -> list[Any]:
         """Append a batch of each size, and return the list that the responses arrive in."""
-        answers: list[Any] = []
+        responses: list[Any] = []
         for size in sizes:
             entries = {TopicPartition(name, partition): memoryview(bytearray(size))}
-            self.manager.append_records(timeout_ms=1000, acks=acks, entries=entries, on_complete=answers.append)
-        return answers
+            self.manager.append_records(timeout_ms=1000, acks=acks, entries=entries, on_complete=responses.append)
+        return responses
 
     def fetch(self, params: FetchParams, *partitions: FetchPartition) -> list[FetchResults]:
         """Fetch, and return the list that the response arrives in."""
