@@ -104,13 +104,13 @@ async def test_idle_waits_for_what_reports_ask_for(disk: DiskThread) -> None:
 
 
 async def test_a_disk_that_hangs_can_be_given_up(disk: DiskThread) -> None:
-    answers, told = threading.Event(), Told()
-    disk.run(answers.wait, told)  # type: ignore[arg-type]  # its result is of no interest
+    released, told = threading.Event(), Told()
+    disk.run(released.wait, told)  # type: ignore[arg-type]  # its result is of no interest
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await disk.idle()
     assert told.errors == []
-    answers.set()
+    released.set()
     await disk.idle()
     assert told.errors == [None]
 

@@ -270,7 +270,7 @@ class Actions:
         is_flushed = topic.settings.get("flush.messages") == "1"
         epoch = self._broker.replica_manager.partitions[tp].leader_epoch
         partition.in_flight = (batch,)
-        answer = send(self._broker, tp, batch.data)
+        response = send(self._broker, tp, batch.data)
         is_written = partition.in_flight == (batch,) and log.log_end_offset > before
         if is_written:
             batch = batch._replace(first_offset=before, leader_epoch=epoch)
@@ -278,14 +278,14 @@ class Actions:
             partition.end, partition.in_flight = batch.end_offset, ()
             if batch.producer is not None:
                 self._producers[key].sequence += len(batch.records)
-        result = await answer
+        result = await response
         if result.error_code is ErrorCode.REQUEST_TIMED_OUT:
             return None  # a slow disk: the batch is written, and the client has no response
         if result.error_code is not ErrorCode.NONE:
             self._tolerate(KafkaError(result.error_code), f"an append to {tp} at {before}")
             return None
         require(is_written, f"{tp}: an append at {before} is acknowledged and not there")
-        require(result.base_offset == batch.first_offset, f"{tp}: an append at {batch.first_offset} is answered {result}")
+        require(result.base_offset == batch.first_offset, f"{tp}: an append at {batch.first_offset} gets {result}")
         partition.acked_end = max(partition.acked_end, batch.end_offset)
         if is_flushed:
             partition.durable_end = max(partition.durable_end, batch.end_offset)
@@ -308,7 +308,7 @@ class Actions:
             self._tolerate(KafkaError(result.error_code), f"a retry of {known.last.first_offset} to {tp}")
             return
         is_same = (result.base_offset, log.log_end_offset) == (known.last.first_offset, end)
-        require(is_same, f"{tp}: the batch at {known.last.first_offset}, sent again at the end {end}, is answered {result}")
+        require(is_same, f"{tp}: the batch at {known.last.first_offset}, sent again at the end {end}, gets {result}")
 
     async def _delete_records(self) -> None:
         chosen = self._any()

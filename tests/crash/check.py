@@ -40,14 +40,14 @@ def require(is_kept: bool, what: str) -> None:
 
 def send(broker: SimulatedBroker, tp: TopicPartition, data: bytes) -> asyncio.Future[PartitionProduceResult]:
     """Append with acks=all, as a client does, and return the future response."""
-    answer: asyncio.Future[PartitionProduceResult] = asyncio.get_running_loop().create_future()
+    response: asyncio.Future[PartitionProduceResult] = asyncio.get_running_loop().create_future()
     broker.replica_manager.append_records(
         timeout_ms=TIMEOUT_MS,
         acks=-1,
         entries={tp: memoryview(bytearray(data))},
-        on_complete=lambda results: answer.set_result(results[tp]),
+        on_complete=lambda results: response.set_result(results[tp]),
     )
-    return answer
+    return response
 
 
 async def produce(broker: SimulatedBroker, tp: TopicPartition, data: bytes) -> PartitionProduceResult:
@@ -177,9 +177,9 @@ def _check_epochs(partition: Partition, promise: Promise, *, has_hole: bool) -> 
         require(epoch > lost.leader_epoch, f"{tp} lost {lost} and goes on with epoch {epoch}")
         if has_hole or lost.end_offset <= partition.log.log_start_offset:
             continue  # the begin of an epoch may be lost; a client that reads before the start gets that error
-        answer = partition.log.end_offset_for_epoch(LeaderEpoch(lost.leader_epoch))
-        is_told = answer.epoch < lost.leader_epoch or answer.end_offset < lost.end_offset
-        require(is_told, f"{tp} lost {lost}, and a consumer that asks is told {answer}")
+        response = partition.log.end_offset_for_epoch(LeaderEpoch(lost.leader_epoch))
+        is_told = response.epoch < lost.leader_epoch or response.end_offset < lost.end_offset
+        require(is_told, f"{tp} lost {lost}, and a consumer that asks gets {response}")
 
 
 async def _check_producers(broker: SimulatedBroker, partition: Partition, promise: Promise, kept: Iterable[Batch]) -> None:
@@ -194,7 +194,7 @@ async def _check_producers(broker: SimulatedBroker, partition: Partition, promis
         retried = f"{tp}: {batch.producer} with {len(batch.records)} records at {batch.first_offset}, sent again,"
         require(result.error_code is ErrorCode.NONE, f"{retried} is refused: {result}")
         require(log.log_end_offset == end, f"{retried} is written twice")
-        require(result.base_offset == batch.first_offset, f"{retried} is answered {result}")
+        require(result.base_offset == batch.first_offset, f"{retried} gets {result}")
         assert batch.producer is not None
         producer_id, epoch, sequence = batch.producer
         following = make_batch([(b"k", b"next")], (producer_id, epoch, sequence + len(batch.records)))
@@ -208,4 +208,4 @@ async def _check_append(broker: SimulatedBroker, partition: Partition) -> None:
     tp, end = partition.topic_partition, partition.log.log_end_offset
     result = await produce(broker, tp, make_batch([(b"k", b"v")], None))
     is_next = (result.error_code, result.base_offset) == (ErrorCode.NONE, end)
-    require(is_next, f"{tp}: an append at {end} is answered {result}")
+    require(is_next, f"{tp}: an append at {end} gets {result}")

@@ -76,7 +76,7 @@ def _shared_temporary_name() -> Any:
     return stack
 
 
-def _answered_before_fsync() -> Any:
+def _acknowledged_before_fsync() -> Any:
     stack = contextlib.ExitStack()
     stack.enter_context(mock.patch.object(Log, "settled_end_offset", property(lambda self: self.log_end_offset)))
     stack.enter_context(mock.patch.object(Log, "is_settled", new=True))
@@ -167,7 +167,7 @@ DEFECTS: dict[str, tuple[Callable[[], Any], Plan]] = {
     "an error removes what replaces others": (_target_removed_after_error, COMPACTION),
     "partitions are made anew while a directory is away": (_made_anew_while_away, AWAY),
     "checkpoints share a temporary name": (_shared_temporary_name, MOVES),
-    "an append is answered before its fsync": (_answered_before_fsync, FLUSHED),
+    "an append is acknowledged before its fsync": (_acknowledged_before_fsync, FLUSHED),
     "leader epochs are not raised": (_epochs_not_raised, RECORDS),
     "names that a killed process made are not synced": (_names_of_a_killed_process_forgotten, KILLED),
     "the topic's id is never durable": (_id_never_durable, TOPICS),

@@ -233,9 +233,9 @@ async def test_validate_only_creates_nothing() -> None:
 async def test_fifty_clients_that_want_a_missing_topic_get_one() -> None:
     made, created = await controller(), list[TopicImage]()
     made.subscribe(lambda _old, _new, delta: created.extend(delta.added))
-    answers = await asyncio.gather(*(made.create_missing_topics(["auto", f"own-{n}"]) for n in range(50)))
+    responses = await asyncio.gather(*(made.create_missing_topics(["auto", f"own-{n}"]) for n in range(50)))
     assert len(created) == 51
-    assert all(answer["auto"].topic is made.image.topics["auto"] for answer in answers)
+    assert all(response["auto"].topic is made.image.topics["auto"] for response in responses)
 
 
 async def test_the_coordinators_topics_get_their_own_settings() -> None:

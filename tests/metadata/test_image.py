@@ -62,7 +62,7 @@ def test_brokers_come_change_and_go() -> None:
 
 def test_what_is_derived_from_an_image_dies_with_it() -> None:
     image = empty_image(BrokerId(1))
-    image.derived["answer"] = 42
+    image.derived["number"] = 42
     assert image.changed(revision=1)[0].derived == {}
 
 

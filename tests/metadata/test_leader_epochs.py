@@ -38,7 +38,7 @@ async def test_one_commit_raises_all_that_the_broker_leads() -> None:
     await made.create_topics([assigned((0, (1,)), (1, (2,)), (2, (1,))), new("u", 5)])
     before, deltas = made.image, list[ImageDelta]()
     made.subscribe(lambda _old, _new, delta: deltas.append(delta))
-    before.derived["answer"] = "of the old epochs"
+    before.derived["number"] = "of the old epochs"
     assert epochs(made) == [0, 0, 0]
     assert await made.raise_leader_epochs() == 1
     assert made.image.revision == before.revision + 1

@@ -250,14 +250,14 @@ def test_whatever_is_sent_and_parked_the_responses_come_in_order(requests: list[
             if left and transport.is_reading_:
                 yield deliver
             if server.parked:
-                yield answer
+                yield respond
 
         def deliver() -> None:
             nonlocal left
             count = rng.randint(1, len(left))
             left = transport.deliver(left[:count]) + left[count:]
 
-        def answer() -> None:
+        def respond() -> None:
             request, future = server.parked.pop()
             future.set_result(framed(request))
 

@@ -70,8 +70,8 @@ def outgoing(parts: list[Part], on_sent: Callable[[], None] | None = None) -> Ou
 
 def test_small_responses_are_one_write() -> None:
     sender, transport, _, counters = setting()
-    for answer in (b"one", b"two", b"three"):
-        sender.queue(answer)
+    for response in (b"one", b"two", b"three"):
+        sender.queue(response)
     assert transport.writes == []
     sender.flush()
     sender.flush()

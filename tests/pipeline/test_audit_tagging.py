@@ -15,7 +15,7 @@ from pybroker.pipeline.audit.trail import Trail
 
 
 class FakeClient:
-    """A fake of confluent-kafka's producer: what is produced waits until `answer`."""
+    """A fake of confluent-kafka's producer: it keeps what is produced."""
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []

@@ -25,16 +25,16 @@ class Admin:
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Any], **_: Any) -> dict[TopicPartition, Future[Any]]:
         self.asked.append([partition.partition for partition in wanted])
-        answers: dict[TopicPartition, Future[Any]] = {}
+        responses: dict[TopicPartition, Future[Any]] = {}
         for partition in wanted:
             future: Future[Any] = Future()
-            answers[partition] = future
+            responses[partition] = future
             left = self.errors.get(partition.partition)
             if left:
                 future.set_exception(KafkaException(KafkaError(left.pop(0))))
             else:
                 future.set_result(SimpleNamespace(offset=partition.partition))
-        return answers
+        return responses
 
 
 def cluster_of(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> Cluster:

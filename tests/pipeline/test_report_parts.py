@@ -187,21 +187,23 @@ def test_times_become_offsets(wanted: Wanted, expected: tuple[tuple[int, int], .
 class Script:
     """A client and a counter at once: each response is bytes and the next offset, or an error."""
 
-    def __init__(self, *answers: Any, start: int = 0) -> None:
+    def __init__(self, *responses: Any, start: int = 0) -> None:
         self.asked: list[Any] = []
-        self.answers, self.start = list(answers), start
+        self.responses, self.start = list(responses), start
 
     def fetch(self, topic: str, partition: int, offset: int, *, max_bytes: int) -> Fetched:
         self.asked.append(offset)
-        if isinstance(self.answers[0], BrokerError):
-            raise self.answers.pop(0)
-        return Fetched(memoryview(b"x" if self.answers[0] else b""), self.answers[0] if self.answers[0] == 7 else 100, 0, 0, ())
+        if isinstance(self.responses[0], BrokerError):
+            raise self.responses.pop(0)
+        return Fetched(
+            memoryview(b"x" if self.responses[0] else b""), self.responses[0] if self.responses[0] == 7 else 100, 0, 0, ()
+        )
 
     def list_offset(self, topic: str, partition: int, timestamp: int) -> int:
         return self.start
 
     def add(self, data: memoryview, first: int, end: int) -> int:
-        following = self.answers.pop(0)
+        following = self.responses.pop(0)
         if isinstance(following, Exception):
             raise following
         return following or first

@@ -98,7 +98,7 @@ def test_both_refuse_the_same_values(cls: type, version: int) -> None:
             assert by_native == by_python, (one.name, value)
 
 
-def answer(*records: Any) -> FetchResponse:
+def response(*records: Any) -> FetchResponse:
     partitions = [PartitionData(partition_index=index, records=one) for index, one in enumerate(records)]
     return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
 
@@ -120,7 +120,7 @@ LARGE = b"l" * (JOIN_BYTES_MAX + 1)
 )
 def test_large_records_and_late_parts_stand_where_they_belong(version: int, head: bytes | None, records: list[Any]) -> None:
     _, encoders = both(FetchResponse, version)
-    by_native, by_python = (encode(answer(*records), head) for encode in encoders)
+    by_native, by_python = (encode(response(*records), head) for encode in encoders)
     assert all(type(one[0]) is bytes for one in (by_native, by_python))
     assert [part for part in by_native if part] == [part for part in by_python if part]
     assert parts_bytes([part for part in by_native if not isinstance(part, SendPart)])

@@ -19,14 +19,14 @@ def waiting(**more: Any) -> tuple[ReplicaScene, list[object]]:
     scene.topic("t", leader_epoch=1, replicas=(1, 2), isr=(1,))
     scene.produce("t", 100)
     scene.log("t").epochs = [EpochEndOffset(LeaderEpoch(1), Offset(1))]
-    answers = scene.fetch(params(max_wait_ms=500), wanted("t", 1, **more))
-    assert answers == []
+    responses = scene.fetch(params(max_wait_ms=500), wanted("t", 1, **more))
+    assert responses == []
     assert scene.manager.fetch_purgatory.delayed == 1
-    return scene, answers  # type: ignore[return-value]
+    return scene, responses  # type: ignore[return-value]
 
 
-def error(answers: list[Any]) -> ErrorCode:
-    (((_, data),),) = answers
+def error(responses: list[Any]) -> ErrorCode:
+    (((_, data),),) = responses
     return data.error_code
 
 
@@ -46,10 +46,10 @@ CASES: dict[str, tuple[Callable[[ReplicaScene], object], ErrorCode]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_cases_that_end_in_an_error(case: str) -> None:
-    scene, answers = waiting()
+    scene, responses = waiting()
     happens, expected = CASES[case]
     happens(scene)
-    assert error(answers) == expected
+    assert error(responses) == expected
     assert scene.manager.fetch_purgatory.delayed == 0
 
 
@@ -58,45 +58,45 @@ def test_case_d_found_out_by_looking() -> None:
     scene.topic("t")
     scene.produce("t", 100, 100)
     scene.log("t").producers.first_unstable_offset = 0
-    answers = scene.fetch(params(max_wait_ms=500, is_read_committed=True), wanted("t", 0))
+    responses = scene.fetch(params(max_wait_ms=500, is_read_committed=True), wanted("t", 0))
     scene.log("t").error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     scene.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
-    assert error(answers) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert error(responses) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_case_e_a_fenced_epoch() -> None:
-    scene, answers = waiting(current_leader_epoch=1)
+    scene, responses = waiting(current_leader_epoch=1)
     scene.topic("t", leader_epoch=2, replicas=(1, 2), isr=(1,))
-    assert error(answers) == ErrorCode.FENCED_LEADER_EPOCH
+    assert error(responses) == ErrorCode.FENCED_LEADER_EPOCH
 
 
 def test_case_f_the_log_rolled_and_went_on() -> None:
     scene = ReplicaScene()
     scene.topic("t")
     scene.produce("t", 100)
-    answers = scene.fetch(params(max_wait_ms=500, min_bytes=1000), wanted("t", 0))
+    responses = scene.fetch(params(max_wait_ms=500, min_bytes=1000), wanted("t", 0))
     scene.log("t").roll()
     scene.produce("t", 100)
-    ((_, data),) = answers[0]
+    ((_, data),) = responses[0]
     assert data.records is not None
     assert data.records.size == 100, "the rest of the old segment, though less than asked for"
 
 
 def test_not_case_f_the_log_just_rolled() -> None:
-    scene, answers = waiting()
+    scene, responses = waiting()
     scene.log("t").roll()
     scene.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
-    assert answers == []
+    assert responses == []
     scene.produce("t", 1)
-    assert error(answers) == ErrorCode.NONE
+    assert error(responses) == ErrorCode.NONE
 
 
 def test_case_f_the_log_was_truncated_to_before_the_offset() -> None:
-    scene, answers = waiting()
+    scene, responses = waiting()
     scene.log("t").truncate_to(0)
     scene.partition("t").high_watermark_metadata = scene.log("t").end_offset_metadata
     scene.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
-    assert error(answers) == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert error(responses) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_not_case_f_an_open_transaction_hides_the_offset() -> None:
@@ -104,13 +104,13 @@ def test_not_case_f_an_open_transaction_hides_the_offset() -> None:
     scene.topic("t")
     scene.produce("t", 100, 100)
     scene.log("t").producers.first_unstable_offset = 0
-    answers = scene.fetch(params(max_wait_ms=500, is_read_committed=True), wanted("t", 1))
-    assert answers == []
+    responses = scene.fetch(params(max_wait_ms=500, is_read_committed=True), wanted("t", 1))
+    assert responses == []
     scene.produce("t", 100)
-    assert answers == [], "more of the open transaction is nothing to read"
+    assert responses == [], "more of the open transaction is nothing to read"
     scene.log("t").producers.first_unstable_offset = None
     scene.produce("t", 50)
-    ((_, data),) = answers[0]
+    ((_, data),) = responses[0]
     assert data.records is not None
     assert data.records.size == 250
 
@@ -119,59 +119,59 @@ def test_case_g_the_bytes_of_all_partitions_each_up_to_its_limit() -> None:
     scene = ReplicaScene()
     scene.topic("t", 3)
     asked = [wanted("t", 0, 100, number) for number in range(3)]
-    answers = scene.fetch(params(max_wait_ms=500, min_bytes=250), *asked)
+    responses = scene.fetch(params(max_wait_ms=500, min_bytes=250), *asked)
     scene.produce("t", 99, 99, 99, partition=0)  # counts as 100
     scene.produce("t", 100, partition=1)
-    assert answers == []
+    assert responses == []
     reads = [scene.log("t", number).reads for number in range(3)]
     scene.produce("t", 49, partition=2)
-    assert answers == []
+    assert responses == []
     assert reads == [scene.log("t", number).reads for number in range(3)], "deciding reads nothing"
     scene.produce("t", 1, partition=2)
-    assert [data.records.size if data.records else 0 for _, data in answers[0]] == [100, 100, 50]
-    assert [partition for partition, _ in answers[0]] == asked
+    assert [data.records.size if data.records else 0 for _, data in responses[0]] == [100, 100, 50]
+    assert [partition for partition, _ in responses[0]] == asked
 
 
 def test_case_g_with_the_high_watermark_of_a_follower_not_with_the_log_end() -> None:
     scene = ReplicaScene()
     scene.topic("t", replicas=(1, 2))
-    answers = scene.fetch(params(max_wait_ms=500), wanted("t", 0))
+    responses = scene.fetch(params(max_wait_ms=500), wanted("t", 0))
     scene.fetch(params(replica_id=2), wanted("t", 0))
     scene.produce("t", 100)
-    assert answers == []
+    assert responses == []
     scene.fetch(params(replica_id=2), wanted("t", 1))
-    assert error(answers) == ErrorCode.NONE
+    assert error(responses) == ErrorCode.NONE
 
 
 def test_case_h_a_truncation_that_the_fetcher_must_follow() -> None:
-    scene, answers = waiting(last_fetched_epoch=1)
+    scene, responses = waiting(last_fetched_epoch=1)
     scene.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
-    assert answers == []
+    assert responses == []
     scene.log("t").epochs = [EpochEndOffset(LeaderEpoch(0), Offset(1))]
     scene.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
-    (((_, data),),) = answers  # type: ignore[misc]
+    (((_, data),),) = responses  # type: ignore[misc]
     assert data.diverging_epoch == (0, 1)  # type: ignore[has-type]
 
 
 def test_its_time_comes() -> None:
-    scene, answers = waiting()
+    scene, responses = waiting()
     scene.pass_time(499)
-    assert answers == []
+    assert responses == []
     scene.pass_time(1)
-    (((_, data),),) = answers  # type: ignore[misc]
+    (((_, data),),) = responses  # type: ignore[misc]
     assert (data.error_code, data.high_watermark, data.records) == (ErrorCode.NONE, 1, None)  # type: ignore[has-type]
     assert scene.manager.consumer_fetch_expirations == 1
     scene.produce("t", 100)
-    assert len(answers) == 1
+    assert len(responses) == 1
     assert scene.manager.fetch_purgatory.watched == 0
 
 
 def test_a_follower_that_waits_gets_new_records_beyond_the_high_watermark() -> None:
     scene = ReplicaScene()
     scene.topic("t", replicas=(1, 2))
-    answers = scene.fetch(params(max_wait_ms=500, replica_id=2), wanted("t", 0))
+    responses = scene.fetch(params(max_wait_ms=500, replica_id=2), wanted("t", 0))
     scene.produce("t", 100)
-    assert error(answers) == ErrorCode.NONE
+    assert error(responses) == ErrorCode.NONE
     scene.fetch(params(max_wait_ms=500, replica_id=2), wanted("t", 1))
     scene.pass_time(500)
     assert scene.manager.follower_fetch_expirations == 1
@@ -203,5 +203,5 @@ def test_a_first_batch_that_is_only_too_large_for_a_later_partition_does_not_cou
     scene.topic("t", 2)
     scene.produce("t", 10, partition=0)
     scene.produce("t", 500, partition=1)
-    answers = scene.fetch(params(max_wait_ms=500, min_bytes=100, max_bytes=200), wanted("t", 0), wanted("t", 0, partition=1))
-    assert len(answers) == 1, "its bytes are available to the next request"
+    responses = scene.fetch(params(max_wait_ms=500, min_bytes=100, max_bytes=200), wanted("t", 0), wanted("t", 0, partition=1))
+    assert len(responses) == 1, "its bytes are available to the next request"

@@ -38,32 +38,32 @@ def test_acks_1_does_not_wait_for_followers() -> None:
 
 
 def test_case_c2_the_followers_have_it() -> None:
-    scene, answers = waiting()
+    scene, responses = waiting()
     replicated(scene, offset=0)
-    assert answers == []
+    assert responses == []
     replicated(scene, offset=1)
-    assert (answers[0][T].error_code, answers[0][T].base_offset) == (ErrorCode.NONE, 0)
+    assert (responses[0][T].error_code, responses[0][T].base_offset) == (ErrorCode.NONE, 0)
     assert scene.manager.produce_purgatory.watched == 0
 
 
 def test_case_c1_they_have_it_but_are_too_few_by_now() -> None:
-    scene, answers = waiting()
+    scene, responses = waiting()
     partition = scene.partition("t")
     partition.high_watermark_metadata = partition.log.end_offset_metadata  # replicated, and before anyone looked:
     scene.topic("t", replicas=(1, 2), isr=(1,), configs={"min.insync.replicas": "2"}, leader_epoch=1)
-    assert answers[0][T].error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert responses[0][T].error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 def test_case_a_the_topic_was_deleted() -> None:
-    scene, answers = waiting()
+    scene, responses = waiting()
     scene.remove("t")
-    assert answers[0][T].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert responses[0][T].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_case_b_another_leads() -> None:
-    scene, answers = waiting()
+    scene, responses = waiting()
     scene.topic("t", leader=2, leader_epoch=1, replicas=(1, 2), configs={"min.insync.replicas": "2"})
-    assert answers[0][T].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert responses[0][T].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_each_partition_has_its_own_result_when_the_time_comes() -> None:
@@ -71,16 +71,16 @@ def test_each_partition_has_its_own_result_when_the_time_comes() -> None:
     for name in ("t", "slow", "gone"):
         scene.topic(name, replicas=(1, 2))
         replicated(scene, offset=0, name=name)
-    answers: list[Any] = []
+    responses: list[Any] = []
     entries = {TopicPartition(name, 0): memoryview(bytes(9)) for name in ("t", "slow", "gone", "absent")}
-    scene.manager.append_records(timeout_ms=1000, acks=-1, entries=entries, on_complete=answers.append)
+    scene.manager.append_records(timeout_ms=1000, acks=-1, entries=entries, on_complete=responses.append)
     replicated(scene, offset=1)
     scene.remove("gone")
-    assert answers == []
+    assert responses == []
     scene.pass_time(999)
-    assert answers == []
+    assert responses == []
     scene.pass_time(1)
-    assert {tp.topic: result.error_code for tp, result in answers[0].items()} == {
+    assert {tp.topic: result.error_code for tp, result in responses[0].items()} == {
         "t": ErrorCode.NONE,
         "slow": ErrorCode.REQUEST_TIMED_OUT,
         "gone": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -88,4 +88,4 @@ def test_each_partition_has_its_own_result_when_the_time_comes() -> None:
     }
     assert scene.manager.produce_expirations == 1
     replicated(scene, offset=1, name="slow")
-    assert len(answers) == 1, "exactly once"
+    assert len(responses) == 1, "exactly once"

@@ -119,8 +119,8 @@ def test_session_ids_are_positive_and_differ() -> None:
 
 def test_old_versions_get_no_session() -> None:
     fetcher = Fetcher()
-    answer = give(fetcher.context(NO_SESSION_ID, FINAL_EPOCH, asks("t", 0), version=4))
-    assert (answer.error_code, answer.session_id, named(answer)) == (ErrorCode.NONE, NO_SESSION_ID, [("t", 0)])
+    response = give(fetcher.context(NO_SESSION_ID, FINAL_EPOCH, asks("t", 0), version=4))
+    assert (response.error_code, response.session_id, named(response)) == (ErrorCode.NONE, NO_SESSION_ID, [("t", 0)])
     assert len(fetcher.cache) == 0
 
 
@@ -242,8 +242,8 @@ def test_a_full_request_ends_the_old_session_and_begins_a_new_one() -> None:
     new = give(fetcher.context(old, INITIAL_EPOCH, asks("t", 1))).session_id
     assert new not in (old, NO_SESSION_ID)
     assert (fetcher.cache.get(old), len(fetcher.cache), fetcher.cache.partition_count) == (None, 1, 1)
-    answer = give(fetcher.context(new, FINAL_EPOCH, asks("t", 1)))
-    assert (answer.session_id, named(answer)) == (NO_SESSION_ID, [("t", 1)])
+    response = give(fetcher.context(new, FINAL_EPOCH, asks("t", 1)))
+    assert (response.session_id, named(response)) == (NO_SESSION_ID, [("t", 1)])
     assert (len(fetcher.cache), fetcher.cache.partition_count) == (0, 0)
 
 
@@ -359,8 +359,8 @@ def test_the_cache_against_the_rules_by_search(steps: list[tuple[str, int, int]]
             known = model.get(session)
             change = [asks("t", 100 + which + number) for number in range(max(0, amount))]
             forget = [("t", 100 + which + number) for number in range(max(0, -amount))]
-            answer = give(fetcher.context(session, known["epoch"] if known else 1, *change, forget=tuple(forget)))
-            assert (answer.error_code == ErrorCode.NONE) == (known is not None)
+            response = give(fetcher.context(session, known["epoch"] if known else 1, *change, forget=tuple(forget)))
+            assert (response.error_code == ErrorCode.NONE) == (known is not None)
             if known:
                 live = fetcher.cache.get(session)
                 assert live is not None

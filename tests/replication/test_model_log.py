@@ -47,16 +47,16 @@ def test_reads_agree(steps: list[tuple[int, int] | str], reads: list[tuple[int, 
             assert real.end_offset_metadata == model.end_offset_metadata
         for offset, bytes_max, upper, min_one_batch in reads:
             upper_offset = min(upper, real.log_end_offset)
-            answers: list[object] = []
+            responses: list[object] = []
             for log in (real, model):
                 try:
                     got = log.read(
                         Offset(offset), bytes_max=bytes_max, upper_offset=Offset(upper_offset), min_one_batch=min_one_batch
                     )
                 except KafkaError as error:
-                    answers.append(error.code)
+                    responses.append(error.code)
                 else:
                     is_cut = got.size > 0 and got.is_first_incomplete
-                    answers.append((got.size, got.offset_metadata, is_cut))
-            assert answers[0] == answers[1]
+                    responses.append((got.size, got.offset_metadata, is_cut))
+            assert responses[0] == responses[1]
         manager.stop()

@@ -100,12 +100,12 @@ def test_each_partition_of_an_append_has_a_result_of_its_own(caplog: pytest.LogC
     scene.log("full").error = OSError("no space left")
     scene.log("broken").error = RuntimeError("a bug")
     scene.log("bad").error = RecordValidationError([RecordError(3, "no key")], ErrorCode.INVALID_RECORD)
-    answers: list[dict[TopicPartition, PartitionProduceResult]] = []
+    responses: list[dict[TopicPartition, PartitionProduceResult]] = []
     names = ("good", "full", "broken", "bad", "absent", "__consumer_offsets")
     entries = {TopicPartition(name, 0): memoryview(bytes(9)) for name in names}
     with caplog.at_level(logging.ERROR):
-        scene.manager.append_records(timeout_ms=1000, acks=-1, entries=entries, on_complete=answers.append)
-    (results,) = answers
+        scene.manager.append_records(timeout_ms=1000, acks=-1, entries=entries, on_complete=responses.append)
+    (results,) = responses
     assert [results[TopicPartition(name, 0)].error_code for name in names] == [
         ErrorCode.NONE,
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -124,11 +124,11 @@ def test_each_partition_of_an_append_has_a_result_of_its_own(caplog: pytest.LogC
 def test_internal_topics_take_records_from_internal_clients() -> None:
     scene = ReplicaScene()
     scene.topic("__consumer_offsets")
-    answers: list[dict[TopicPartition, PartitionProduceResult]] = []
+    responses: list[dict[TopicPartition, PartitionProduceResult]] = []
     entries = {TopicPartition("__consumer_offsets", 0): memoryview(bytes(9))}
-    scene.manager.append_records(timeout_ms=1000, acks=1, entries=entries, on_complete=answers.append, is_internal_allowed=True)
-    scene.manager.append_records(timeout_ms=1000, acks=1, entries=entries, on_complete=answers.append)
-    codes = [results[TopicPartition("__consumer_offsets", 0)].error_code for results in answers]
+    scene.manager.append_records(timeout_ms=1000, acks=1, entries=entries, on_complete=responses.append, is_internal_allowed=True)
+    scene.manager.append_records(timeout_ms=1000, acks=1, entries=entries, on_complete=responses.append)
+    codes = [results[TopicPartition("__consumer_offsets", 0)].error_code for results in responses]
     assert codes == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
@@ -136,7 +136,7 @@ def test_internal_topics_take_records_from_internal_clients() -> None:
 def test_acks_that_do_not_exist(acks: int) -> None:
     scene = ReplicaScene()
     scene.topic("t")
-    ((result,),) = (answer.values() for answer in scene.produce("t", 10, acks=acks))
+    ((result,),) = (response.values() for response in scene.produce("t", 10, acks=acks))
     assert result.error_code == ErrorCode.INVALID_REQUIRED_ACKS
     assert scene.log("t").log_end_offset == 0
 
@@ -144,7 +144,7 @@ def test_acks_that_do_not_exist(acks: int) -> None:
 def test_a_response_that_raises_has_woken_the_waiting_fetches() -> None:
     scene = ReplicaScene()
     scene.topic("t")
-    answers = scene.fetch(params(max_wait_ms=500), wanted("t", 0))
+    responses = scene.fetch(params(max_wait_ms=500), wanted("t", 0))
 
     def refuse(_: object) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -153,7 +153,7 @@ def test_a_response_that_raises_has_woken_the_waiting_fetches() -> None:
         scene.manager.append_records(
             timeout_ms=1000, acks=0, entries={TopicPartition("t", 0): memoryview(bytes(9))}, on_complete=refuse
         )
-    assert len(answers) == 1
+    assert len(responses) == 1
 
 
 @pytest.mark.parametrize("offset", [-1, 3])

@@ -30,7 +30,7 @@ def faults(name: str, rest: str) -> list[str]:
 def test_the_check_finds_what_is_not_there() -> None:
     assert faults("small_requests", " --rounds 1 --no-kafka") == []
     assert faults("codec", " --rounds 1") == ["benchmarks.codec has no --rounds"]
-    assert faults("unread_answers", "") == ["benchmarks.unread_answers does not exist"]
+    assert faults("unread_requests", "") == ["benchmarks.unread_requests does not exist"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=relative)
