@@ -9,7 +9,6 @@ Source: DumpLogSegments of Kafka; `log/damage.py` does the same for the broker, 
 
 from __future__ import annotations
 
-import struct
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -18,7 +17,17 @@ from crc32c import crc32c
 
 from pybroker.inspection.search import Budget, next_sound
 from pybroker.model import NO_LEADER_EPOCH, LeaderEpoch
-from pybroker.records.batch import ATTRIBUTES_AT, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchView, TimestampType
+from pybroker.records.batch import (
+    ATTRIBUTES_AT,
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    OFFSET_AND_SIZE,
+    BatchView,
+    TimestampType,
+)
 from pybroker.records.compression import CompressionType
 from pybroker.records.legacy import CHECKED_FROM, HEAD, MessageView
 
@@ -28,11 +37,8 @@ if TYPE_CHECKING:
     from pybroker.inspection.data_file import DataFile
 
 PIECE: Final = 1 << 20
-MAGIC_AT: Final = 16
-_OFFSET_AND_SIZE: Final = struct.Struct(">qi")
 SIZES_MIN: Final = {0: HEAD.size + 8, 1: HEAD.size + 16, MAGIC: HEADER_SIZE}
 """The smallest whole batch or message of each magic: a message has at least the sizes of its key and its value."""
-_CODEC_MASK: Final = 0x07
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -67,13 +73,13 @@ class Batch:
     @property
     def codec(self) -> str:
         """The name of the codec, or its number if no codec has it."""
-        number = self.attributes & _CODEC_MASK
+        number = self.attributes & COMPRESSION_MASK
         return CompressionType(number).name.lower() if number <= max(CompressionType) else str(number)
 
     @property
     def is_wrapper(self) -> bool:
         """Whether this is a message that holds other messages."""
-        return self.magic < MAGIC and bool(self.attributes & _CODEC_MASK)
+        return self.magic < MAGIC and bool(self.attributes & COMPRESSION_MASK)
 
     @property
     def timestamp_name(self) -> str:
@@ -140,7 +146,7 @@ def read_batch(file: DataFile, position: int) -> Batch | Gap:
 
     if len(head) <= MAGIC_AT:
         return gap("length", f"{len(head)} bytes at the end of the file are no header")
-    offset, length = _OFFSET_AND_SIZE.unpack_from(head)
+    offset, length = OFFSET_AND_SIZE.unpack_from(head)
     size, magic = length + LOG_OVERHEAD, head[MAGIC_AT]
     if magic not in SIZES_MIN:
         return gap("magic", f"magic {magic} is unknown")

@@ -7,8 +7,9 @@ checksum decides. What a search may cost in all is bounded, because bytes can be
 from __future__ import annotations
 
 import re
-import struct
 from typing import TYPE_CHECKING, Final
+
+from pybroker.records.batch import LOG_OVERHEAD, OFFSET_AND_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +22,6 @@ HEAD: Final = 23
 OFFSETS_AHEAD: Final = 1 << 32
 """How far the next offset may be from the expected one, about."""
 CANDIDATES_MAX: Final = 200_000
-_OFFSET_AND_SIZE: Final = struct.Struct(">qi")
 _REST_2: Final = rb"(?!\0\0\0\0)[\0-\x7f].{3}.{4}\x02.{4}\0[\0-\x7f]"
 _REST_LEGACY: Final = rb"(?!\0\0\0\0)[\0-\x7f].{3}.{4}[\0\x01][\0-\x0f].{5}"
 
@@ -66,9 +66,9 @@ def _candidates(file: DataFile, position: int, *, expected: int) -> Iterator[tup
     while position < file.size:
         chunk = file.read(CHUNK, position)
         for match in pattern.finditer(chunk):
-            offset, length = _OFFSET_AND_SIZE.unpack_from(chunk, match.start())
+            offset, length = OFFSET_AND_SIZE.unpack_from(chunk, match.start())
             if offset >= expected:
-                yield position + match.start(), length + _OFFSET_AND_SIZE.size
+                yield position + match.start(), length + LOG_OVERHEAD
         if len(chunk) < CHUNK:
             return
         position += len(chunk) - HEAD

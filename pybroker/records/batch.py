@@ -45,8 +45,10 @@ HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = 61
 assert HEADER.size == HEADER_SIZE
 
+OFFSET_AND_SIZE: Final = struct.Struct(">qi")
+"""The beginning of a batch or message of every magic; that size does not count these bytes."""
 LOG_OVERHEAD: Final = 12
-"""The offset and the size, which begin a batch or message of every magic; that size does not count these bytes."""
+assert OFFSET_AND_SIZE.size == LOG_OVERHEAD
 SMALLEST_SIZE: Final = 14
 """The least value of the size field: the header of a magic 0 message."""
 SIZE_TO_MAGIC: Final = 17
@@ -71,8 +73,6 @@ NO_TIMESTAMP: Final = -1
 NO_SEQUENCE: Final = -1
 SEQUENCE_MAX: Final = 0x7FFF_FFFF
 
-_OFFSET_AND_SIZE: Final = struct.Struct(">qi")
-assert _OFFSET_AND_SIZE.size == LOG_OVERHEAD
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _UINT32: Final = struct.Struct(">I")

@@ -35,14 +35,22 @@ Source: seed document KIP-283; `LazyDownConversionRecords`, `LazyDownConversionR
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, Protocol
 
 from pybroker.model import Offset
 from pybroker.protocol.parts import SendPart
 from pybroker.records import kernels
-from pybroker.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchView, claimed_size, entry_size
+from pybroker.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    OFFSET_AND_SIZE,
+    BatchView,
+    claimed_size,
+    entry_size,
+)
 from pybroker.records.convert import convertible_codec, down_convert, down_convert_entry
 from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionError
 
@@ -54,8 +62,7 @@ OVERFLOW_MESSAGE_SIZE: Final = 0x7FFF_FFFF
 explains that.
 """
 _OVERFLOW_OFFSET: Final = -1
-_OVERFLOW_HEAD: Final = struct.Struct(">qi")
-assert _OVERFLOW_HEAD.size == LOG_OVERHEAD
+assert OFFSET_AND_SIZE.size == LOG_OVERHEAD
 _ZEROS: Final = memoryview(bytes(64 << 10))
 
 
@@ -260,7 +267,7 @@ class LazyDownConversion(SendPart):
             claimed = self._overflow_message_size
             if claimed is None:
                 claimed = max(left + 1, HEADER_SIZE)
-            parts.append(memoryview(_OVERFLOW_HEAD.pack(_OVERFLOW_OFFSET, claimed))[:left])
+            parts.append(memoryview(OFFSET_AND_SIZE.pack(_OVERFLOW_OFFSET, claimed))[:left])
             left -= len(parts[0])
         budget = min(left, bytes_max)
         while budget > 0:
