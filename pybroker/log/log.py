@@ -422,15 +422,8 @@ class Log:
         """
         return truncate.increment_log_start_offset(self, offset, high_watermark=high_watermark)
 
-    def advance_start(self, now_ms: int, *, high_watermark: Offset | None = None) -> bool:
-        """Let the log begin after what is due by retention. Returns whether segments are below the log start offset.
-
-        After that offset is durable, `delete_below_start` may follow.
-        """
-        return retention.advance(self, now_ms, self.settled_end_offset if high_watermark is None else high_watermark)
-
     def delete_below_start(self, now_ms: int) -> int:
-        """Delete the segments below the log start offset. Returns their number."""
+        """Delete the segments below the log start offset, after that offset is durable. Returns their number."""
         return retention.delete_below_start(self, now_ms)
 
     # --- life ---

@@ -33,16 +33,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def advance(log: Log, now_ms: int, high_watermark: Offset) -> bool:
-    """Let the log begin after what is due, without a pause; this is `Log.advance_start`."""
-    steps = advance_steps(log, now_ms, high_watermark)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return bool(end.value)
-
-
 def advance_steps(log: Log, now_ms: int, high_watermark: Offset) -> Generator[None, None, bool]:
     """Let the log begin after what is due. Yields between steps; returns whether segments lie below its start.
 

@@ -14,7 +14,7 @@ import pytest
 from pybroker import native
 from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
-from pybroker.log import _tail_python
+from pybroker.log import _tail_python, retention
 from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem, WriteBuffer
 from pybroker.log.log import Log, LogServices
@@ -241,5 +241,6 @@ class TornFilesystem(FaultyFilesystem):
 
 def delete_old_segments(log: Log, now_ms: int, *, high_watermark: Offset | None = None) -> int:
     """Make one pass of retention over `log`, without anything between its two steps. Returns the number of deleted segments."""
-    log.advance_start(now_ms, high_watermark=high_watermark)
+    for _ in retention.advance_steps(log, now_ms, log.settled_end_offset if high_watermark is None else high_watermark):
+        pass
     return log.delete_below_start(now_ms)
