@@ -265,17 +265,20 @@ def test_the_space_below_the_start_is_given_back_when_half_of_the_segment_is_gon
     assert visible(log) == list(range(240, 301))
 
 
-def test_an_old_segment_that_comes_back_is_removed_at_the_start(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-    log = scene.log
+def cut_at_240(scene: Scene) -> dict[str, bytes]:
+    """Give back what is below the log start offset, 240, and stop. Returns the files of before, each by its name."""
     for second in range(100):
-        append(log, batch(3, size=100, timestamp=START_MS + second * 1000))
+        append(scene.log, batch(3, size=100, timestamp=START_MS + second * 1000))
     scene.logs.clean_up(START_MS + 90_000)
-    old = {path.name: path.read_bytes() for path in scene.disk.log_path.glob("0*0.*")}
+    old = {path.name: path.read_bytes() for path in scene.disk.log_path.glob("*0.*")}
     scene.give_back()
     scene.logs.stop()
-    for name, data in old.items():
-        (scene.disk.log_path / name).write_bytes(data)
+    return old
+
+
+def test_an_old_segment_that_comes_back_is_removed_at_the_start(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    old = cut_at_240(scene)
     for was_clean in (True, False):
         for name, data in old.items():
             (scene.disk.log_path / name).write_bytes(data)
@@ -287,13 +290,7 @@ def test_an_old_segment_that_comes_back_is_removed_at_the_start(tmp_path: Path) 
 
 def test_an_unfinished_copy_of_a_segment_is_dropped(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    log = scene.log
-    for second in range(100):
-        append(log, batch(3, size=100, timestamp=START_MS + second * 1000))
-    scene.logs.clean_up(START_MS + 90_000)
-    old = {path.name: path.read_bytes() for path in scene.disk.log_path.glob("*0.*")}
-    scene.give_back()
-    scene.logs.stop()
+    old = cut_at_240(scene)
     for path in list(scene.disk.log_path.glob("*240.*")):
         path.rename(f"{path}.swap")
     for name, data in old.items():
