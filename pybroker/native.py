@@ -29,6 +29,7 @@ PARTS: Final = (
     "protocol.codec",
     "records.columns",
     "records.kernels",
+    "records.sections",
     "replication.partition_data",
     "replication.reading",
 )

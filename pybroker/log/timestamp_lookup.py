@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from pybroker.log.batch_scan import CorruptDataError, read_bytes
 from pybroker.log.results import TimestampedOffset
 from pybroker.model import Offset
-from pybroker.records.batch import BatchView, Record
+from pybroker.records import sections
+from pybroker.records.batch import LOG_APPEND_TIME_BIT, BatchView, Record
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
+_ANY_TIME: Final = -(1 << 63)
 
 
 def offset_for_timestamp(log: Log, timestamp: int) -> TimestampedOffset | None:
@@ -46,9 +48,10 @@ def _find_in(log: Log, segment: LogSegment, timestamp: int) -> TimestampedOffset
     start_offset = log.log_start_offset
     for position, header in segment.scan(segment.position_of(Offset(max(segment.older_until(timestamp), start_offset)))):
         if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-            for record in records_of(segment, position, header):
-                if record.timestamp >= timestamp and record.offset >= start_offset:
-                    return TimestampedOffset(Offset(record.offset), record.timestamp, header.partition_leader_epoch)
+            batch = _batch_at(segment, position, header)
+            record = _first_record(batch, timestamp, start_offset)
+            if record is not None:
+                return _found(batch, record)
     return None
 
 
@@ -80,10 +83,9 @@ def _find_max_in(log: Log, segment: LogSegment, timestamp: int, *, position: int
     """
     for at, header in segment.scan(position):
         if header.max_timestamp == timestamp:
-            for record in records_of(segment, at, header):
-                if record.timestamp == timestamp and record.offset >= log.log_start_offset:
-                    return TimestampedOffset(Offset(record.offset), timestamp, header.partition_leader_epoch)
-            return None
+            batch = _batch_at(segment, at, header)
+            record = _first_record(batch, timestamp, log.log_start_offset)
+            return None if record is None or record[1] != timestamp else _found(batch, record)
     return None
 
 
@@ -93,18 +95,46 @@ def _max_of(log: Log, segment: LogSegment) -> TimestampedOffset | None:
     for position, header in segment.scan(segment.position_of(log.log_start_offset)):
         is_larger = best is None or header.max_timestamp > best.timestamp
         if header.max_timestamp >= 0 and header.record_count and is_larger and header.last_offset >= log.log_start_offset:
-            for record in records_of(segment, position, header):
-                if record.offset >= log.log_start_offset and record.timestamp > (-1 if best is None else best.timestamp):
-                    best = TimestampedOffset(Offset(record.offset), record.timestamp, header.partition_leader_epoch)
+            batch = _batch_at(segment, position, header)
+            record = _largest_timestamp(batch, log.log_start_offset)
+            if record is not None and (best is None or record[1] > best.timestamp):
+                best = _found(batch, record)
     return best
+
+
+def _first_record(batch: BatchView, timestamp: int, start_offset: Offset) -> tuple[Offset, int] | None:
+    """Return offset and timestamp of the batch's first record at or after both `timestamp` and `start_offset`."""
+    section, count = batch.record_section(), batch.record_count
+    if not batch.attributes & LOG_APPEND_TIME_BIT:
+        return sections.first_record(section, count, batch.base_offset, batch.base_timestamp, timestamp, start_offset)
+    found = sections.first_record(section, count, batch.base_offset, 0, _ANY_TIME, start_offset)
+    return None if found is None or batch.max_timestamp < timestamp else (found[0], batch.max_timestamp)
+
+
+def _largest_timestamp(batch: BatchView, start_offset: Offset) -> tuple[Offset, int] | None:
+    """Return offset and timestamp of the batch's first record with the largest timestamp from `start_offset` on."""
+    if batch.attributes & LOG_APPEND_TIME_BIT:
+        return _first_record(batch, 0, start_offset)
+    return sections.largest_timestamp(
+        batch.record_section(), batch.record_count, batch.base_offset, batch.base_timestamp, start_offset
+    )
+
+
+def _found(batch: BatchView, record: tuple[Offset, int]) -> TimestampedOffset:
+    return TimestampedOffset(*record, batch.partition_leader_epoch)
 
 
 def records_of(segment: LogSegment, position: int, header: BatchView) -> Iterator[Record]:
     """Yield the records of a batch. Raises CorruptDataError if it is damaged."""
+    return _batch_at(segment, position, header).records()
+
+
+def _batch_at(segment: LogSegment, position: int, header: BatchView) -> BatchView:
+    """Read a whole batch. Raises CorruptDataError if it is damaged."""
     batch = BatchView(memoryview(read_bytes(segment.file, header.batch_length, position)))
     if not batch.is_valid:
         raise CorruptDataError(position, f"the batch at offset {batch.base_offset} has a wrong checksum")
-    return batch.records()
+    return batch
 
 
 def legacy_offsets_before(log: Log, timestamp: int, *, count: int) -> list[Offset]:

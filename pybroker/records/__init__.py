@@ -9,7 +9,8 @@ compression              the codecs
 convert                  between magic 2 and the formats of old clients, up and down
 lazy_down_conversion, cut_conversion    down-conversion while the response is sent; a first batch that is cut at a
 limit
-kernels, columns         the functions that process every record; records into Arrow columns
-_kernels_*, _columns_*   their twins: `_python` has the contract, `_native` is compiled where it was built
+kernels, sections        the functions that process every record; those that look for one time, or a fault
+columns                  records into Arrow columns
+_kernels_*, _columns_*, _sections_*   their twins: `_python` has the contract, `_native` is compiled where it was built
 errors                   the errors, with the code of their response
 """

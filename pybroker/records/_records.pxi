@@ -1,4 +1,5 @@
-# Records of magic 2, one after the other. `_kernels_native.pyx` includes this file, so that C can inline what is in it.
+# Records of magic 2, one after the other. `_kernels_native.pyx` and `_sections_native.pyx` include this file, so that C can
+# inline what is in it.
 
 cdef struct Parsed:
     int64_t timestamp_delta
@@ -68,7 +69,7 @@ cdef inline int parse_record(Bytes p, Bytes section_end, Parsed *record) noexcep
     return FINE
 
 
-cdef int scan(Bytes p, Bytes end, int64_t count, int64_t base_timestamp, Scan *result) noexcept nogil:
+cdef inline int scan(Bytes p, Bytes end, int64_t count, int64_t base_timestamp, Scan *result) noexcept nogil:
     cdef Parsed record
     cdef int64_t index
     cdef int64_t timestamp = 0

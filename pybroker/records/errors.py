@@ -48,15 +48,15 @@ class RecordValidationError(InvalidRecordError):
     """Some records of a batch break the topic's rules, so none of them is appended. INVALID_RECORD or INVALID_TIMESTAMP.
 
     Attributes:
-        record_errors: one entry for every refused record, in order.
+        record_errors: the refused records in order, or the first of them. `count` is the number of all.
     """
 
-    def __init__(self, record_errors: Sequence[RecordError], code: ErrorCode) -> None:
+    def __init__(self, record_errors: Sequence[RecordError], code: ErrorCode, *, count: int) -> None:
         if code is ErrorCode.INVALID_TIMESTAMP:
             text = "One or more records have been rejected due to invalid timestamp"
         else:
             first = "; ".join(f"{error.batch_index}: {error.message}" for error in record_errors[:3])
-            text = f"{len(record_errors)} records have been rejected, the first of them: {first}"
+            text = f"{count} records have been rejected, the first of them: {first}"
         super().__init__(text, code)
         self.record_errors = record_errors
 

@@ -32,11 +32,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from pybroker.model import FIRST_OFFSET
-from pybroker.protocol.error_codes import ErrorCode
-from pybroker.records import kernels, legacy
+from pybroker.records import kernels, legacy, sections
 from pybroker.records.batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,
@@ -52,16 +51,15 @@ from pybroker.records.batch import (
     set_max_timestamp,
     set_offset_and_epoch,
 )
-from pybroker.records.build import assemble_batch, build_record_section
+from pybroker.records.build import assemble_batch
 from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, compress, decompress
 from pybroker.records.convert import Lifted, lift
 from pybroker.records.errors import (
     InvalidRecordError,
-    RecordError,
     RecordTooLargeError,
-    RecordValidationError,
     UnsupportedCompressionError,
 )
+from pybroker.records.refusal import refuse
 
 if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
@@ -204,7 +202,7 @@ def validate_and_assign(
     max_timestamp, min_timestamp, keyless, is_sequential = kernels.scan_records(section, batch.record_count, batch.base_timestamp)
     if batch.attributes & LOG_APPEND_TIME_BIT:
         max_timestamp = min_timestamp = batch.max_timestamp
-    _check_records(batch, rules, now_ms, max_timestamp=max_timestamp, min_timestamp=min_timestamp, keyless=keyless)
+    _check_records(batch, section, rules, now_ms, max_timestamp=max_timestamp, min_timestamp=min_timestamp, keyless=keyless)
     if rules.is_log_append_time:
         max_timestamp = now_ms
     wanted = rules.compression
@@ -214,7 +212,8 @@ def validate_and_assign(
         batch = _patch(batch, rules, max_timestamp, first_offset, leader_epoch)
         return ValidationResult(batch, max_timestamp if rules.is_log_append_time else -1)
     if not is_sequential or batch.attributes & LOG_APPEND_TIME_BIT:
-        batch, section = _renumbered(batch, rules)
+        batch = _renumbered(batch, section, rules, wanted)
+        section = batch.buffer
     data = _in_codec(batch, section, wanted, rules, max_timestamp)
     set_offset_and_epoch(data, base_offset=first_offset, leader_epoch=leader_epoch)
     batch = BatchView(_checked_size(data, rules))
@@ -279,38 +278,28 @@ def _check_header(batch: BatchView, rules: ValidationRules, *, from_client: bool
 
 
 def _check_records(
-    batch: BatchView, rules: ValidationRules, now_ms: int, *, max_timestamp: int, min_timestamp: int, keyless: int
+    batch: BatchView,
+    section: bytes | memoryview,
+    rules: ValidationRules,
+    now_ms: int,
+    *,
+    max_timestamp: int,
+    min_timestamp: int,
+    keyless: int,
 ) -> None:
     """Refuse the batch if any of its records must be refused; only then are the records checked one by one."""
     if rules.is_compacted and keyless:
-        _refuse(batch, rules, now_ms)
+        refuse(batch, section, rules, now_ms)
     if rules.is_log_append_time:
         if batch.attributes & LOG_APPEND_TIME_BIT:
-            _refuse(batch, rules, now_ms)
+            refuse(batch, section, rules, now_ms)
         return
     if max_timestamp != NO_TIMESTAMP and max_timestamp - now_ms > rules.timestamp_after_max_ms:
-        _refuse(batch, rules, now_ms)
+        refuse(batch, section, rules, now_ms)
     if min_timestamp != NO_TIMESTAMP and now_ms - min_timestamp > rules.timestamp_before_max_ms:
-        _refuse(batch, rules, now_ms)
+        refuse(batch, section, rules, now_ms)
     if batch.attributes & LOG_APPEND_TIME_BIT and max_timestamp == NO_TIMESTAMP:
-        _refuse(batch, rules, now_ms)
-
-
-def _refuse(batch: BatchView, rules: ValidationRules, now_ms: int) -> NoReturn:
-    earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
-    errors: list[RecordError] = []
-    code = ErrorCode.INVALID_RECORD
-    for index, record in enumerate(batch.records(bytes_max=rules.decompressed_bytes_max)):
-        if rules.is_compacted and record.key is None:
-            errors.append(RecordError(index, "Compacted topic cannot accept message without key"))
-        elif not rules.is_log_append_time and record.timestamp != NO_TIMESTAMP:
-            if not earliest <= record.timestamp <= latest:
-                code = ErrorCode.INVALID_TIMESTAMP
-                errors.append(RecordError(index, f"Timestamp {record.timestamp} is outside of [{earliest}, {latest}]"))
-        elif batch.attributes & LOG_APPEND_TIME_BIT:
-            code = ErrorCode.INVALID_TIMESTAMP
-            errors.append(RecordError(index, "Producer should not set timestamp type to LogAppendTime"))
-    raise RecordValidationError(errors, code)
+        refuse(batch, section, rules, now_ms)
 
 
 def _patch(
@@ -330,13 +319,21 @@ def _patch(
     return batch
 
 
-def _renumbered(batch: BatchView, rules: ValidationRules) -> tuple[BatchView, memoryview]:
-    """Return the batch with offsets 0, 1, 2... and every record's own timestamp, and its records, uncompressed."""
-    found = batch.records(bytes_max=rules.decompressed_bytes_max)
-    records = [record._replace(offset=FIRST_OFFSET + index) for index, record in enumerate(found)]
+def _renumbered(batch: BatchView, section: bytes | memoryview, rules: ValidationRules, wanted: CompressionType) -> BatchView:
+    """Return the batch with offsets 0, 1, 2... and every record's own timestamp; `buffer` has the records, uncompressed.
+
+    Raises RecordTooLargeError before anything is built if the batch stays uncompressed and will be too large.
+    """
+    log_append_time = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else None
+    if not wanted:
+        size, _ = sections.renumbered_size(section, batch.record_count, batch.base_timestamp, log_append_time)
+        if size + HEADER_SIZE > rules.max_message_bytes:
+            raise _too_large(size + HEADER_SIZE, rules)
+    made, base_timestamp = sections.renumbered(section, batch.record_count, batch.base_timestamp, log_append_time)
     renumbered = BatchView(batch.buffer)
-    renumbered.base_timestamp = records[0].timestamp
-    return renumbered, memoryview(build_record_section(records, base_offset=FIRST_OFFSET, base_timestamp=records[0].timestamp))
+    renumbered.buffer = memoryview(made)
+    renumbered.base_timestamp = base_timestamp
+    return renumbered
 
 
 def _in_codec(
@@ -404,10 +401,9 @@ def _check_lifted(lifted: Lifted, rules: ValidationRules, now_ms: int) -> None:
         max_timestamp=lifted.max_timestamp,
         record_count=lifted.record_count,
     )
-    batch = BatchView(memoryview(as_batch + lifted.section))
-    batch.batch_length = HEADER_SIZE + len(lifted.section)
     _check_records(
-        batch,
+        BatchView(memoryview(as_batch)),
+        memoryview(lifted.section),
         rules,
         now_ms,
         max_timestamp=lifted.max_timestamp,

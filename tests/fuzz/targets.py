@@ -28,7 +28,7 @@ from pybroker.protocol.messages import MESSAGES, message_classes
 from pybroker.protocol.parts import parts_bytes
 from pybroker.protocol.plan import make_plan
 from pybroker.protocol.schema import schema_of
-from pybroker.records import _columns_python, _kernels_python, legacy
+from pybroker.records import _columns_python, _kernels_python, _sections_python, legacy
 from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
@@ -47,6 +47,7 @@ CLASSES: Final = [
 ]
 _kernels_native: Any = extension("pybroker.records._kernels_native")
 _columns_native: Any = extension("pybroker.records._columns_native")
+_sections_native: Any = extension("pybroker.records._sections_native")
 _protocol: Any = extension("pybroker.protocol._codec_native")
 _coders: dict[int, tuple[list[Any], list[Any]]] = {}
 
@@ -173,6 +174,14 @@ def _kernels(sent: bytes, number: int) -> None:
         for magic in (0, 1):
             _twins("down_converted_size", section, count_told, 5, magic, 6)
             _twins("down_convert_records", section, count_told, 5, NOW_MS, bool(number & 1), NOW_MS, magic, 6, bool(number & 2))
+        for arguments in (
+            ("first_record", section, count_told, 5, NOW_MS, NOW_MS, 6),
+            ("largest_timestamp", section, count_told, 5, NOW_MS, 6),
+            ("refused_records", section, count_told, NOW_MS, bool(number & 1), NOW_MS, NOW_MS, 3),
+            ("renumbered", section, count_told, NOW_MS, NOW_MS if number & 1 else None),
+            ("renumbered_size", section, count_told, NOW_MS, NOW_MS if number & 1 else None),
+        ):
+            _section_twins(*arguments)
         _twins("retain_records", section, count_told, 5, NOW_MS, NOW_MS, {b"k": 6}, 7, bool(number & 1))
     for magic in (0, 1):
         _twins("up_convert_messages", sent, magic, bool(number & 1), NOW_MS)
@@ -183,6 +192,12 @@ def _kernels(sent: bytes, number: int) -> None:
 
 def _twins(name: str, *arguments: object) -> None:
     found = [_result(getattr(module, name), *arguments) for module in (_kernels_native, _kernels_python) if module is not None]
+    if len(found) > 1 and found[0] != found[1]:
+        raise FoundError(f"{name}: {found[0]!r} and {found[1]!r}")
+
+
+def _section_twins(name: str, *arguments: object) -> None:
+    found = [_result(getattr(module, name), *arguments) for module in (_sections_native, _sections_python) if module is not None]
     if len(found) > 1 and found[0] != found[1]:
         raise FoundError(f"{name}: {found[0]!r} and {found[1]!r}")
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pybroker.log.timestamp_lookup import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pybroker.model import LeaderEpoch, Offset
+from pybroker.records.batch import TimestampType
 from pybroker.records.compression import CompressionType
 from testing.scenes.logs import START_MS, Disk, append, batch, read_batches
 
@@ -22,15 +23,18 @@ from testing.scenes.logs import START_MS, Disk, append, batch, read_batches
     interval=st.integers(0, 400),
     start=st.integers(0, 30),
     reopen=st.booleans(),
+    timestamp_type=st.sampled_from(TimestampType),
 )
 def test_times_are_found_as_by_search(
-    times: list[list[int]], codec: CompressionType, interval: int, start: int, *, reopen: bool
+    times: list[list[int]], codec: CompressionType, interval: int, start: int, *, reopen: bool, timestamp_type: TimestampType
 ) -> None:
     with tempfile.TemporaryDirectory() as path:
-        disk = Disk(path, segment_bytes=1200, index_interval_bytes=interval)
+        topic_type = "LogAppendTime" if timestamp_type else "CreateTime"
+        disk = Disk(path, segment_bytes=1200, index_interval_bytes=interval, message_timestamp_type=topic_type)
         log = disk.create()
         for i, one in enumerate(times):
-            append(log, batch(timestamps=[START_MS + t for t in one], compression=codec), leader_epoch=i // 4)
+            sent = batch(timestamps=[START_MS + t for t in one], compression=codec)
+            append(log, sent, leader_epoch=i // 4, now_ms=START_MS + max(one))
         if reopen:
             log.close()
             log = disk.open(was_clean=True)

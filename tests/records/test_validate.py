@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -12,9 +14,10 @@ from hypothesis import strategies as st
 from pybroker.config.topic import TopicConfig
 from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.records import sections
 from pybroker.records.batch import HEADER_SIZE, BatchView, Record, TimestampType, batches, set_offset_and_epoch
-from pybroker.records.build import build_batch, build_message_set
-from pybroker.records.compression import CompressionType
+from pybroker.records.build import assemble_batch, build_batch, build_message_set
+from pybroker.records.compression import CompressionType, compress
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.records.errors import RecordValidationError
 from pybroker.records.validate import ValidationResult, ValidationRules, validate_and_assign
@@ -284,6 +287,54 @@ def test_sizes_as_sent_and_as_rebuilt_are_bounded() -> None:
     assert refusal(messages, ValidationRules(max_message_bytes=size - 1)) is ErrorCode.MESSAGE_TOO_LARGE
     wrapper = build_message_set(some_records(100), magic=1, compression=CompressionType.GZIP)
     assert refusal(wrapper, ValidationRules(max_message_bytes=len(wrapper) - 1)) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def alike(count: int, record: bytes, codec: CompressionType = CompressionType.ZSTD) -> bytearray:
+    """Return a batch of `count` times the same record: a few hundred bytes when compressed."""
+    return assemble_batch(
+        compress(codec, record * count),
+        base_offset=Offset(0),
+        last_offset_delta=count - 1,
+        attributes=codec,
+        base_timestamp=BASE_MS,
+        max_timestamp=BASE_MS,
+        record_count=count,
+    )
+
+
+KEYLESS = bytes([12, 0, 0, 0, 1, 0, 0])  # timestamp and offset delta 0, no key, an empty value, no headers
+
+
+def test_many_records_that_are_alike_are_numbered_without_an_object_for_each() -> None:
+    count = 200_000
+    sent = alike(count, KEYLESS)
+    assert len(sent) < 300
+    tracemalloc.start()
+    try:
+        result = validate(sent)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 60 * count, "a record as an object takes 200 bytes"
+    (batch,) = batches(result.data)
+    offset = max(record.offset for record in batch.records())
+    assert (batch.record_count, offset) == (count, 1000 + count - 1)
+
+
+def test_a_refusal_lists_only_the_first_of_many_records() -> None:
+    with pytest.raises(RecordValidationError, match=r"\b5000 records") as caught:
+        validate(alike(5000, KEYLESS), rules_with(is_compacted=True))
+    assert [error.batch_index for error in caught.value.record_errors] == list(range(1000))
+    with pytest.raises(RecordValidationError) as caught:
+        validate(alike(5000, KEYLESS), rules_with(timestamp_before_max_ms=1))
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in caught.value.record_errors] == list(range(1000))
+
+
+def test_a_batch_that_will_be_too_large_without_its_codec_is_refused_before_it_is_made() -> None:
+    rules = ValidationRules(max_message_bytes=20_000, compression=CompressionType.NONE)
+    with mock.patch.object(sections, "renumbered", side_effect=AssertionError):
+        assert refusal(alike(5000, KEYLESS), rules) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_a_bomb_is_refused() -> None:

@@ -99,7 +99,7 @@ def test_each_partition_of_an_append_has_a_result_of_its_own(caplog: pytest.LogC
         scene.topic(name)
     scene.log("full").error = OSError("no space left")
     scene.log("broken").error = RuntimeError("a bug")
-    scene.log("bad").error = RecordValidationError([RecordError(3, "no key")], ErrorCode.INVALID_RECORD)
+    scene.log("bad").error = RecordValidationError([RecordError(3, "no key")], ErrorCode.INVALID_RECORD, count=1)
     responses: list[dict[TopicPartition, PartitionProduceResult]] = []
     names = ("good", "full", "broken", "bad", "absent", "__consumer_offsets")
     entries = {TopicPartition(name, 0): memoryview(bytes(9)) for name in names}

@@ -4,7 +4,8 @@ Behaviour
     A timestamp of 0 or more asks for the first record at or after it. Negative timestamps name places: -1 the end that the reader
     may see (high watermark, or last stable offset for read_committed), -2 the start, -3 the record with the largest timestamp, -4
     the start of what is on the local disk, -5 the end and -6 the pending start of what a remote tier has: there is none, so -1. A
-    record beyond the reader's end is not found: offset and timestamp -1.
+    record beyond the reader's end is not found: offset and timestamp -1. A search by time reads a batch, so a request over many
+    partitions gives the loop back between them.
 Versions
     v0 a list of segment starts by file time, for clients from before the time index. v1 one offset with its timestamp. v2
     isolation level.
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from pybroker.api.slices import in_slices
 from pybroker.log.results import TimestampedOffset
 from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, BrokerId, LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -32,6 +34,9 @@ from pybroker.protocol.messages.list_offsets import (
 from pybroker.replication.fetch_data import CONSUMER_REPLICA_ID, FetchIsolation
 
 if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Generator
+
     from pybroker.api.context import RequestContext, Services
     from pybroker.replication.partition import Partition
 
@@ -57,23 +62,26 @@ _EPOCH_VERSION: Final = 4
 _NOT_FOUND: Final = TimestampedOffset(NO_OFFSET, -1, NO_LEADER_EPOCH)
 
 
-def handle(broker: Services, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Look up the offset of each partition."""
+def handle(
+    broker: Services, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Future[ListOffsetsResponse]:
+    """Look up the offset of each partition; between two that are searched by time others get their turn."""
+    return in_slices(_look_up_all(broker, context.api_version, request))
+
+
+def _look_up_all(broker: Services, version: int, request: ListOffsetsRequest) -> Generator[None, None, ListOffsetsResponse]:
     asked = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _respond(broker, context.api_version, request, topic.name, partition)
-                    if context.api_version == 0 or asked[topic.name, partition.partition_index] == 1
-                    else _error(partition, ErrorCode.INVALID_REQUEST)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for partition in topic.partitions:
+            if version and asked[topic.name, partition.partition_index] > 1:
+                partitions.append(_error(partition, ErrorCode.INVALID_REQUEST))
+                continue
+            partitions.append(_respond(broker, version, request, topic.name, partition))
+            yield
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
 
 
 def _respond(
