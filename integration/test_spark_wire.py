@@ -327,17 +327,17 @@ def test_the_sink_creates_a_topic_by_writing_to_it(asker: Ask) -> None:
 
 def test_the_driver_of_a_batch_read_finds_partitions_and_offsets(asker: Ask, written: str) -> None:
     ask = asker("adminclient-1")
-    nobody = ask.metadata()
-    assert nobody.topics == [], "asked for none"
-    assert [(one.host, one.port, one.rack) for one in nobody.brokers] == [("127.0.0.1", ask.port, None)]
-    assert nobody.controller_id == nobody.brokers[0].node_id
-    assert len(nobody.cluster_id) == 22
+    no_topics = ask.metadata()
+    assert no_topics.topics == [], "asked for none"
+    assert [(one.host, one.port, one.rack) for one in no_topics.brokers] == [("127.0.0.1", ask.port, None)]
+    assert no_topics.controller_id == no_topics.brokers[0].node_id
+    assert len(no_topics.cluster_id) == 22
     everything = ask(METADATA, MetadataRequest(topics=None))  # for a pattern
     assert (0, written, PARTITIONS) in [(one.error_code, one.name, len(one.partitions)) for one in everything.topics]
     found = ask.describe(written)
     assert (found.error_code, found.name, found.is_internal) == (0, written, False)
     assert bytes(found.topic_id) == topic_id_of(ask, written)
-    leader = nobody.controller_id
+    leader = no_topics.controller_id
     assert [(one.partition_index, one.leader_id, one.leader_epoch) for one in found.partitions] == [
         (0, leader, 0),
         (1, leader, 0),

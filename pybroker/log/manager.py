@@ -72,7 +72,7 @@ class LogManager:
         self._claims: Claims | None = None
         self._cleaned_up: set[LogDirectory] = set()  # the directories in which a pass of retention is under way
         self._given_up: list[Log] = []  # deleted logs whose names could not be freed yet
-        self.made_anew: list[TopicPartition] = []
+        self.made_again: list[TopicPartition] = []
         """Partitions of the metadata whose logs were in no directory: the start has made empty logs for them."""
         self._interrupted_moves: dict[TopicPartition, LogDirectory] = {}
 
@@ -232,7 +232,7 @@ class LogManager:
         log = self._logs[tp] = Log.create(tp, topic_id, config, directory, self.services)
         if not is_new:
             logger.warning("%s was in no directory: an empty log is made in %s", tp, directory.path)
-            self.made_anew.append(tp)
+            self.made_again.append(tp)
         return log
 
     def _known(self, log: Log, topic_id: TopicId, config: TopicConfig) -> Log:

@@ -195,8 +195,8 @@ class Wire:
         for none.
         """
         asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=timestamp)])
-        (answered,) = self.ask(ApiKey.LIST_OFFSETS, 7, ListOffsetsRequest(replica_id=-1, topics=[asked])).topics
-        (one,) = answered.partitions
+        (topic_response,) = self.ask(ApiKey.LIST_OFFSETS, 7, ListOffsetsRequest(replica_id=-1, topics=[asked])).topics
+        (one,) = topic_response.partitions
         assert one.error_code == 0, one
         return one.offset, one.timestamp
 

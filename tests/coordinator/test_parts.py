@@ -68,7 +68,7 @@ def test_records_are_kafkas(record: object, key: str, value: str | None) -> None
     assert to_bytes(read) == expected
 
 
-def test_a_record_of_a_type_that_nobody_knows() -> None:
+def test_a_record_of_an_unknown_type() -> None:
     assert from_bytes(b"\x00\x63whatever", b"\x00\x00") is None
 
 

@@ -134,7 +134,7 @@ def check_log(log: Log, promise: Promise, *, has_lost_power: bool) -> list[Batch
         one.offset: (one.key, one.value) for one in read if one.offset >= start
     }
     for offset, record in found.items():
-        require(offset in expected, f"{tp} has {record} at offset {offset}, which nobody was given")
+        require(offset in expected, f"{tp} has {record} at offset {offset}, which no append was given")
         require(record == expected[offset], f"{tp} has {record} at offset {offset}, sent was {expected.get(offset)}")
     first = max(start, start_max)
     if promise.is_compacted:

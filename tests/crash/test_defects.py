@@ -60,7 +60,7 @@ def _target_removed_after_error() -> Any:
     return mock.patch.object(LogCleaner, "_give_up", remove_and_give_up)
 
 
-def _made_anew_while_away() -> Any:
+def _made_again_while_away() -> Any:
     return mock.patch.object(LogManager, "is_any_directory_missing", new=False)
 
 
@@ -165,7 +165,7 @@ DEFECTS: dict[str, tuple[Callable[[], Any], Plan]] = {
     "a rename comes before its data": (_rename_before_data, RECORDS),
     "checkpoints are by name": (_checkpoints_by_name, TOPICS),
     "an error removes what replaces others": (_target_removed_after_error, COMPACTION),
-    "partitions are made anew while a directory is away": (_made_anew_while_away, AWAY),
+    "partitions are made again while a directory is away": (_made_again_while_away, AWAY),
     "checkpoints share a temporary name": (_shared_temporary_name, MOVES),
     "an append is acknowledged before its fsync": (_acknowledged_before_fsync, FLUSHED),
     "leader epochs are not raised": (_epochs_not_raised, RECORDS),

@@ -153,7 +153,7 @@ def test_partitions_of_a_missing_directory_are_offline_and_come_back_with_it(
     take_away(broker.path(name))
     logs = broker.start()
     assert sorted(broker.spans(logs).values(), key=str) == [100, 100, None, None]
-    assert logs.made_anew == []
+    assert logs.made_again == []
     assert "is its disk mounted?" in caplog.text
     assert not (broker.path(name) / "meta.properties").exists(), "not taken for a new one"
     new = logs.create(TopicPartition("new", 0), NEW_ID, TopicConfig())
@@ -206,7 +206,7 @@ def test_a_directory_that_is_added_is_just_new(tmp_path: Path) -> None:
     broker.topics = {"orders": (TOPIC_ID, 5)}
     logs = broker.start()
     assert broker.spans(logs) == {0: 100, 1: 100, 2: 100, 3: 100, 4: 0}
-    assert logs.made_anew == [TopicPartition("orders", 4)]
+    assert logs.made_again == [TopicPartition("orders", 4)]
     assert (broker.path("c") / "meta.properties").exists()
     assert len(broker.known) == 3
     logs.stop()
@@ -219,7 +219,7 @@ def test_a_forgotten_directory_s_partitions_are_made_again(tmp_path: Path) -> No
     broker.forget("b")
     logs = broker.start()
     assert broker.spans(logs) == {number: 0 if number in lost else 100 for number in range(4)}
-    assert {tp.partition for tp in logs.made_anew} == lost
+    assert {tp.partition for tp in logs.made_again} == lost
     logs.stop()
 
 

@@ -10,7 +10,7 @@ from pybroker.pipeline.audit.compare import PRODUCER_TIER, RANGES_MAX, Count, Pa
 from pybroker.pipeline.audit.tags import CHUNK, from_runs, ranges, runs
 
 WIDTH = 1000
-NOBODY: list[tuple[int, int]] = []
+NO_COUNTS: list[tuple[int, int]] = []
 
 
 def words(tier: int, records: list[tuple[int, int]]) -> list[Word]:

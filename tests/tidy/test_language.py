@@ -34,7 +34,7 @@ SLASH_COMMENT = r"(?<!:)//.*|/\*[\s\S]*?\*/"
 COMMENTS = {
     **dict.fromkeys((".pyx", ".pxd", ".pxi"), HASH_COMMENT + r'|"""[\s\S]*?"""'),
     **dict.fromkeys((".java", ".h"), SLASH_COMMENT),
-    **dict.fromkeys((".sh", ".yml", ".in", ".properties"), HASH_COMMENT),
+    **dict.fromkeys((".sh", ".txt", ".yml", ".in", ".properties"), HASH_COMMENT),
 }
 """What a person reads in files of other languages, by suffix."""
 
@@ -43,6 +43,10 @@ WITHOUT_SUFFIX = [
     *(ROOT / name for name in ("Dockerfile", "Makefile", "docker-compose.yml", "pyproject.toml", ".ci/run")),
     *sorted(path for path in (ROOT / "container" / "root").rglob("*") if path.is_file() and not path.suffix),
 ]
+BANNED_IN_NAMES = re.compile(r"answer(s|ed|ing)?|anew|(no|some)body|shall")
+"""The words that no identifier may have among its own, in lower case."""
+
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 SAYING = {"echo", "fail", "print", "skip"}
 """Functions whose arguments a person reads, beside those of a logger."""
 
@@ -81,6 +85,26 @@ def messages(module: ast.Module) -> Iterator[tuple[int, str]]:
                     yield text_node.lineno, text_node.value
 
 
+def names(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield what the module itself names: functions, classes, parameters, variables and attributes, each with its line."""
+    for node in ast.walk(module):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
+            case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                yield node.lineno, name
+
+
+def banned_names(module: ast.Module) -> list[str]:
+    return [
+        f"line {line}: {name}"
+        for line, name in names(module)
+        if any(BANNED_IN_NAMES.fullmatch(word.lower()) for word in WORD.findall(name))
+    ]
+
+
 def without_code(words: str) -> str:
     return re.sub(r"`[^`]*`", "", words)
 
@@ -116,6 +140,29 @@ def test_a_banned_word_in_a_message_is_found(source: str) -> None:
     assert [words for _, words in messages(ast.parse(source)) if PATTERN.search(words)]
 
 
+@pytest.mark.parametrize("path", sources(".py"), ids=relative)
+def test_names_are_in_plain_english(path: Path) -> None:
+    assert not banned_names(tree(path))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "answer = 1",
+        "self.late_answers = []",
+        "def begin_anew(): ...",
+        "class FetchAnswer: ...",
+        "def ask(nobody): ...",
+        "import asked as answered",
+        "for answer in []: ...",
+        "[answer for answer in []]",
+        "with open(path) as somebodys, file as somebody: ...",
+    ],
+)
+def test_a_banned_word_in_a_name_is_found(source: str) -> None:
+    assert banned_names(ast.parse(source))
+
+
 @pytest.mark.parametrize("path", [*OTHERS, *WITHOUT_SUFFIX], ids=relative)
 def test_files_of_other_languages_are_in_plain_english(path: Path) -> None:
     comments = re.findall(COMMENTS.get(path.suffix, HASH_COMMENT), text(path), re.MULTILINE)
@@ -130,6 +177,7 @@ def test_files_of_other_languages_are_in_plain_english(path: Path) -> None:
         (".java", "int one; // the thread who reads"),
         (".java", "/** It shall end. */"),
         (".yml", "# starts anew"),
+        (".txt", "alice beats  # and nobody else"),
     ],
 )
 def test_a_banned_word_in_another_language_is_found(suffix: str, source: str) -> None:
