@@ -10,8 +10,11 @@ import pytest
 
 from pybroker.api import slices
 from pybroker.api.handlers import list_offsets
+from pybroker.model import Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pybroker.records.batch import Record
+from pybroker.records.build import build_batch
 from testing.scenes.api import records
 from testing.scenes.api.whole import NOW_MS, Whole
 from tests.api.test_produce import request as produce_request
@@ -124,3 +127,24 @@ async def test_a_search_over_many_partitions_gives_the_loop_back(tmp_path: Path,
     turn()
     assert await whole.ask(request, 0) == at_once
     assert len(turns) >= len(asked)
+
+
+@pytest.mark.parametrize(("isolation_level", "offset"), [(0, 8), (1, 6)])
+async def test_an_open_transaction_from_before_the_epoch_hides_no_offset(
+    tmp_path: Path, isolation_level: int, offset: int
+) -> None:
+    whole = await filled(tmp_path)
+    partition = whole.replicas.partition_or_raise(TopicPartition("t", 0))
+    data = build_batch(
+        [Record(Offset(number), NOW_MS, b"k", b"v") for number in range(2)],
+        producer_id=ProducerId(3),
+        producer_epoch=ProducerEpoch(0),
+        base_sequence=0,
+        is_transactional=True,
+    )
+    partition.append_records_to_leader(memoryview(data), acks=1, now_ms=NOW_MS)
+    partition.leader_epoch_start_offset = Offset(8)
+    asked = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=list_offsets.LATEST)])
+    response = await whole.ask(ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[asked]), 5)
+    (found,) = response.topics[0].partitions
+    assert (found.error_code, found.offset) == (0, offset)

@@ -124,7 +124,7 @@ def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> 
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOT_FOUND
     end_offset = partition.end_metadata(isolation).offset
-    is_available = isolation is FetchIsolation.LOG_END or partition.leader_epoch_start_offset <= end_offset
+    is_available = isolation is FetchIsolation.LOG_END or partition.leader_epoch_start_offset <= partition.high_watermark
     if timestamp == LATEST:
         if not is_available:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
