@@ -91,6 +91,7 @@ class Survey:
     """The content of all directories. The largest producer id and leader epoch are -1 where there is none."""
 
     cluster_id: str | None = None
+    is_owned: bool = False  # whether a directory has meta.properties
     known: list[KnownDirectory] = field(default_factory=list)
     unowned: list[str] = field(default_factory=list)  # directories without meta.properties, beside some that have one
     topics: dict[str, Holding] = field(default_factory=dict)
@@ -138,11 +139,14 @@ def locked(config: BrokerConfig, filesystem: Filesystem, *, is_dry: bool = False
                 directory.properties = checkpoint.read_meta_properties(filesystem, directory.path)
             except checkpoint.CorruptCheckpointError as error:
                 raise AdoptionError(f"{error}; repair or remove that file") from error
-        owners = {(one.properties.cluster_id, one.properties.node_id) for one in directories if one.properties is not None}
-        if len(owners) > 1:
-            raise AdoptionError(f"The directories belong to different brokers or clusters: {sorted(owners)}")
-        if any(node_id != config.node_id for _, node_id in owners):
-            owner = owners.pop()[1]
+        owned = [one.properties for one in directories if one.properties is not None]
+        clusters = {one.cluster_id for one in owned if one.cluster_id is not None}
+        owners = {one.node_id for one in owned}
+        if len(clusters) > 1 or len(owners) > 1:
+            shown = sorted({f"broker {one.node_id} of cluster {one.cluster_id or 'without an id'}" for one in owned})
+            raise AdoptionError(f"The directories belong to different brokers or clusters: {', '.join(shown)}")
+        if owners - {config.node_id}:
+            owner = owners.pop()
             reason = f"The directories belong to broker {owner}, but node.id is {config.node_id}"
             raise AdoptionError(
                 f"{reason}: set node.id={owner} (in a container KAFKA_NODE_ID={owner} or KAFKA_BROKER_ID={owner})"
@@ -172,7 +176,8 @@ def survey(directories: Sequence[LogDirectory]) -> Survey:
         if directory.properties is None:
             found.unowned.append(directory.path)
         else:
-            found.cluster_id = directory.properties.cluster_id
+            found.is_owned = True
+            found.cluster_id = directory.properties.cluster_id or found.cluster_id
             if directory.properties.is_complete:
                 known = KnownDirectory(directory_id=directory.properties.directory_id, path=directory.absolute_path)
                 found.known.append(known)
@@ -265,7 +270,7 @@ def _compacted(directory: LogDirectory) -> set[str]:
 
 def topics_of(found: Survey, config: BrokerConfig, settings: Mapping[str, str], *, are_gaps_allowed: bool) -> list[TopicImage]:
     """Return the topics to be made. Raises AdoptionError if partitions are missing that may lie on an unmounted disk."""
-    if found.cluster_id is not None and found.unowned and not are_gaps_allowed:
+    if found.is_owned and found.unowned and not are_gaps_allowed:
         raise AdoptionError(
             f"{', '.join(found.unowned)} has no meta.properties, like an empty mount point: is a disk not mounted? With "
             "--allow-missing, topics that are only there are left out"
@@ -366,7 +371,7 @@ async def set_aside(store: Store | None, config: BrokerConfig, directories: Iter
     known = []
     for directory in directories:
         if directory.properties is not None:
-            cluster_id = directory.properties.cluster_id
+            cluster_id = directory.properties.cluster_id or cluster_id
             if directory.properties.is_complete:
                 known.append(KnownDirectory(directory_id=directory.properties.directory_id, path=directory.absolute_path))
     if store is not None and await store.get(CLUSTER_ID_KEY) is not None:

@@ -7,7 +7,7 @@
     leader-epoch-checkpoint             per partition: 0 / number of entries / epoch start-offset
     partition.metadata                  per partition: "version: 0", "topic_id: <text form>"
     meta.properties                     per log directory: version=1, cluster.id, node.id, directory.id; a Kafka with ZooKeeper
-                                          writes version=0, cluster.id, broker.id, which is read, too
+                                          writes version=0, cluster.id (since 2.4), broker.id, which is read, too
     .kafka_cleanshutdown                per log directory: {"version":0,"brokerEpoch":-1}; exists only while the broker is down
 
 Source: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile, MetaProperties,
@@ -119,7 +119,7 @@ def write_partition_metadata(filesystem: Filesystem, directory: str, topic_id: T
 class MetaProperties:
     """The cluster and the broker that a log directory belongs to."""
 
-    cluster_id: str
+    cluster_id: str | None  # None: a Kafka before 2.4 did not note it
     node_id: BrokerId
     directory_id: str  # text form of a UUID, one per directory
     is_complete: bool = True  # False: the file had no directory id, as with a Kafka before 3.7, and this id is new
@@ -143,10 +143,11 @@ def read_meta_properties(filesystem: Filesystem, directory: str) -> MetaProperti
     try:
         if values["version"] not in {"0", "1"}:
             raise CorruptCheckpointError(f"{path}: version {values['version']}")
+        is_newest = values["version"] == "1"
         directory_id = values.get("directory.id", "")
         return MetaProperties(
-            cluster_id=values["cluster.id"],
-            node_id=BrokerId(int(values["node.id" if values["version"] == "1" else "broker.id"])),
+            cluster_id=values["cluster.id"] if is_newest else values.get("cluster.id"),
+            node_id=BrokerId(int(values["node.id" if is_newest else "broker.id"])),
             directory_id=directory_id or MetaProperties.new_directory_id(),
             is_complete=bool(directory_id),
         )

@@ -122,14 +122,17 @@ class Claims:
         except OSError as error:
             _fail(directory, error)
             return
-        if properties is not None and (properties.cluster_id, properties.node_id) != (self.cluster_id, self.node_id):
+        if properties is not None and not self._owns(properties):
             raise InconsistentDirectoryError(self._explain_owner(directory.path, properties))
         directory.properties = properties
+
+    def _owns(self, properties: checkpoint.MetaProperties) -> bool:
+        return properties.node_id == self.node_id and properties.cluster_id in {None, self.cluster_id}
 
     def _explain_owner(self, path: str, properties: checkpoint.MetaProperties) -> str:
         """Return why a directory with these properties is not this broker's, and what to do."""
         node_id = properties.node_id
-        if properties.cluster_id != self.cluster_id:
+        if properties.cluster_id not in {None, self.cluster_id}:
             owner = f"{path} belongs to broker {node_id} of cluster {properties.cluster_id}"
             return f"{owner}, and this is broker {self.node_id} of cluster {self.cluster_id}: use another directory"
         return (
@@ -227,6 +230,6 @@ def stored_cluster_id(log_dirs: Sequence[str], filesystem: Filesystem) -> str | 
             properties = checkpoint.read_meta_properties(filesystem, path)
         except (OSError, checkpoint.CorruptCheckpointError):
             continue  # `LogManager.start` reads it again, and reports what is wrong
-        if properties is not None:
+        if properties is not None and properties.cluster_id is not None:
             return properties.cluster_id
     return None

@@ -13,7 +13,8 @@ from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
 from pybroker.log import checkpoint
-from pybroker.log.claims import KnownDirectory
+from pybroker.log.claims import Claims, KnownDirectory
+from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
@@ -173,6 +174,30 @@ async def test_a_directory_without_meta_properties_beside_others_may_be_a_missin
     with pytest.raises(adoption.AdoptionError, match=f"{empty} has no meta.properties, like an empty mount point"):
         await scene.adopt()
     await scene.adopt(are_gaps_allowed=True)
+
+
+async def test_a_kafka_before_2_4_has_noted_no_cluster_id(tmp_path: Path) -> None:
+    scene = AdoptionScene(tmp_path).fill()
+    for folder in scene.folders:
+        (folder / "meta.properties").write_text("#\nbroker.id=1\nversion=0\n")
+    controller = await scene.adopt()
+    cluster_id = controller.image.cluster_id
+    assert cluster_id != CLUSTER
+    assert await why_not_start(scene.store, scene.config, FS) is None
+    directories = [LogDirectory(str(folder), FS) for folder in scene.folders]
+    Claims([], cluster_id=cluster_id, node_id=BrokerId(1)).claim_all(directories)
+    owners = {(one.properties.cluster_id, one.properties.is_complete) for one in directories if one.properties}
+    assert owners == {(cluster_id, True)}
+    for directory in directories:
+        directory.unlock()
+    texts = [(folder / "meta.properties").read_text() for folder in scene.folders]
+    assert all(f"cluster.id={cluster_id}\n" in text and "version=1\n" in text for text in texts)
+
+
+async def test_one_directory_without_a_cluster_id_belongs_to_that_of_the_others(tmp_path: Path) -> None:
+    scene = AdoptionScene(tmp_path).fill()
+    (scene.folders[1] / "meta.properties").write_text("#\nbroker.id=1\nversion=0\n")
+    assert (await scene.adopt()).image.cluster_id == CLUSTER
 
 
 async def test_of_two_ids_of_a_name_most_logs_decide(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
