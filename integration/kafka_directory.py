@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -40,19 +40,19 @@ Read = dict[tuple[int, int], tuple[bytes | None, bytes | None]]
 class KafkaDirectory(BrokerProcess):
     """Apache Kafka on two log directories below `folder`."""
 
-    def __init__(self, folder: Path, release: str) -> None:
-        self.release = release
+    def __init__(self, folder: Path, release: str, overrides: Mapping[str, str] | None = None) -> None:
+        self.folder, self.release = folder, release
         self.log_dirs = [folder / "logs", folder / "more"]
-        overrides = {**OVERRIDES, "log.dirs": ",".join(map(str, self.log_dirs))}
+        all_overrides = {**OVERRIDES, **(overrides or {}), "log.dirs": ",".join(map(str, self.log_dirs))}
         start = [sys.executable, "-m", "testing.process.kafka_peer", "start", "--release", release, "--heap", "512M"]
-        super().__init__(folder, overrides, start_command=start)
+        super().__init__(folder, all_overrides, start_command=start)
         self.data_dir = folder
 
 
 @contextlib.contextmanager
-def kafka_directory(folder: Path, release: str) -> Iterator[KafkaDirectory]:
+def kafka_directory(folder: Path, release: str, overrides: Mapping[str, str] | None = None) -> Iterator[KafkaDirectory]:
     """Yield a started Kafka; it ends with the block."""
-    kafka = KafkaDirectory(folder, release)
+    kafka = KafkaDirectory(folder, release, overrides)
     try:
         kafka.start()
         yield kafka
