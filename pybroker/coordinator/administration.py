@@ -45,9 +45,3 @@ def delete_groups(shard: GroupShard, group_ids: Sequence[GroupId], _now_ms: int)
             result.records += [*offsets.tombstones_of_group(shard, group_id), *group.tombstones()]
     result.response = codes
     return result
-
-
-def remove_empty_consumer_group(shard: GroupShard, group_id: GroupId) -> CoordinatorResult:
-    """Remove an empty KIP-848 group, so that a classic group can take over its offsets."""
-    group = shard.consumer_groups.get(group_id)
-    return CoordinatorResult(records=[] if group is None or group.members else group.tombstones())

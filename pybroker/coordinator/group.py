@@ -1,8 +1,9 @@
 """The interfaces of a group, whatever its kind.
 
     Group          what offsets, expiry and administrators need to know; `ClassicGroup` and `ConsumerGroup` implement it
-    GroupRequests  what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do to a group. `classic/requests.py` serves classic groups,
-                   `migration/classic_requests.py` serves the members of the classic protocol in a KIP-848 group
+    GroupRequests  what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do to a group, and what its members need when they commit,
+                   and when the group is loaded or unloaded. `classic/requests.py` has it for classic groups, and
+                   `migration/classic_requests.py` for KIP-848 groups, whose members may speak the classic protocol
 
 ConsumerGroupHeartbeat makes the group that it needs (`consumer/heartbeat.py`), and DescribeGroups and ConsumerGroupDescribe know
 groups of one kind only, so these three are not part of either.
@@ -16,9 +17,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pybroker.coordinator.classic.join import JoinRequest
     from pybroker.coordinator.offsets import Committer
-    from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, Respond
+    from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, ParkedResponse, Respond
     from pybroker.model import GroupId, MemberId
     from pybroker.protocol.error_codes import ErrorCode
     from pybroker.protocol.messages.heartbeat import HeartbeatRequest
@@ -92,7 +95,12 @@ class Group(Protocol):
 
 
 class GroupRequests(Protocol):
-    """The part of the coordinator that serves the requests of members that speak the classic protocol."""
+    """The part of the coordinator that serves the requests of members that speak the classic protocol, and that knows what else
+    runs for the members of a group: timers, and requests that wait.
+    """
+
+    def make_way(self) -> CoordinatorResult:
+        """Return what must happen before a member joins in the classic protocol: the end of a KIP-848 group without members."""
 
     def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
         """Serve a JoinGroup. Raises KafkaError."""
@@ -105,3 +113,12 @@ class GroupRequests(Protocol):
 
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> CoordinatorResult:
         """Serve a LeaveGroup, in its form from v3."""
+
+    def note_commit(self, result: CoordinatorResult, member_id: MemberId) -> None:
+        """Note in `result` that a client, which may be a member, has committed: this keeps a session of a classic group alive."""
+
+    def resume(self, result: CoordinatorResult, now_ms: int) -> None:
+        """Start the timers of a group that was loaded, and whatever else its members need, in `result`."""
+
+    def refuse_waiting(self, code: ErrorCode) -> Sequence[ParkedResponse]:
+        """Return the responses, with this code, to the requests of members that wait."""

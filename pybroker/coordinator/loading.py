@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pybroker.coordinator.classic import rebalance
-from pybroker.coordinator.classic.group import GroupState
 from pybroker.coordinator.offsets import forget_topics
 from pybroker.coordinator.records import OFFSET_PREFIX, from_bytes, offset_from_bytes, offset_key_from_bytes
 from pybroker.model import GroupId
@@ -43,15 +41,9 @@ def replay_batch(shard: GroupShard, batch: BatchView, skipped: Counter[int]) -> 
 
 
 def first_operation(shard: GroupShard, partitions_of: Callable[[str], int], now_ms: int) -> CoordinatorResult:
-    """Finish loading: start the sessions of members, begin a rebalance in groups that are too large, and delete the offsets of
-    topics that were deleted while no broker led this partition. `partitions_of` returns the number of partitions of a topic, 0 if
-    the topic does not exist.
+    """Delete the offsets of topics that were deleted while no broker led this partition, after the loading.
+
+    `partitions_of` returns the number of partitions of a topic, 0 if the topic does not exist.
     """
     topics = {topic for offsets_by_topic in shard.offsets.values() for topic in offsets_by_topic}
-    result = forget_topics(shard, {topic: partitions_of(topic) for topic in topics}, now_ms)
-    for group in shard.classic_groups.values():
-        for member in group.members.values():
-            rebalance.restart_session(result, group, member)
-        if group.state is GroupState.STABLE and len(group.members) > shard.settings.max_size:
-            rebalance.prepare(shard, result, group, now_ms)
-    return result
+    return forget_topics(shard, {topic: partitions_of(topic) for topic in topics}, now_ms)

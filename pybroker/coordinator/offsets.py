@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.records import NO_TIMESTAMP, CommittedOffset, offset_record, offset_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
 from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, GroupId, LeaderEpoch, MemberId, TopicPartition
@@ -20,6 +19,7 @@ from pybroker.protocol.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from pybroker.coordinator.group import GroupRequests
     from pybroker.coordinator.shard import GroupShard
     from pybroker.model import Offset
 
@@ -56,9 +56,15 @@ Codes = dict[TopicPartition, ErrorCode]
 
 
 def commit(
-    shard: GroupShard, committer: Committer, new: Mapping[TopicPartition, NewOffset], *, retention_ms: int, now_ms: int
+    shard: GroupShard,
+    requests: GroupRequests,
+    committer: Committer,
+    new: Mapping[TopicPartition, NewOffset],
+    *,
+    retention_ms: int,
+    now_ms: int,
 ) -> CoordinatorResult:
-    """Commit offsets; the response is a code for each partition.
+    """Commit offsets; the response is a code for each partition. `requests` are those of the group.
 
     `retention_ms` is -1 for the broker's retention; clients of v2 to v4 may ask for another.
     """
@@ -70,9 +76,7 @@ def commit(
     if code:
         return CoordinatorResult(response=dict.fromkeys(new, code))
     result = CoordinatorResult(too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
-    classic = shard.classic_groups.get(committer.group_id)
-    if classic is not None and (member := classic.members.get(committer.member_id)) is not None:
-        rebalance.restart_session(result, classic, member)
+    requests.note_commit(result, committer.member_id)
     codes: Codes = {}
     limit = shard.settings.offset_metadata_max_bytes
     expire_ms = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms

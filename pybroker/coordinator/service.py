@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.coordinator import administration, expiry, offsets
 from pybroker.coordinator.classic.describe import describe as describe_classic
-from pybroker.coordinator.classic.rebalance import refuse_waiting
 from pybroker.coordinator.classic.requests import ClassicGroupRequests
-from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.describe import describe as describe_consumer
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
@@ -188,8 +186,8 @@ class GroupCoordinator:
 
     def _first_operation(self, shard: GroupShard, now_ms: int) -> CoordinatorResult:
         result = first_operation(shard, self._partition_count, now_ms)
-        for group in shard.consumer_groups.values():
-            member_timers.restart_timers(result, group, self._consumer_settings(group.group_id).session_timeout_ms)
+        for group in shard.all_groups():
+            self._requests(shard, group.group_id).resume(result, now_ms)
         # The partitions look for old offsets a thousandth of the interval apart, so that they do not all hold up the loop at
         # once.
         interval_ms, self._loaded = self._config.offsets_retention_check_interval_ms, self._loaded + 1
@@ -214,11 +212,9 @@ class GroupCoordinator:
         shard = self.runtime.unload(partition)
         if shard is None:
             return
-        for group in shard.classic_groups.values():
-            for member in group.members.values():
-                refusals = refuse_waiting(group, member, ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
-                for respond, response in refusals:
-                    respond(response)
+        for group in shard.all_groups():
+            for respond, response in self._requests(shard, group.group_id).refuse_waiting(ErrorCode.NOT_COORDINATOR):
+                respond(response)
 
     @property
     def is_topic_missing(self) -> bool:
@@ -255,9 +251,7 @@ class GroupCoordinator:
     def join(self, request: JoinRequest) -> None:
         """Serve a JoinGroup; `request.respond` gets a response or an ErrorCode."""
         partition = self._partition(request.group_id)
-        self.runtime.write(
-            partition, lambda shard, _now_ms: administration.remove_empty_consumer_group(shard, request.group_id), _ignore
-        )
+        self.runtime.write(partition, lambda shard, _now_ms: self._requests(shard, request.group_id).make_way(), _ignore)
         self.runtime.write(
             partition, lambda shard, now_ms: self._requests(shard, request.group_id).join(request, now_ms), request.respond
         )
@@ -287,10 +281,10 @@ class GroupCoordinator:
         )
 
     def _requests(self, shard: GroupShard, group_id: GroupId) -> GroupRequests:
-        """Return what serves the members of the classic protocol. Only this method asks of which kind the group is."""
+        """Return what serves the group's members, which differs by kind. Only this method asks of which kind the group is."""
         group = shard.consumer_groups.get(group_id)
         if group is None:
-            return ClassicGroupRequests(shard)
+            return ClassicGroupRequests(shard, group_id)
         return ClassicRequestsToConsumerGroup(shard, group, self._controller.image, self._consumer_settings(group_id))
 
     def consumer_heartbeat(
@@ -324,7 +318,14 @@ class GroupCoordinator:
         """Commit offsets; `done` gets a code for each partition."""
         self.runtime.write(
             self._partition(committer.group_id),
-            lambda shard, now_ms: offsets.commit(shard, committer, new, retention_ms=retention_ms, now_ms=now_ms),
+            lambda shard, now_ms: offsets.commit(
+                shard,
+                self._requests(shard, committer.group_id),
+                committer,
+                new,
+                retention_ms=retention_ms,
+                now_ms=now_ms,
+            ),
             done,
         )
 

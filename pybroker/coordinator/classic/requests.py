@@ -1,32 +1,42 @@
-"""The requests of members to a classic group, or to a group that does not exist yet.
+"""The requests of members to a classic group, or to a group that does not exist yet; its timers and waiting requests.
 
-Source: GroupMetadataManager.classicGroupJoin and its siblings.
+Source: GroupMetadataManager.classicGroupJoin and its siblings, onLoaded, onUnloaded.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pybroker.coordinator.classic import rebalance
+from pybroker.coordinator.classic.group import GroupState
 from pybroker.coordinator.classic.heartbeat import heartbeat
 from pybroker.coordinator.classic.join import JoinRequest, join
 from pybroker.coordinator.classic.leave import leave
 from pybroker.coordinator.classic.sync import sync
+from pybroker.coordinator.runtime.result import CoordinatorResult
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.runtime.result import CoordinatorResult, Respond
+    from pybroker.coordinator.runtime.result import ParkedResponse, Respond
     from pybroker.coordinator.shard import GroupShard
+    from pybroker.model import GroupId, MemberId
+    from pybroker.protocol.error_codes import ErrorCode
     from pybroker.protocol.messages.heartbeat import HeartbeatRequest
     from pybroker.protocol.messages.leave_group import LeaveGroupRequest
     from pybroker.protocol.messages.sync_group import SyncGroupRequest
 
 
 class ClassicGroupRequests:
-    """`GroupRequests` to the classic groups of a shard."""
+    """`GroupRequests` to a classic group of a shard."""
 
-    __slots__ = ("_shard",)
+    __slots__ = ("_group_id", "_shard")
 
-    def __init__(self, shard: GroupShard) -> None:
+    def __init__(self, shard: GroupShard, group_id: GroupId) -> None:
         self._shard = shard
+        self._group_id = group_id
+
+    def make_way(self) -> CoordinatorResult:
+        """See `GroupRequests`. A classic group remains."""
+        return CoordinatorResult()
 
     def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
         """See `join`."""
@@ -43,3 +53,26 @@ class ClassicGroupRequests:
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> CoordinatorResult:
         """See `leave`."""
         return leave(self._shard, request, now_ms)
+
+    def note_commit(self, result: CoordinatorResult, member_id: MemberId) -> None:
+        """See `GroupRequests`. A member that commits is alive."""
+        group = self._shard.classic_groups.get(self._group_id)
+        if group is not None and (member := group.members.get(member_id)) is not None:
+            rebalance.restart_session(result, group, member)
+
+    def resume(self, result: CoordinatorResult, now_ms: int) -> None:
+        """See `GroupRequests`. Every session begins, and so does a rebalance of a group that is too large."""
+        group = self._shard.classic_groups[self._group_id]
+        for member in group.members.values():
+            rebalance.restart_session(result, group, member)
+        if group.state is GroupState.STABLE and len(group.members) > self._shard.settings.max_size:
+            rebalance.prepare(self._shard, result, group, now_ms)
+
+    def refuse_waiting(self, code: ErrorCode) -> list[ParkedResponse]:
+        """See `GroupRequests`."""
+        group = self._shard.classic_groups[self._group_id]
+        return [
+            refusal
+            for member in group.members.values()
+            for refusal in rebalance.refuse_waiting(group, member, code, member_id=member.member_id)
+        ]

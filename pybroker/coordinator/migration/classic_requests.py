@@ -31,7 +31,7 @@ from pybroker.coordinator.consumer.draft import GroupDraft
 from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember, MemberState
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, read_subscription, write_assignment
 from pybroker.coordinator.migration import downgrade
-from pybroker.coordinator.runtime.result import CoordinatorResult, Respond
+from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond
 from pybroker.model import NO_MEMBER_ID, MemberId
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -61,6 +61,10 @@ class ClassicRequestsToConsumerGroup:
         self._group = group
         self._image = image
         self._settings = settings
+
+    def make_way(self) -> CoordinatorResult:
+        """See `GroupRequests`. A group without members ends, so that a classic group can take over its offsets."""
+        return CoordinatorResult(records=[] if self._group.members else self._group.tombstones())
 
     def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
         """Serve a JoinGroup; the response is sent when the changes are durable. Raises KafkaError."""
@@ -163,6 +167,17 @@ class ClassicRequestsToConsumerGroup:
         result = member_timers.remove_members(shard, group, list(leaving.values()), now_ms) if leaving else CoordinatorResult()
         result.response = response
         return result
+
+    def note_commit(self, _result: CoordinatorResult, _member_id: MemberId) -> None:
+        """See `GroupRequests`. Heartbeats alone keep a session alive."""
+
+    def resume(self, result: CoordinatorResult, _now_ms: int) -> None:
+        """See `GroupRequests`. Every member has a whole session, and a whole rebalance timeout to give up partitions."""
+        member_timers.restart_timers(result, self._group, self._settings.session_timeout_ms)
+
+    def refuse_waiting(self, _code: ErrorCode) -> tuple[ParkedResponse, ...]:
+        """See `GroupRequests`. No request waits: a response only waits for its records, and the runtime refuses it."""
+        return ()
 
 
 def _check_join(shard: GroupShard, group: ConsumerGroup, request: JoinRequest, settings: ConsumerGroupSettings) -> None:
