@@ -36,9 +36,10 @@ class PooledBuffer:
     __slots__ = ("_pool", "size", "view")
 
     def __init__(self, pool: MemoryPool, size: int) -> None:
-        self._pool: MemoryPool | None = pool
+        self._pool: MemoryPool | None = None
         self.size = size
         self.view = memoryview(bytearray(size))
+        self._pool = pool  # only now: a buffer that got no memory is not on loan, so the pool must not count it as lost
 
     def __del__(self) -> None:
         pool = self._pool

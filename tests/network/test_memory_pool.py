@@ -206,6 +206,19 @@ def test_a_buffer_lost_without_release_is_logged_counted_and_given_back(caplog: 
     pool.release(waits.buffer)
 
 
+def test_a_buffer_that_gets_no_memory_is_neither_counted_nor_given_back(caplog: pytest.LogCaptureFixture) -> None:
+    pool = pool_of(POOL_BYTES)
+    kept = pool.try_allocate(10)
+    with pytest.raises((MemoryError, OverflowError)):
+        pool.try_allocate(1 << 62)
+    gc.collect()
+    pool.reclaim_lost()
+    assert (pool.used, pool.available, pool.lost_count) == (10, POOL_BYTES - 10, 0)
+    assert not caplog.records
+    assert kept is not None
+    pool.release(kept)
+
+
 def test_without_a_loop_a_lost_buffer_comes_back_with_the_next_use() -> None:
     pool = pool_of(10)
 
