@@ -91,7 +91,7 @@ def recompressed(source: str, target: str, topic: str, name: str, codec: str) ->
 
 def with_clients(source: str, target: str, topic: str, name: str, codec: str) -> None:
     with WireClient(source) as client:
-        left = sum(client.list_offset(topic, number, LATEST) for number in range(PARTITIONS))
+        left = sum(client.list_offset(topic, number, timestamp=LATEST) for number in range(PARTITIONS))
     admin = AdminClient({"bootstrap.servers": target})
     admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(TIMEOUT_S)
     consumer = Consumer({"bootstrap.servers": source, "group.id": "x", "enable.auto.commit": False})
@@ -136,7 +136,7 @@ def measure(way: str, source: str, target: str, topic: str, name: str, codec: st
         raise RuntimeError(run.stderr)
     with WireClient(source) as one, WireClient(target) as other:
         for number in range(PARTITIONS):
-            if one.list_offset(topic, number, LATEST) != other.list_offset(name, number, LATEST):
+            if one.list_offset(topic, number, timestamp=LATEST) != other.list_offset(name, number, timestamp=LATEST):
                 raise RuntimeError(f"{way} did not copy everything")
     seconds, cpu_s = json.loads(run.stdout)
     return seconds, cpu_s
@@ -147,10 +147,10 @@ def stored_mb(bootstrap: str, topic: str) -> float:
     total = 0
     with WireClient(bootstrap) as client:
         for number in range(PARTITIONS):
-            offset, end = 0, client.list_offset(topic, number, LATEST)
+            offset, end = 0, client.list_offset(topic, number, timestamp=LATEST)
             while offset < end:
                 planner = outgoing.Planner(outgoing.Producer(0, 0), offset, 0, 1 << 30)
-                for _ in planner.plan(client.fetch(topic, number, offset)):
+                for _ in planner.plan(client.fetch(topic, number, offset=offset)):
                     pass
                 offset, total = planner.source, total + planner.counts.size
     return total / 1e6

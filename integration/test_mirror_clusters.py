@@ -62,7 +62,7 @@ def fill(bootstrap: str, topic: str, *, partitions: int = 2, batch_count: int = 
         producer_id, epoch = client.init_producer_id()
         for partition in range(partitions):
             writer = PartitionWriter(client, topic, partition)
-            offset = client.list_offset(topic, partition, LATEST)
+            offset = client.list_offset(topic, partition, timestamp=LATEST)
             for number in range(batch_count):
                 records = [
                     Record(
@@ -89,7 +89,7 @@ def fill(bootstrap: str, topic: str, *, partitions: int = 2, batch_count: int = 
 def read(bootstrap: str, topic: str, partition: int) -> list[Message]:
     """Read every record with a stock client."""
     with WireClient(bootstrap) as client:
-        end = client.list_offset(topic, partition, LATEST)
+        end = client.list_offset(topic, partition, timestamp=LATEST)
     settings = {"bootstrap.servers": bootstrap, "group.id": "x", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     found: list[Any] = []
     consumer, deadline = Consumer(settings), time.monotonic() + TIMEOUT_S
@@ -135,7 +135,7 @@ def mirror(pair: tuple[str, str], topic: str, path: Path, *others: str) -> subpr
 
 def payloads(bootstrap: str, topic: str, partition: int) -> list[tuple[int, int, bytes]]:
     with WireClient(bootstrap) as client:
-        found = client.fetch(topic, partition, 0, max_bytes=64 << 20)
+        found = client.fetch(topic, partition, offset=0, max_bytes=64 << 20)
     return [(one.base_offset, one.attributes, bytes(one.data[HEADER_SIZE:])) for one in batches(found.data)]
 
 
@@ -185,7 +185,7 @@ def test_a_second_run_mirrors_what_is_new_and_the_map_names_its_origin(pair: tup
         "2000000",
         "producer",
     ]
-    assert State.read(path).origin(f"copy.{topic}", 1, 7) == Origin(topic, 1, 7)
+    assert State.read(path).origin(f"copy.{topic}", 1, offset=7) == Origin(topic, 1, 7)
     asked = subprocess.run(
         [*command(pair, topic, path)[:6], "--origin", f"copy.{topic}:0:399", "--map", f"copy.{topic}"],
         capture_output=True,
@@ -199,7 +199,7 @@ def test_a_second_run_mirrors_what_is_new_and_the_map_names_its_origin(pair: tup
         "partition 1: source 0-199 is 0-199",
     ]
     with pytest.raises(PipelineError, match=r"is mirrored up to offset 399; offset 400 is not mirrored yet"):
-        State.read(path).origin(f"copy.{topic}", 0, 400)
+        State.read(path).origin(f"copy.{topic}", 0, offset=400)
 
 
 def test_kill_9_at_any_moment_neither_loses_nor_doubles(pair: tuple[str, str], tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def written(bootstrap: str, topic: str) -> int:
     """Return the number of records that the target has."""
     with WireClient(bootstrap) as client:
         found = client.topics([topic])
-        return sum(client.list_offset(topic, number, LATEST) for name in found for number in range(2))
+        return sum(client.list_offset(topic, number, timestamp=LATEST) for name in found for number in range(2))
 
 
 def arrived(path: Path, topic: str) -> int:
@@ -307,7 +307,7 @@ def test_offsets_that_are_gone_stop_the_mirror_unless_loss_is_allowed(pair: tupl
     found = read(pair[1], topic, 0)
     assert [content(one) for one in found[17:]] == [content(one) for one in read(pair[0], topic, 0)]
     state = State.read(path)
-    assert [state.origin(topic, 0, n).offset for n in (0, 16, 17, 41)] == [13, 29, 45, 69]
+    assert [state.origin(topic, 0, offset=n).offset for n in (0, 16, 17, 41)] == [13, 29, 45, 69]
 
 
 def test_the_mirror_refuses_what_it_cannot_keep(pair: tuple[str, str], tmp_path: Path) -> None:

@@ -160,9 +160,7 @@ def test_every_other_name_of_a_field_is_used() -> None:
 NUMBERS = {"int", "int | None", "float"}
 IDS = {"BrokerId", "Offset", "LeaderEpoch", "ProducerId", "ProducerEpoch"}
 """What mypy keeps apart from numbers and from each other, but not two of a kind."""
-NOT_NAMED = {"pipeline"}
-"""The jobs for Spark still have 47 functions that take such numbers by position; no request of a client comes to them."""
-NAMED = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").exists() and path.name not in NOT_NAMED)
+NAMED = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").exists())
 """Packages whose functions take two numbers of a kind side by side by name, so that they cannot be swapped."""
 PLACES = {("position", "end"), ("position", "size"), ("position", "length"), ("length", "position"), ("position", "count")}
 """Where bytes lie, in the order that every reader of bytes and files has; by position, as they are read for each record."""
@@ -180,6 +178,7 @@ BY_POSITION = {
     "encode_response": "on the hot path",
     "find_batch": "on the hot path",
     "_find": "on the hot path",
+    "send": "the signature of kafka-python's method of that name, which it stands for",
     "should_roll": "on the hot path",
     "observe_request": "on the hot path, and in C",
 }
@@ -192,18 +191,49 @@ def are_of_a_kind(first: ast.arg, second: ast.arg) -> bool:
     return {one, other} <= NUMBERS or (one.removesuffix(" | None") == other.removesuffix(" | None") and one.split(" ")[0] in IDS)
 
 
+def with_numbers_by_position(module: ast.Module) -> list[str]:
+    """Return the functions that take two numbers of a kind side by side by position, each with its line."""
+    return [
+        f"{node.lineno} {node.name}"
+        for node in ast.walk(module)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in BY_POSITION
+        if any(itertools.starmap(are_of_a_kind, itertools.pairwise([*node.args.posonlyargs, *node.args.args])))
+    ]
+
+
+def is_twin(path: Path) -> bool:
+    """Return whether the module is the twin of a native part, to which numbers are given by position."""
+    stem = path.stem.removesuffix("_python")
+    return stem != path.stem and any(path.with_name(f"{stem}{end}").exists() for end in ("_native.pyx", "_native.pxd"))
+
+
 @pytest.mark.parametrize("package", NAMED)
 def test_numbers_side_by_side_are_passed_by_name(package: str) -> None:
-    found = []
-    for path in sorted((ROOT / package).rglob("*.py")):
-        if any(path.with_name(path.name.replace("_python.py", f"_native.{kind}")).exists() for kind in ("pyx", "pxd")):
-            continue  # the twin of a native part, to which numbers are given by position
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in BY_POSITION:
-                arguments = [*node.args.posonlyargs, *node.args.args]
-                if any(itertools.starmap(are_of_a_kind, itertools.pairwise(arguments))):
-                    found.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
-    assert not found
+    modules = [path for path in sorted((ROOT / package).rglob("*.py")) if not is_twin(path)]
+    assert modules
+    assert not {str(path): found for path in modules if (found := with_numbers_by_position(ast.parse(path.read_text())))}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_wrong"),
+    [
+        ("first: int, last: int", True),
+        ("self, topic: str, count: int, wait_ms: float, end: str", True),
+        ("offset: Offset, end: Offset | None", True),
+        ("first: int, *, last: int", False),
+        ("offset: Offset, count: int", False),
+        ("position: int, size: int", False),
+    ],
+)
+def test_a_function_with_numbers_by_position_is_found(arguments: str, is_wrong: bool) -> None:
+    assert bool(with_numbers_by_position(ast.parse(f"def one({arguments}): ..."))) == is_wrong
+
+
+def test_the_twins_are_exactly_those_of_native_parts() -> None:
+    assert {path.stem for path in ROOT.rglob("*.py") if is_twin(path)} == {
+        "_codec_python", "_columns_python", "_counts_python", "_kernels_python", "_partition_data_python", "_reading_python",
+        "_sections_python", "_tail_python",
+    }  # fmt: skip
 
 
 def test_every_function_that_takes_numbers_by_position_is_there() -> None:

@@ -99,7 +99,7 @@ def test_times_of_the_options_are_kept_to_the_millisecond(tmp_path: Path) -> Non
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
     batch = arrow.record_batch(rows, one.tp, to_arrow_schema(StructType.fromDDL("offset bigint"), timezone="UTC"))
-    assert arrow.within(batch, rows, START_MS + 3, START_MS + 6).column(0).to_pylist() == [3, 4, 5]
-    assert arrow.within(batch, rows, None, START_MS + 2).column(0).to_pylist() == [0, 1]
-    assert arrow.within(batch, rows, START_MS, START_MS + 10) is batch
-    assert arrow.within(batch, rows, None, None) is batch
+    assert arrow.within(batch, rows, first_ms=START_MS + 3, end_ms=START_MS + 6).column(0).to_pylist() == [3, 4, 5]
+    assert arrow.within(batch, rows, first_ms=None, end_ms=START_MS + 2).column(0).to_pylist() == [0, 1]
+    assert arrow.within(batch, rows, first_ms=START_MS, end_ms=START_MS + 10) is batch
+    assert arrow.within(batch, rows, first_ms=None, end_ms=None) is batch

@@ -37,7 +37,7 @@ def read(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
 
 def everything(made: GenerateOptions, only: int | None = None) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
-    for chunk in chunks(made, 3, only):
+    for chunk in chunks(made, partitions=3, only=only):
         rows += zip(chunk.partition, chunk.key, chunk.value, map(tuple, chunk.headers), chunk.timestamp_ms or [], strict=True)
     return rows
 

@@ -17,7 +17,7 @@ def test_a_figure_becomes_a_png_the_same_each_time() -> None:
     from matplotlib.image import imread  # noqa: PLC0415
 
     def draw() -> bytes:
-        drawn = plots.figure(6, 3)
+        drawn = plots.figure(6, height=3)
         axes = plots.thousands(plots.time_axis(plots.plain(drawn.subplots(), title="costs $1 and $2", y_label="records")))
         start = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
         axes.plot([start, start + dt.timedelta(hours=1)], [0, 5000], label=plots.label("_hidden $x^$ \n 生产者"))

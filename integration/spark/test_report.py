@@ -117,9 +117,9 @@ def histogram(values: Any) -> Histogram:
 
 
 def counted(log: bytes | bytearray, first: int, end: int) -> tuple[Any, Any]:
-    counting = Counting(NOW, 1000, 1 << 20)
+    counting = Counting(NOW, keys_max=1000, key_bytes_max=1 << 20)
     counting.add(memoryview(log), first, end)
-    counting.looked(end - first, 0)
+    counting.looked(end - first, deleted=0)
     return counting.finish()
 
 
@@ -213,7 +213,7 @@ def test_too_many_keys_are_estimated_and_the_frequent_ones_kept() -> None:
 
     parts, true = [], Counter[bytes]()
     for number in range(2):
-        counts = KeyCounts(2000, 1 << 20)
+        counts = KeyCounts(2000, bytes_max=1 << 20)
         for chunk in range(10):
             rare = [b"%d-%d-%d" % (number, chunk, n) for n in range(10_000)]
             keys = [*rare, *[b"often"] * 500, *[b"less"] * 300]

@@ -62,14 +62,14 @@ def find_old(file: SegmentFile, position: int = 0) -> Entry | None:
 def intact_at(file: SegmentFile, position: int) -> Entry | None:
     """Return the batch or message that begins at `position` if it is whole and its checksum is right. Raises OSError."""
     window = file.pread(min(_HEAD, file.size - position), position)
-    entry = _claimed(file, window, 0, position)
+    entry = _claimed(file, window, 0, position=position)
     return entry if entry is not None and _is_checksum_right(file, entry) else None
 
 
 def _framed_at(file: SegmentFile, position: int) -> Entry | None:
     """Return the batch of magic 2 that ends where something intact or nothing follows, whatever its checksum. Raises OSError."""
     window = file.pread(min(_HEAD, file.size - position), position)
-    entry = _claimed(file, window, 0, position)
+    entry = _claimed(file, window, 0, position=position)
     if entry is None or entry.magic != MAGIC or not _is_plausible(file, entry):
         return None
     end = position + entry.size
@@ -83,7 +83,7 @@ def next_intact(file: SegmentFile, position: int) -> Entry | None:
     while position + _HEAD <= file.size:
         window = file.pread(min(length + _HEAD, file.size - position), position)
         for match in _CANDIDATE.finditer(window, 0, len(window)):
-            entry = _claimed(file, window, match.start(), position + match.start())
+            entry = _claimed(file, window, match.start(), position=position + match.start())
             if entry is None or not _is_plausible(file, entry):
                 continue
             budget -= entry.size
@@ -94,7 +94,7 @@ def next_intact(file: SegmentFile, position: int) -> Entry | None:
     return None
 
 
-def _claimed(file: SegmentFile, window: bytes, at: int, position: int) -> Entry | None:
+def _claimed(file: SegmentFile, window: bytes, at: int, *, position: int) -> Entry | None:
     """Return what the bytes `at` a place of `window`, which are those at `position`, claim to be; None if it is not whole."""
     try:
         size = claimed_size(window, at)

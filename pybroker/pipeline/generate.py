@@ -115,7 +115,7 @@ def records(spark: SparkSession, options: GenerateOptions, partitions: int) -> D
     return _tasks(spark, options, partitions).mapInArrow(partial(_rows, options, partitions), SCHEMA)
 
 
-def chunks(options: GenerateOptions, partitions: int, only: int | None) -> Iterator[Chunk]:
+def chunks(options: GenerateOptions, *, partitions: int, only: int | None) -> Iterator[Chunk]:
     """Yield the records of partition `only`, or of all partitions if it is None, in order."""
     import numpy as np  # noqa: PLC0415 (an extra)
 
@@ -138,7 +138,11 @@ def chunks(options: GenerateOptions, partitions: int, only: int | None) -> Itera
 
 def _chunk(options: GenerateOptions, index: np.ndarray, placed: np.ndarray, keys: list[bytes | None], pool: bytes) -> Chunk:
     numbers = index.tolist()
-    offsets = (_random(options.seed, _VALUE, index) % (len(pool) - options.size)).tolist() if options.size > _INDEX_DIGITS else []
+    offsets = (
+        (_random(options.seed, stream=_VALUE, index=index) % (len(pool) - options.size)).tolist()
+        if options.size > _INDEX_DIGITS
+        else []
+    )
     prefix = b"%%0%dx" % min(_INDEX_DIGITS, options.size) if options.size else b""
     values: list[bytes | None]
     if offsets:
@@ -150,7 +154,9 @@ def _chunk(options: GenerateOptions, index: np.ndarray, placed: np.ndarray, keys
         values = [None if (n + 1) % options.tombstones == 0 else value for n, value in zip(numbers, values, strict=True)]
     headers: list[list[tuple[str, bytes]]] = [[] for _ in numbers]
     for number in range(options.headers):
-        for row_headers, random in zip(headers, _random(options.seed, _HEADER + number, index).tolist(), strict=True):
+        for row_headers, random in zip(
+            headers, _random(options.seed, stream=_HEADER + number, index=index).tolist(), strict=True
+        ):
             row_headers.append((f"header-{number}", b"%016x" % random))
     start, step = options.start_ms, options.step_ms
     timestamps = None if start is None else [start + int(number * step) for number in numbers]
@@ -172,11 +178,11 @@ class _Keys:
     def of(self, index: np.ndarray) -> np.ndarray:
         import numpy as np  # noqa: PLC0415
 
-        uniform = (_random(self._seed, _KEY, index) >> np.uint64(11)) / float(1 << 53)
+        uniform = (_random(self._seed, stream=_KEY, index=index) >> np.uint64(11)) / float(1 << 53)
         return np.minimum(np.searchsorted(self._bounds, uniform, side="right"), len(self.names) - 1)
 
 
-def _random(seed: int, stream: int, index: np.ndarray) -> np.ndarray:
+def _random(seed: int, *, stream: int, index: np.ndarray) -> np.ndarray:
     """Return 64 random bits for each index (the finalizer of splitmix64), the same in every task."""
     import numpy as np  # noqa: PLC0415
 
@@ -192,7 +198,7 @@ def _pool(seed: int) -> bytes:
     import numpy as np  # noqa: PLC0415
 
     alphabet = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 .", dtype=np.uint8)
-    return bytes(alphabet[_random(seed, 0, np.arange(_POOL_BYTES, dtype=np.uint64)) >> np.uint64(58)])
+    return bytes(alphabet[_random(seed, stream=0, index=np.arange(_POOL_BYTES, dtype=np.uint64)) >> np.uint64(58)])
 
 
 def murmur2(data: bytes) -> int:
@@ -231,7 +237,7 @@ def _rows(options: GenerateOptions, partitions: int, batches: Iterable[pa.Record
 
     header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     for only in _partitions_of(batches):
-        for chunk in chunks(options, partitions, only):
+        for chunk in chunks(options, partitions=partitions, only=only):
             count = len(chunk.value)
             headers: list[Any] = [
                 [{"key": key, "value": value} for key, value in row_headers] or None for row_headers in chunk.headers
@@ -264,7 +270,7 @@ def _write(
     for only in wanted:
         writer = TopicWriter(Target(options.bootstrap, options.topic, options.codec))
         began, sent = time.monotonic(), 0
-        for chunk in chunks(options, partitions, only):
+        for chunk in chunks(options, partitions=partitions, only=only):
             stamps: Sequence[int | None] = chunk.timestamp_ms or [None] * len(chunk.value)
             rows = zip(chunk.partition, chunk.key, chunk.value, chunk.headers, stamps, strict=True)
             for partition, key, value, headers, stamp in rows:

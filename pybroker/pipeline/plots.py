@@ -26,7 +26,7 @@ _LABEL_LENGTH: Final = 40
 _DPI: Final = 110
 
 
-def figure(width: float = 10.0, height: float = 4.0) -> Figure:
+def figure(width: float = 10.0, *, height: float = 4.0) -> Figure:
     """Make an empty figure with a size in inches; `figure(...).subplots(rows, columns)` makes axes. Raises PipelineError."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 (an extra)

@@ -21,7 +21,7 @@ class Standing:
     """Bytes so far, if their number is known."""
 
 
-def line(name: str, standing: Standing, seconds: float, rows_before: int = 0) -> str:
+def line(name: str, standing: Standing, *, seconds: float, rows_before: int = 0) -> str:
     """Return the line for a person. The work has lasted `seconds`; `rows_before` were there when it began."""
     done = standing.rows - rows_before
     rate = done / seconds if seconds > 0 else 0.0
@@ -78,4 +78,6 @@ class Progress:
                 standing = self._look()
             except Exception:  # noqa: S112 (the work itself meets the error and reports it)
                 continue
-            print(line(self._name, standing, time.monotonic() - began, self._before), file=self._out, flush=True)
+            print(
+                line(self._name, standing, seconds=time.monotonic() - began, rows_before=self._before), file=self._out, flush=True
+            )

@@ -75,18 +75,25 @@ def test_topics_or_a_pattern() -> None:
 
 def test_a_selection_leaves_out_files_that_cannot_match() -> None:
     chosen = Selection(from_offset=10, to_offset=20, from_ms=150, to_ms=160)
-    assert chosen.has(10, 150)
-    assert not any((chosen.has(9, 150), chosen.has(20, 150), chosen.has(10, 149), chosen.has(10, 160)))
-    assert chosen.may_have(0, 10, 100, 150)
+    assert chosen.has(10, timestamp_ms=150)
     assert not any(
         (
-            chosen.may_have(0, 9, 100, 200),
-            chosen.may_have(20, 30, 100, 200),
-            chosen.may_have(0, 30, 0, 149),
-            chosen.may_have(0, 30, 160, 170),
+            chosen.has(9, timestamp_ms=150),
+            chosen.has(20, timestamp_ms=150),
+            chosen.has(10, timestamp_ms=149),
+            chosen.has(10, timestamp_ms=160),
         )
     )
-    assert Selection().has(0, -1)
+    assert chosen.may_have(0, last=10, first_ms=100, last_ms=150)
+    assert not any(
+        (
+            chosen.may_have(0, last=9, first_ms=100, last_ms=200),
+            chosen.may_have(20, last=30, first_ms=100, last_ms=200),
+            chosen.may_have(0, last=30, first_ms=0, last_ms=149),
+            chosen.may_have(0, last=30, first_ms=160, last_ms=170),
+        )
+    )
+    assert Selection().has(0, timestamp_ms=-1)
 
 
 @pytest.mark.parametrize(

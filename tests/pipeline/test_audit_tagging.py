@@ -171,7 +171,7 @@ def test_a_million_records_are_a_few_kilobytes_in_messages_of_bounded_size() -> 
     for number in range(200_000):
         assert trail.send("t", 0) == number
         if number % 2:
-            trail.settle("t", 0, number, is_acked=True)
+            trail.settle("t", timestamp_ms=0, sequence=number, is_acked=True)
     trail.close()
     said = [json.loads(report) for report in sent]
     assert numbers(said, "sent") == {(0, chunk): (1 << min(CHUNK, 200_000 - chunk * CHUNK)) - 1 for chunk in range(49)}

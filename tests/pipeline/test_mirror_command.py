@@ -44,7 +44,7 @@ def lay_down(path: Path) -> None:
     state = State.write(path)
     state.identify(Identity("one", "two", Producer(7, 0), {"a": Pair("copy.a", "00", "11")}))
     with OffsetMap.write(state.map_path("a", 1)) as offsets:
-        offsets.begin(10, 0)
+        offsets.begin(10, target=0)
         offsets.plan([(10, 0), (20, 5)])
         offsets.mark(Arrived(23, 8, 0))
     state.close()

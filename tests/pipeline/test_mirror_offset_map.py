@@ -19,7 +19,7 @@ EXAMPLE = [(100, 0), (104, 3), (200, 5)]
 
 def example(path: Path) -> None:
     with OffsetMap.write(path) as offsets:
-        offsets.begin(100, 0)
+        offsets.begin(100, target=0)
         offsets.plan(EXAMPLE)
         offsets.mark(Arrived(202, 7, 99))
 
@@ -61,7 +61,7 @@ def test_a_gap_at_the_end_is_remembered(tmp_path: Path) -> None:
 
 def test_a_target_that_ends_before_the_map_begins_is_another_log(tmp_path: Path) -> None:
     with OffsetMap.write(tmp_path / "0.map") as offsets:
-        offsets.begin(5, 10)
+        offsets.begin(5, target=10)
         with pytest.raises(PipelineError, match="begins at offset 10, but the target ends at 9: it is another log"):
             offsets.resume(9)
 
@@ -85,7 +85,7 @@ def test_a_file_that_was_just_made_is_a_new_map(tmp_path: Path) -> None:
         path.write_bytes(begin)
         with OffsetMap.write(path) as offsets:
             assert offsets.is_new
-            offsets.begin(3, 0)
+            offsets.begin(3, target=0)
         with OffsetMap.write(path) as offsets:
             assert offsets.resume(1) == 4
 
@@ -117,7 +117,7 @@ def test_only_one_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_offsets_before_the_map_are_not_known(tmp_path: Path) -> None:
     with OffsetMap.write(tmp_path / "0.map") as offsets:
-        offsets.begin(5, 10)
+        offsets.begin(5, target=10)
         with pytest.raises(PipelineError, match="offsets before 10 were not mirrored"):
             offsets.source_of(9)
 
@@ -134,7 +134,7 @@ def test_the_map_knows_what_arrived_before_a_kill(steps: list[tuple[int, int]], 
     with tempfile.TemporaryDirectory() as folder:
         path, there = Path(folder) / "0.map", 0
         with OffsetMap.write(path) as offsets:
-            offsets.begin(10, 0)
+            offsets.begin(10, target=0)
         while there < len(batches):
             with OffsetMap.write(path) as offsets:
                 end = batches[there][1]

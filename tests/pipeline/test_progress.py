@@ -10,13 +10,13 @@ from pybroker.pipeline.progress import Progress, Standing, duration, line
 
 def test_a_line_has_rows_rate_lag_and_the_estimated_end() -> None:
     standing = Standing(rows=30_000, total=90_000, size=20_000_000)
-    assert line("replay", standing, 10, rows_before=10_000) == (
+    assert line("replay", standing, seconds=10, rows_before=10_000) == (
         "replay: 30,000 rows, 2,000 rows/s, 2.0 MB/s, lag 60,000, about 30 s left"
     )
 
 
 def test_a_line_leaves_out_what_is_not_known() -> None:
-    assert line("archive", Standing(rows=5), 0) == "archive: 5 rows, 0 rows/s"
+    assert line("archive", Standing(rows=5), seconds=0) == "archive: 5 rows, 0 rows/s"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(42, "42 s"), (150, "2 min"), (9000, "2.5 h")])

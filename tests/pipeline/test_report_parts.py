@@ -142,12 +142,12 @@ def test_a_timeline_of_a_year_has_days() -> None:
     ],
 )
 def test_ranges(wanted: Wanted, expected: tuple[tuple[int, int], ...]) -> None:
-    assert ranges(10, 110, wanted) == expected
+    assert ranges(10, last=110, wanted=wanted) == expected
 
 
 @pytest.mark.parametrize("size", [20, 21, 999, 5000, 9999])
 def test_a_sample_is_of_its_size_and_its_stretches_do_not_overlap(size: int) -> None:
-    found = ranges(3, 10_003, Wanted(sample=size))
+    found = ranges(3, last=10_003, wanted=Wanted(sample=size))
     assert len(found) == STRETCHES
     assert sum(end - first for first, end in found) == size
     assert all(one[1] <= other[0] for one, other in itertools.pairwise(found))
@@ -224,7 +224,7 @@ GONE = BrokerError("t-0", ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
 def reading(script: Any, first: int = 0, end: int = 100) -> int:
-    return read(script, PART, script, first, end)
+    return read(script, PART, script, first=first, end=end)
 
 
 def test_reading_continues_until_the_end() -> None:

@@ -147,7 +147,7 @@ def compare(
     for word in words:
         found.held[word.tier].add(word)
         if word.late:
-            found.row(word.tier, word.bucket).late += word.late
+            found.row(word.tier, bucket=word.bucket).late += word.late
     for count in counts:
         found.counted.add(count)
     buckets = _canonical(found.counted, found.held)
@@ -159,9 +159,9 @@ def compare(
     for bucket, bits in buckets.items():
         unknown = gap if has_gaps and bucket == first else 0
         for tier in range(parameters.tiers):
-            found.judge(tier, bucket, bits).unknown += unknown
+            found.judge(tier, bucket=bucket, bits=bits).unknown += unknown
         if parameters.has_counts:
-            found.judge_producer(bucket, bits).unknown += unknown
+            found.judge_producer(bucket, bits=bits).unknown += unknown
     return [row for row in found.rows.values() if _is_requested(parameters, row.bucket)]
 
 
@@ -174,21 +174,21 @@ class _Comparison:
         self.rows: dict[tuple[int, int], Row] = {}
         self._parameters, self._topic, self._base = parameters, topic, chunk * CHUNK
 
-    def row(self, tier: int, bucket: int) -> Row:
+    def row(self, tier: int, *, bucket: int) -> Row:
         """Return the row of a tier and bucket, and make it if it is missing."""
         return self.rows.setdefault((tier, bucket), Row(tier, bucket))
 
-    def judge_producer(self, bucket: int, bits: int) -> Row:
+    def judge_producer(self, bucket: int, *, bits: int) -> Row:
         """Fill in and return the row of what the producer itself knows of a bucket's numbers."""
-        row, counted = self.row(PRODUCER_TIER, bucket), self.counted
+        row, counted = self.row(PRODUCER_TIER, bucket=bucket), self.counted
         row.expected = row.present = (bits & counted.acked).bit_count()
         row.refused = (bits & counted.failed & ~counted.acked).bit_count()
         row.unknown = (bits & ~counted.acked & ~counted.failed).bit_count()
         return row
 
-    def judge(self, tier: int, bucket: int, bits: int) -> Row:
+    def judge(self, tier: int, *, bucket: int, bits: int) -> Row:
         """Fill in and return the row of what a tier has of a bucket's numbers."""
-        parameters, row = self._parameters, self.row(tier, bucket)
+        parameters, row = self._parameters, self.row(tier, bucket=bucket)
         anywhere = self.counted.acked
         for one in self.held:
             anywhere |= one.bits
@@ -204,7 +204,7 @@ class _Comparison:
         else:
             row.lost = missing.bit_count()
             row.lost_here = (missing & self.held[tier - 1].bits if tier else missing).bit_count()
-            _note(row.lost_ranges, missing, self._base)
+            _note(row.lost_ranges, missing, base=self._base)
         row.present = present.bit_count()
         row.expected = row.present + missing.bit_count()
         self._judge_copies(row, bits)
@@ -218,7 +218,7 @@ class _Comparison:
                 doubled |= 1 << at
                 row.doubled += extra[at]
                 row.doubled_here += max(0, extra[at] - before.get(at, 0))
-        _note(row.doubled_ranges, doubled, self._base)
+        _note(row.doubled_ranges, doubled, base=self._base)
 
 
 def _canonical(counted: _Counted, held: Sequence[_Held]) -> dict[int, int]:
@@ -267,8 +267,8 @@ def _lowest(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
 
 
-def _note(noted: list[tuple[int, int]], bits: int, base: int) -> None:
-    for found in ranges(bits, base):
+def _note(noted: list[tuple[int, int]], bits: int, *, base: int) -> None:
+    for found in ranges(bits, base=base):
         if len(noted) >= RANGES_MAX:
             return
         noted.append(found)

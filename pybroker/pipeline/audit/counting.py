@@ -116,7 +116,7 @@ def tagged(records: DataFrame) -> DataFrame:
     )
 
 
-def with_lateness(records: DataFrame, width_ms: int, grace_ms: int, prior: str | None = None) -> DataFrame:
+def with_lateness(records: DataFrame, *, width_ms: int, grace_ms: int, prior: str | None = None) -> DataFrame:
     """Add the column `late`: whether an earlier record of the partition is so new that the bucket was closed already.
 
     `prior` is a column with the newest time in the partition before all of these records, or null.
@@ -147,7 +147,7 @@ def with_positions(records: DataFrame, prior: str) -> DataFrame:
     return followed.selectExpr("topic", f"inline({rows})")
 
 
-def words(records: DataFrame, tier: int, width_ms: int) -> DataFrame:
+def words(records: DataFrame, tier: int, *, width_ms: int) -> DataFrame:
     """Count records by tier, topic, session, kind, bucket and word (64 numbers). The records have the column `late`."""
     from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
 

@@ -297,8 +297,10 @@ def _new_words(work: _Work) -> Iterator[DataFrame]:
         )
         found = counting.tagged(records(work.spark, piece)).join(f.broadcast(bounds), ["topic", "partition"])
         found = found.where("offset >= start and offset < end")
-        followed = counting.with_positions(counting.with_lateness(found, options.width_ms, options.grace_ms, "high"), "high")
-        yield counting.words(followed, number, options.width_ms)
+        followed = counting.with_positions(
+            counting.with_lateness(found, width_ms=options.width_ms, grace_ms=options.grace_ms, prior="high"), "high"
+        )
+        yield counting.words(followed, number, width_ms=options.width_ms)
 
 
 def _moved(work: _Work, new: DataFrame) -> State:

@@ -111,4 +111,8 @@ def _words(work: _Work, number: int, piece: Piece) -> DataFrame:
         found = found.where(f.col("ms") >= from_ms)
     if parameters.to_ms is not None:
         found = found.where(f.col("ms") < parameters.to_ms + options.margin_ms)
-    return counting.words(counting.with_lateness(found, parameters.width_ms, options.grace_ms), number, parameters.width_ms)
+    return counting.words(
+        counting.with_lateness(found, width_ms=parameters.width_ms, grace_ms=options.grace_ms),
+        number,
+        width_ms=parameters.width_ms,
+    )

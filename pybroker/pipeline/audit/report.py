@@ -55,7 +55,7 @@ def draw(cells: Sequence[Cell], summary: Summary, title: str) -> bytes:
 
     tiers = list(summary.tiers)
     times = sorted({cell.time for cell in cells})
-    drawn = plots.figure(11, 2.6 + 0.35 * len(tiers))
+    drawn = plots.figure(11, height=2.6 + 0.35 * len(tiers))
     strips, bars = drawn.subplots(2, 1, sharex=True, height_ratios=[max(1, len(tiers)) * 0.4, 1.2])
     strips.set_title(f"completeness of {plots.label(title)}", loc="left", fontsize=11)
     strips.set_yticks([at + 0.5 for at in range(len(tiers))], [plots.label(tier) for tier in tiers])

@@ -102,7 +102,7 @@ class AuditedProducer(_Audited):
         sequence = trail.send(topic, stamp)
 
         def delivered(error: Any, message: Any) -> None:
-            trail.settle(topic, stamp, sequence, is_acked=error is None)
+            trail.settle(topic, timestamp_ms=stamp, sequence=sequence, is_acked=error is None)
             if on_settled is not None:
                 on_settled(error, message)
 
@@ -117,7 +117,7 @@ class AuditedProducer(_Audited):
                 headers=self._tagged(headers, sequence),
             )
         except BaseException:
-            trail.settle(topic, stamp, sequence, is_acked=False)
+            trail.settle(topic, timestamp_ms=stamp, sequence=sequence, is_acked=False)
             raise
 
     def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
@@ -165,10 +165,10 @@ class AuditedKafkaProducer(_Audited):
                 timestamp_ms=stamp,
             )
         except BaseException:
-            trail.settle(topic, stamp, sequence, is_acked=False)
+            trail.settle(topic, timestamp_ms=stamp, sequence=sequence, is_acked=False)
             raise
-        future.add_callback(lambda _: trail.settle(topic, stamp, sequence, is_acked=True))
-        future.add_errback(lambda _: trail.settle(topic, stamp, sequence, is_acked=False))
+        future.add_callback(lambda _: trail.settle(topic, timestamp_ms=stamp, sequence=sequence, is_acked=True))
+        future.add_errback(lambda _: trail.settle(topic, timestamp_ms=stamp, sequence=sequence, is_acked=False))
         return future
 
     def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:

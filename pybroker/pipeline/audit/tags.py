@@ -69,7 +69,7 @@ def from_runs(given: Iterable[int], limit: int = CHUNK) -> int:
     return bits
 
 
-def ranges(bits: int, base: int = 0) -> Iterator[tuple[int, int]]:
+def ranges(bits: int, *, base: int = 0) -> Iterator[tuple[int, int]]:
     """Yield the first and last number of each run of a set, with `base` added."""
     found: Sequence[int] = runs(bits)
     for skip, take in zip(found[::2], found[1::2], strict=True):

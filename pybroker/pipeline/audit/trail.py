@@ -86,13 +86,13 @@ class Trail:
                 raise RuntimeError("the audited producer is closed")
             sequence = self._next[topic]
             self._next[topic] = sequence + 1
-            self._count(Outcome.SENT, topic, timestamp_ms, sequence)
+            self._count(Outcome.SENT, topic, timestamp_ms=timestamp_ms, sequence=sequence)
         return sequence
 
-    def settle(self, topic: str, timestamp_ms: int, sequence: int, *, is_acked: bool) -> None:
+    def settle(self, topic: str, *, timestamp_ms: int, sequence: int, is_acked: bool) -> None:
         """Count what became of a record."""
         with self._lock:
-            self._count(Outcome.ACKED if is_acked else Outcome.FAILED, topic, timestamp_ms, sequence)
+            self._count(Outcome.ACKED if is_acked else Outcome.FAILED, topic, timestamp_ms=timestamp_ms, sequence=sequence)
 
     def report(self, *, is_end: bool = False) -> None:
         """Publish what is new, and keep for the next time what cannot be published now."""
@@ -124,7 +124,7 @@ class Trail:
             self.report(is_end=True)
             self._is_ended = True
 
-    def _count(self, outcome: Outcome, topic: str, timestamp_ms: int, sequence: int) -> None:
+    def _count(self, outcome: Outcome, topic: str, *, timestamp_ms: int, sequence: int) -> None:
         bucket = timestamp_ms - timestamp_ms % self.width_ms
         self._new[outcome][topic, bucket, sequence // CHUNK] |= 1 << sequence % CHUNK
 

@@ -88,7 +88,7 @@ def record_batch(rows: Rows, tp: TopicPartition, schema: pa.Schema) -> pa.Record
     return pa.RecordBatch.from_arrays([maker.array(field) for field in schema], schema=schema)
 
 
-def within(batch: pa.RecordBatch, rows: Rows, first_ms: int | None, end_ms: int | None) -> pa.RecordBatch:
+def within(batch: pa.RecordBatch, rows: Rows, *, first_ms: int | None, end_ms: int | None) -> pa.RecordBatch:
     """Return only the rows with these times, or the batch itself if that is all of them."""
     if first_ms is None and end_ms is None:
         return batch

@@ -138,7 +138,7 @@ class Walker:
     __slots__ = ("_buffer", "_start", "file", "is_whole", "limit", "position", "window")
 
     def __init__(
-        self, file: SegmentFile, position: int, limit: int, *, window: int = HEADER_WINDOW, is_whole: bool = False
+        self, file: SegmentFile, position: int, *, limit: int, window: int = HEADER_WINDOW, is_whole: bool = False
     ) -> None:
         self.file = file
         self.position = position
@@ -177,9 +177,9 @@ class Walker:
         self._buffer, self._start = memoryview(self.file.pread(size, self.position)), self.position
 
 
-def walk(file: SegmentFile, position: int, limit: int) -> Iterator[Entry]:
+def walk(file: SegmentFile, position: int, *, limit: int) -> Iterator[Entry]:
     """Yield the entries, perhaps only their headers. Raises what `Walker.next` raises."""
-    walker = Walker(file, position, limit)
+    walker = Walker(file, position, limit=limit)
     while (entry := walker.next()) is not None:
         yield entry
 
@@ -211,7 +211,7 @@ class Index:
         size = self._layout.size
         return self._layout.unpack(FILESYSTEM.pread(self._file.fd, size, slot * size).ljust(size, b"\0"))
 
-    def floor(self, key: int, field: int = 0) -> tuple[int, ...] | None:
+    def floor(self, key: int, *, field: int = 0) -> tuple[int, ...] | None:
         """Return the last entry whose `field` is at most `key`."""
         low, high = 0, self.count
         while low < high:
@@ -272,7 +272,7 @@ class SegmentLookup:
         if entry is None:
             return base_offset - 1
         found, offset = entry[0], base_offset + entry[1]
-        for one in walk(self._file, self.position_before(offset), self._segment.size):
+        for one in walk(self._file, self.position_before(offset), limit=self._segment.size):
             if one.magic != MAGIC or one.offset > offset:
                 break
             if one.last_offset >= offset:

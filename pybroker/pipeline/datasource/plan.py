@@ -46,7 +46,7 @@ def plan_batch(options: Options, constraints: Constraints = EVERYTHING) -> list[
         start, end = resolve(options.starting, snapshot), resolve(options.ending, snapshot)
         if max(start, end) > snapshot.end_offset and options.is_data_loss_failure:
             raise PipelineError(f"{place.tp} ends at offset {snapshot.end_offset}, before the requested offset {max(start, end)}")
-        ranges += plan_partition(snapshot, start, end, options, constraints)
+        ranges += plan_partition(snapshot, start=start, end=end, options=options, constraints=constraints)
     return ranges
 
 
@@ -66,23 +66,37 @@ def resolve(bound: Bound, snapshot: PartitionSnapshot) -> int:
 
 
 def plan_partition(
-    snapshot: PartitionSnapshot, start: int, end: int, options: Options, constraints: Constraints = EVERYTHING
+    snapshot: PartitionSnapshot, *, start: int, end: int, options: Options, constraints: Constraints = EVERYTHING
 ) -> Iterator[SegmentRange]:
     """Yield the ranges of [start, end) of a partition. Raises PipelineError if the log begins later and that is a failure."""
     constraints = _with_times(options, constraints)
     if start < min(end, snapshot.start_offset):
-        lost(snapshot.tp, start, min(end, snapshot.start_offset), "the log begins later, by retention or DeleteRecords", options)
+        lost(
+            snapshot.tp,
+            start=start,
+            end=min(end, snapshot.start_offset),
+            reason="the log begins later, by retention or DeleteRecords",
+            options=options,
+        )
     start = max(start, snapshot.start_offset, constraints.first_offset)
     end = min(end, snapshot.end_offset, constraints.end_offset)
     for segment, segment_start, segment_end in snapshot.bounds():
         first, last = max(start, segment_start), min(end, segment_end)
         if first < last:
             is_sealed = segment is not snapshot.segments[-1]
-            for one in _split(snapshot.tp, segment, first, last, options.split_bytes, constraints, is_sealed=is_sealed):
+            for one in _split(
+                snapshot.tp,
+                segment,
+                first=first,
+                last=last,
+                split_bytes=options.split_bytes,
+                constraints=constraints,
+                is_sealed=is_sealed,
+            ):
                 yield _with_aborted(one, snapshot.aborted, constraints)
 
 
-def lost(tp: TopicPartition, start: int, end: int, reason: str, options: Options) -> None:
+def lost(tp: TopicPartition, *, start: int, end: int, reason: str, options: Options) -> None:
     """Report requested offsets that are gone. Raises PipelineError unless the options allow the loss."""
     text = f"{end - start} offsets of {tp}, from {start} to {end - 1}, are gone: {reason}"
     if options.is_data_loss_failure:
@@ -90,8 +104,8 @@ def lost(tp: TopicPartition, start: int, end: int, reason: str, options: Options
     logger.warning("%s", text)
 
 
-def _split(  # noqa: PLR0917
-    tp: TopicPartition, segment: Segment, first: int, last: int, split_bytes: int, constraints: Constraints, *, is_sealed: bool
+def _split(
+    tp: TopicPartition, segment: Segment, *, first: int, last: int, split_bytes: int, constraints: Constraints, is_sealed: bool
 ) -> Iterator[SegmentRange]:
     """Yield ranges of about `split_bytes` that begin at batches in the offset index, without ranges that are wholly too old."""
     file = segment.open()

@@ -89,7 +89,7 @@ class RangeReader:
         self._aborted = _by_producer(one)
         try:
             for file, position, limit in _places(one, self._options):
-                yield from self._read_file(file, position, limit)
+                yield from self._read_file(file, position, limit=limit)
         except OSError as error:
             raise PipelineError(f"{one.segment.path} cannot be read: {error}") from error
         if self._builder.rows:
@@ -99,11 +99,11 @@ class RangeReader:
         runs, self._runs = self._runs, []
         return Rows(self._builder.take(), runs)
 
-    def _read_file(self, file: SegmentFile, position: int, limit: int) -> Iterator[Rows]:
+    def _read_file(self, file: SegmentFile, position: int, *, limit: int) -> Iterator[Rows]:
         """Yield the rows of a file at or after `position` that are in the range."""
         builder, end_offset = self._builder, self._range.end_offset
         is_whole = bool(self._wanted & ~OFFSET)
-        walker = Walker(file, position, limit, window=DATA_WINDOW if is_whole else HEADER_WINDOW, is_whole=is_whole)
+        walker = Walker(file, position, limit=limit, window=DATA_WINDOW if is_whole else HEADER_WINDOW, is_whole=is_whole)
         while (entry := walker.next()) is not None and not entry.begins_at_or_after(end_offset):
             try:
                 if entry.magic == MAGIC:
@@ -226,10 +226,10 @@ def _rewritten(one: SegmentRange, options: Options) -> Iterator[tuple[SegmentFil
             names = [entry.name for entry in FILESYSTEM.list(directory) if entry.name.endswith(DATA_SUFFIX)]
             found = sorted(offset for offset in map(offset_of, names) if offset >= 0)
             if not found or found[0] >= one.end_offset:
-                lost(one.tp, one.start_offset, one.end_offset, reason, options)
+                lost(one.tp, start=one.start_offset, end=one.end_offset, reason=reason, options=options)
                 return
             if found[0] > one.start_offset:
-                lost(one.tp, one.start_offset, found[0], reason, options)
+                lost(one.tp, start=one.start_offset, end=found[0], reason=reason, options=options)
             following = [*found[1:], one.end_offset]
             files = [
                 (Segment.of(directory, base), SegmentFile(FILESYSTEM, Segment.of(directory, base).path))
@@ -238,7 +238,7 @@ def _rewritten(one: SegmentRange, options: Options) -> Iterator[tuple[SegmentFil
             ]
         except FileNotFoundError:
             if not FILESYSTEM.exists(directory):
-                lost(one.tp, one.start_offset, one.end_offset, reason, options)
+                lost(one.tp, start=one.start_offset, end=one.end_offset, reason=reason, options=options)
                 return
             continue  # another segment was rewritten between listing and opening
         for segment, file in files:

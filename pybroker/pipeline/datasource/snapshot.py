@@ -147,12 +147,14 @@ def take(place: Place, options: Options, states: dict[TopicPartition, Transactio
         return PartitionSnapshot(place.tp, tuple(segments), start, end, log_end)
     state = None if states is None else states.get(place.tp)
     if state is None or not start <= state.offset <= end:
-        state = TransactionState.at_snapshot(place.directory, snapshots, end, start)
+        state = TransactionState.at_snapshot(place.directory, snapshots, end_offset=end, start_offset=start)
     state.advance(segments, end)
     if states is not None:
         states[place.tp] = state
     stable = max(start, min(end, state.stable_offset()))
-    aborted = {one for one in state.aborted if one[2] >= start and one[1] < stable} | indexed_aborts(segments, start, stable)
+    aborted = {one for one in state.aborted if one[2] >= start and one[1] < stable} | indexed_aborts(
+        segments, start_offset=start, end_offset=stable
+    )
     return PartitionSnapshot(place.tp, tuple(segments), start, stable, log_end, frozenset(aborted))
 
 
@@ -187,7 +189,7 @@ def _find_end(segment: Segment, *, are_checksums_checked: bool) -> tuple[Segment
         return segment, segment.base_offset
     end, position = segment.base_offset, SegmentLookup(segment, file).last_position()
     try:
-        for entry in walk(file, position, segment.size):
+        for entry in walk(file, position, limit=segment.size):
             if are_checksums_checked and entry.magic == MAGIC:
                 batch = BatchView(memoryview(file.pread(entry.size, entry.position)))
                 if not batch.is_valid:

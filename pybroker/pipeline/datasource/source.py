@@ -85,9 +85,10 @@ class _Table:
         if one is None:
             return
         schema = to_arrow_schema(self.schema, timezone="UTC")
+        first_ms, end_ms = self.times
         with _one_line():
             for rows in RangeReader(self.wanted, self.options).read(one):
-                yield arrow.within(arrow.record_batch(rows, one.tp, schema), rows, *self.times)
+                yield arrow.within(arrow.record_batch(rows, one.tp, schema), rows, first_ms=first_ms, end_ms=end_ms)
 
 
 class PybrokerReader(DataSourceReader):

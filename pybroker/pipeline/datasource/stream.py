@@ -47,7 +47,7 @@ class StreamPlanner:
         """Return where a micro-batch from `start` ends. Raises PipelineError for a topic or offsets that are gone."""
         starts, snapshots = read(start), self._look()
         for tp in starts.keys() - snapshots.keys():
-            lost(tp, starts[tp], starts[tp] + 1, "the topic was deleted", self._options)
+            lost(tp, start=starts[tp], end=starts[tp] + 1, reason="the topic was deleted", options=self._options)
         ends: dict[TopicPartition, int] = {}
         for tp, snapshot in snapshots.items():
             if self._target is not None and tp not in self._target:
@@ -57,10 +57,10 @@ class StreamPlanner:
             if begin > snapshot.log_end_offset:
                 lost(
                     tp,
-                    snapshot.log_end_offset,
-                    begin,
-                    "the log ends earlier; was the topic deleted and created again?",
-                    self._options,
+                    start=snapshot.log_end_offset,
+                    end=begin,
+                    reason="the log ends earlier; was the topic deleted and created again?",
+                    options=self._options,
                 )
             else:
                 end = max(begin, end)  # the checkpoint of the high watermark may be older than what was read
@@ -97,9 +97,9 @@ class StreamPlanner:
         for tp, until in ends.items():
             snapshot = snapshots.get(tp)
             if snapshot is None:
-                lost(tp, starts.get(tp, _FIRST), until, "the topic was deleted", self._options)
+                lost(tp, start=starts.get(tp, _FIRST), end=until, reason="the topic was deleted", options=self._options)
                 continue
-            yield from plan_partition(snapshot, starts.get(tp, snapshot.start_offset), until, self._options)
+            yield from plan_partition(snapshot, start=starts.get(tp, snapshot.start_offset), end=until, options=self._options)
 
 
 def written(offsets: Mapping[TopicPartition, int]) -> StreamOffsets:

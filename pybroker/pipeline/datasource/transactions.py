@@ -38,7 +38,7 @@ class TransactionState:
         self.aborted: set[AbortedRange] = set()
 
     @classmethod
-    def at_snapshot(cls, directory: str, offsets: Iterable[int], end_offset: int, start_offset: int) -> TransactionState:
+    def at_snapshot(cls, directory: str, offsets: Iterable[int], *, end_offset: int, start_offset: int) -> TransactionState:
         """Return the state of the latest sound snapshot up to `end_offset`, or else of the start of the log."""
         for offset in sorted((one for one in offsets if start_offset <= one <= end_offset), reverse=True):
             try:
@@ -68,7 +68,7 @@ class TransactionState:
         self.offset = max(self.offset, end_offset)
 
     def _advance_in(self, segment: Segment, file: SegmentFile, end_offset: int) -> None:
-        for entry in walk(file, SegmentLookup(segment, file).position_before(self.offset), segment.size):
+        for entry in walk(file, SegmentLookup(segment, file).position_before(self.offset), limit=segment.size):
             if entry.magic != MAGIC:
                 continue
             batch = BatchView(entry.buffer, entry.at)
@@ -92,7 +92,7 @@ def _is_abort(file: SegmentFile, position: int, header: BatchView) -> bool:
         raise CorruptSegmentError(file.path, position, error) from error
 
 
-def indexed_aborts(segments: Iterable[Segment], start_offset: int, end_offset: int) -> set[AbortedRange]:
+def indexed_aborts(segments: Iterable[Segment], *, start_offset: int, end_offset: int) -> set[AbortedRange]:
     """Return the aborted transactions in the indexes that touch [start_offset, end_offset). Raises PipelineError."""
     found: set[AbortedRange] = set()
     for segment in segments:

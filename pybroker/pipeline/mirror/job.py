@@ -145,7 +145,7 @@ def _tasks(options: MirrorOptions, state: State, source: WireClient) -> list[Tas
                     retry_s=options.retry_s,
                     is_loss_allowed=options.is_loss_allowed,
                 )
-                tasks.append((part, source.list_offset(name, number, LATEST, isolation=COMMITTED)))
+                tasks.append((part, source.list_offset(name, number, timestamp=LATEST, isolation=COMMITTED)))
         return tasks
 
 
@@ -213,10 +213,10 @@ def _look(options: MirrorOptions, parts: list[Part]) -> Callable[[], Standing]:
         with WireClient(options.source, retry_s=0) as source:
             rows = lag = size = 0
             for part in list(parts):
-                end = source.list_offset(part.topic, part.partition, LATEST, isolation=COMMITTED)
+                end = source.list_offset(part.topic, part.partition, timestamp=LATEST, isolation=COMMITTED)
                 arrived = read_arrived(Path(part.map_path))
                 if arrived is None:
-                    lag += end - source.list_offset(part.topic, part.partition, EARLIEST)
+                    lag += end - source.list_offset(part.topic, part.partition, timestamp=EARLIEST)
                 else:
                     rows, size, lag = rows + arrived.target, size + arrived.size, lag + end - arrived.source
             return Standing(rows, rows + max(0, lag), size - before)

@@ -131,7 +131,7 @@ class OffsetMap:
         """The offset of the first record in the target."""
         return self._targets[0]
 
-    def begin(self, source: int, target: int) -> None:
+    def begin(self, source: int, *, target: int) -> None:
         """Set the offset of the first record to copy, and its offset in the target."""
         assert self.is_new
         self._store(_MAGIC, 0)

@@ -158,7 +158,7 @@ class Planner:
 
     def _as_it_is(self, batch: BatchView) -> Outgoing:
         if batch.batch_length > self.size_max:
-            raise self._too_large(batch.base_offset, batch.batch_length)
+            raise self._too_large(batch.base_offset, size=batch.batch_length)
         data = batch.data
         HEADER.pack_into(
             data,
@@ -207,7 +207,7 @@ class Planner:
             yield from self._built(records[half:], codec)
             return
         if len(data) > self.size_max:
-            raise self._too_large(records[0].offset, len(data))
+            raise self._too_large(records[0].offset, size=len(data))
         runs, shift = [], None
         for number, record in enumerate(records):
             if record.offset - number != shift:
@@ -216,7 +216,7 @@ class Planner:
         self.counts.rebuilt += 1
         yield self._sent(memoryview(data), len(records), runs, is_verbatim=False)
 
-    def _too_large(self, offset: int, size: int) -> PipelineError:
+    def _too_large(self, offset: int, *, size: int) -> PipelineError:
         return PipelineError(
             f"the batch at source offset {offset} has {size} bytes, "
             f"but the target accepts {self.size_max}: raise its max.message.bytes"

@@ -152,25 +152,25 @@ class _Copy:
         """Return the next source offset, and its offset in the target."""
         part, target = self._part, self._target
         at = self._settled_end()
-        start = self._source.list_offset(part.topic, part.partition, EARLIEST)
+        start = self._source.list_offset(part.topic, part.partition, timestamp=EARLIEST)
         if self._map.is_new:
-            first = target.list_offset(part.target_topic, part.partition, EARLIEST)
+            first = target.list_offset(part.target_topic, part.partition, timestamp=EARLIEST)
             if at > first:
                 raise not_ours(part.target_name, at - first)
-            self._map.begin(start, at)
+            self._map.begin(start, target=at)
             return start, at
         offset = self._map.resume(at)
         self._check_tail(at)
         self._map.mark(Arrived(offset, at, 0 if self._map.arrived is None else self._map.arrived.size))
-        return (self._lose(offset, start), at) if start > offset else (offset, at)
+        return (self._lose(offset, start=start), at) if start > offset else (offset, at)
 
     def _settled_end(self) -> int:
         """Return the end of the target's log, once nothing more arrives from a run that was cut short."""
         part, arrived = self._part, self._map.arrived
-        end = self._target.list_offset(part.target_topic, part.partition, LATEST)
+        end = self._target.list_offset(part.target_topic, part.partition, timestamp=LATEST)
         while arrived is not None and end != arrived.target:
             self._sleep(_SETTLED_S)
-            before, end = end, self._target.list_offset(part.target_topic, part.partition, LATEST)
+            before, end = end, self._target.list_offset(part.target_topic, part.partition, timestamp=LATEST)
             if before == end:
                 break
         return end
@@ -180,18 +180,18 @@ class _Copy:
         part = self._part
         try:
             fetched = self._source.fetch(
-                part.topic, part.partition, planner.source, max_bytes=self._fetch_bytes, isolation=COMMITTED
+                part.topic, part.partition, offset=planner.source, max_bytes=self._fetch_bytes, isolation=COMMITTED
             )
         except BrokerError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            start = self._source.list_offset(part.topic, part.partition, EARLIEST)
+            start = self._source.list_offset(part.topic, part.partition, timestamp=EARLIEST)
             if start <= planner.source:
-                ending = self._source.list_offset(part.topic, part.partition, LATEST)
+                ending = self._source.list_offset(part.topic, part.partition, timestamp=LATEST)
                 raise PipelineError(
                     f"{part.name} ends at offset {ending}, but was mirrored to {planner.source}: it is another log"
                 ) from error
-            planner.source = self._lose(planner.source, start)
+            planner.source = self._lose(planner.source, start=start)
             return None
         return fetched if fetched.data else None
 
@@ -220,7 +220,7 @@ class _Copy:
         except PipelineError as error:
             raise PipelineError(f"{self._part.name}: {error}") from error
 
-    def _lose(self, offset: int, start: int) -> int:
+    def _lose(self, offset: int, *, start: int) -> int:
         part = self._part
         message = f"{start - offset} offsets of {part.name} were deleted before they were mirrored, {offset} to {start - 1}"
         if not part.is_loss_allowed:
@@ -231,9 +231,9 @@ class _Copy:
     def _check_tail(self, end: int) -> None:
         """Check that the last batch in the target is the one that this mirror wrote there. Raises PipelineError."""
         part = self._part
-        if end == self._map.base or self._target.list_offset(part.target_topic, part.partition, EARLIEST) >= end:
+        if end == self._map.base or self._target.list_offset(part.target_topic, part.partition, timestamp=EARLIEST) >= end:
             return  # the mirror has written nothing, or none of it is left
-        fetched = self._target.fetch(part.target_topic, part.partition, end - 1)
+        fetched = self._target.fetch(part.target_topic, part.partition, offset=end - 1)
         last = next(batches(fetched.data), None)
         if last is None or last.next_offset < end:
             return  # compaction removed it
@@ -250,7 +250,7 @@ class _Copy:
         part = self._part
         offset = self._map.source_of(last.base_offset)
         try:
-            fetched = self._source.fetch(part.topic, part.partition, offset, isolation=COMMITTED, wait_ms_max=0)
+            fetched = self._source.fetch(part.topic, part.partition, offset=offset, isolation=COMMITTED, wait_ms_max=0)
         except BrokerError as error:
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 return  # deleted; `_begin` and `_fetch` report whether records were lost by that

@@ -134,7 +134,7 @@ class State:
 
     # --- For the audit ----------------------------------------------------------------------------------------------------------
 
-    def origin(self, target_topic: str, partition: int, offset: int) -> Origin:
+    def origin(self, target_topic: str, partition: int, *, offset: int) -> Origin:
         """Return where this record of the target comes from. Raises PipelineError when this mirror did not write it."""
         topic = self._source_topic(target_topic)
         path = self.map_path(topic, partition)

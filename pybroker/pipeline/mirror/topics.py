@@ -91,7 +91,7 @@ def prepared(
         raise PipelineError(f"topic {name} at {target.bootstrap} was deleted and created again since the mirror wrote to it")
     if known is None:
         for number in range(len(existing.leaders)):
-            count = target.list_offset(name, number, LATEST) - target.list_offset(name, number, EARLIEST)
+            count = target.list_offset(name, number, timestamp=LATEST) - target.list_offset(name, number, timestamp=EARLIEST)
             if count:
                 raise not_ours(f"{name}-{number}", count)
     if len(existing.leaders) < len(topic.leaders):

@@ -136,7 +136,7 @@ def _files(archive: Archive, options: ReplayOptions, targets: dict[str, str]) ->
     return [
         file
         for file in archive.contents.files.values()
-        if file.topic in targets and may_have(file.first, file.last, file.first_ms, file.last_ms)
+        if file.topic in targets and may_have(file.first, last=file.last, first_ms=file.first_ms, last_ms=file.last_ms)
     ]
 
 

@@ -33,7 +33,7 @@ class Selection:
     from_ms: int | None = None
     to_ms: int | None = None
 
-    def has(self, offset: int, timestamp_ms: int) -> bool:
+    def has(self, offset: int, *, timestamp_ms: int) -> bool:
         """Return whether a record is chosen."""
         return (
             (self.from_offset is None or offset >= self.from_offset)
@@ -42,7 +42,7 @@ class Selection:
             and (self.to_ms is None or timestamp_ms < self.to_ms)
         )
 
-    def may_have(self, first: int, last: int, first_ms: int, last_ms: int) -> bool:
+    def may_have(self, first: int, *, last: int, first_ms: int, last_ms: int) -> bool:
         """Return whether a file with these inclusive bounds can hold a chosen record."""
         return (
             (self.from_offset is None or last >= self.from_offset)
@@ -78,7 +78,7 @@ def rows(partition: int, pieces: Sequence[Piece], selection: Selection) -> Itera
         if not heap:
             continue
         row, file_number, source = heap[0]
-        if selection.has(row.offset, row.timestamp_ms):
+        if selection.has(row.offset, timestamp_ms=row.timestamp_ms):
             yield row
         following = next(source, None)
         if following is None:

@@ -23,10 +23,12 @@ _BYTES_MAX: Final = 16 << 20
 class Counting:
     """A counter of a partition, in the order of its log. It calls `on_counted` with the number of records since the last call."""
 
-    def __init__(self, now_ms: int, keys_max: int, key_bytes_max: int, on_counted: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, now_ms: int, *, keys_max: int, key_bytes_max: int, on_counted: Callable[[int], None] | None = None
+    ) -> None:
         self._now_ms, self._on_counted = now_ms, on_counted
         self._builder = ColumnBuilder(TIMESTAMP | KEY | VALUE | HEADERS)
-        self._keys = KeyCounts(keys_max, key_bytes_max)
+        self._keys = KeyCounts(keys_max, bytes_max=key_bytes_max)
         self._tally = Tally()
         self._batch_records: list[int] = []
         self._batch_sizes: list[int] = []
@@ -44,21 +46,21 @@ class Counting:
                 if batch.base_offset >= end:
                     return end
                 if batch.next_offset > following:
-                    self._add_batch(batch, first, end)
+                    self._add_batch(batch, first=first, end=end)
                     following = batch.next_offset
             else:
                 message = MessageView(data, position)
                 if not message.compression and message.offset >= end:
                     return end
                 if message.offset >= following:
-                    self._add_message(message, first, end)
+                    self._add_message(message, first=first, end=end)
                     following = message.offset + 1
             if self._builder.rows >= _ROWS_MAX or self._builder.data_bytes >= _BYTES_MAX:
                 self._flush()
             position += size
         return following
 
-    def looked(self, offsets: int, deleted: int) -> None:
+    def looked(self, offsets: int, *, deleted: int) -> None:
         """Count offsets that were read, and offsets that were deleted before."""
         self._tally.numbers.offsets += offsets
         self._tally.numbers.deleted += deleted
@@ -69,7 +71,7 @@ class Counting:
         self._tally.numbers.undecided = sum(self._open.values())
         return self._tally, self._keys.found()
 
-    def _add_batch(self, batch: BatchView, first: int, end: int) -> None:
+    def _add_batch(self, batch: BatchView, *, first: int, end: int) -> None:
         batch.ensure_valid()
         numbers = self._tally.numbers
         if batch.is_control:
@@ -88,7 +90,7 @@ class Counting:
             first,
             end,
         )
-        self._count(MAGIC, batch.compression, batch.record_count, batch.batch_length, len(section) + HEADER_SIZE)
+        self._count(MAGIC, batch.compression, batch.record_count, size=batch.batch_length, plain_size=len(section) + HEADER_SIZE)
         if not batch.record_count:
             numbers.emptied += 1
         elif batch.record_count <= batch.last_offset_delta:
@@ -113,12 +115,12 @@ class Counting:
             case _:
                 self._open[batch.producer_id] = records
 
-    def _add_message(self, message: MessageView, first: int, end: int) -> None:
+    def _add_message(self, message: MessageView, *, first: int, end: int) -> None:
         message.ensure_valid()
         codec, size = message.compression, message.size
         if not codec:
             _, rows = self._builder.append_messages(message.data, 0, -1, False, 0, first, end)
-            self._count(message.magic, codec, 1, size, size)
+            self._count(message.magic, codec, 1, size=size, plain_size=size)
             return
         inside = message.inner_messages()
         before = self._builder.rows
@@ -126,9 +128,9 @@ class Counting:
         self._builder.append_messages(inside, 0, offset, is_append_time, message.timestamp, first, end)
         rows = self._builder.rows - before
         if rows:
-            self._count(message.magic, codec, _message_count(inside), size, len(inside))
+            self._count(message.magic, codec, _message_count(inside), size=size, plain_size=len(inside))
 
-    def _count(self, magic: int, codec: CompressionType, records: int, size: int, plain_size: int) -> None:
+    def _count(self, magic: int, codec: CompressionType, records: int, *, size: int, plain_size: int) -> None:
         tally = self._tally
         tally.numbers.batches += 1
         tally.numbers.size += size

@@ -55,7 +55,7 @@ class KeySummary:
 class KeyCounts:
     """A counter of the keys of a partition."""
 
-    def __init__(self, keys_max: int, bytes_max: int) -> None:
+    def __init__(self, keys_max: int, *, bytes_max: int) -> None:
         self._keys_max, self._bytes_max = keys_max, bytes_max
         self._tables: list[Any] = []
         self._rows = self._bytes = 0
@@ -195,16 +195,16 @@ def hashed(keys: Any) -> Any:
     low, high = int(ends[0]), int(ends[-1])
     data = np.frombuffer(data_buffer, np.uint8)[low:high] if high > low else np.zeros(0, np.uint8)
     sums: Any = np.zeros(high - low + 1, np.uint64)
-    np.cumsum((data.astype(np.uint64) + np.uint64(1)) * _powers(_PRIME, high - low), out=sums[1:], dtype=np.uint64)
+    np.cumsum((data.astype(np.uint64) + np.uint64(1)) * _powers(_PRIME, count=high - low), out=sums[1:], dtype=np.uint64)
     first, last = ends[:-1] - low, ends[1:] - low
-    back = _powers(_INVERSE, high - low + 1)  # shifts the sum of a key from its place in the data to the beginning
+    back = _powers(_INVERSE, count=high - low + 1)  # shifts the sum of a key from its place in the data to the beginning
     z = (sums[last] - sums[first]) * back[first] + (last - first).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
-def _powers(base: int, count: int) -> Any:
+def _powers(base: int, *, count: int) -> Any:
     import numpy as np  # noqa: PLC0415 (an extra)
 
     found: Any = np.full(count, base, np.uint64)

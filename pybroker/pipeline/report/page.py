@@ -96,20 +96,20 @@ def _facts(topic: TopicReport) -> Html:
     rows: list[list[object]] = [
         ["records", numbers.records],
         ["bytes of keys, values, headers", f"{numbers.key_size:,}, {numbers.value_size:,}, {numbers.header_size:,}"],
-        ["records without a key", _share(numbers.null_keys, numbers.records)],
-        ["tombstones (without a value)", _share(numbers.tombstones, numbers.records)],
-        ["records with headers", f"{_share(numbers.with_headers, numbers.records)}, {numbers.headers:,} headers"],
+        ["records without a key", _share(numbers.null_keys, whole=numbers.records)],
+        ["tombstones (without a value)", _share(numbers.tombstones, whole=numbers.records)],
+        ["records with headers", f"{_share(numbers.with_headers, whole=numbers.records)}, {numbers.headers:,} headers"],
         ["batches", f"{numbers.batches:,} of {numbers.size:,} bytes ({formats})"],
         ["idempotent producers", producers(total.idempotent)],
         ["transactional producers", producers(total.transactional)],
         ["transactions", f"{numbers.commits:,} committed, {numbers.aborts:,} aborted"],
         ["records of aborted transactions", numbers.aborted],
         ["records of transactions whose end was not seen", numbers.undecided],
-        ["offsets without a record (compaction)", _share(numbers.missing, numbers.offsets)],
+        ["offsets without a record (compaction)", _share(numbers.missing, whole=numbers.offsets)],
         ["batches with such gaps, without records", f"{numbers.holed:,}, {numbers.emptied:,}"],
-        ["late records", _share(numbers.late, numbers.records)],
-        ["records with a time in the future", _share(numbers.future, numbers.records)],
-        ["records without a time", _share(numbers.timeless, numbers.records)],
+        ["late records", _share(numbers.late, whole=numbers.records)],
+        ["records with a time in the future", _share(numbers.future, whole=numbers.records)],
+        ["records without a time", _share(numbers.timeless, whole=numbers.records)],
         ["largest partition to average", None if topic.skew is None else round(topic.skew, 3)],
     ]
     return table(["", "in all"], rows)
@@ -193,7 +193,7 @@ def _partitions(topic: TopicReport) -> Html:
     return table(head, rows)
 
 
-def _share(number: int, whole: int) -> str:
+def _share(number: int, *, whole: int) -> str:
     return f"{number:,} ({number / whole:.2%})" if whole else f"{number:,}"
 
 

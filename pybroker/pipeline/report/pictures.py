@@ -25,7 +25,7 @@ def rates(topic: TopicReport) -> tuple[bytes, str] | None:
     seconds, width = line.width_ms / 1000, dt.timedelta(milliseconds=line.width_ms)
     first = dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(milliseconds=line.start_ms)
     edges = [first + at * width for at in range(len(line.records) + 1)]
-    drawn = plots.figure(11, 4.2)
+    drawn = plots.figure(11, height=4.2)
     upper, lower = drawn.subplots(2, 1, sharex=True)
     for axes, values, name, colour in (
         (upper, line.records, "records/s", plots.COLOURS[0]),
@@ -44,7 +44,7 @@ def rates(topic: TopicReport) -> tuple[bytes, str] | None:
 
 def distributions(topic: TopicReport) -> bytes:
     """Draw the distributions of sizes, batches, lateness, keys and partitions."""
-    drawn = plots.figure(11, 8.4)
+    drawn = plots.figure(11, height=8.4)
     axes = drawn.subplots(3, 2)
     total = topic.total
     _distribution(axes[0][0], [("key", total.key_sizes), ("value", total.value_sizes)], "sizes of keys and values", "bytes")

@@ -57,18 +57,18 @@ class Extent:
 
 def extent(client: WireClient, topic: str, partition: int, wanted: Wanted) -> Extent:
     """Ask where a partition begins and ends, and where the wanted times are. Raises PipelineError."""
-    start, end = (client.list_offset(topic, partition, which) for which in (EARLIEST, LATEST))
+    start, end = (client.list_offset(topic, partition, timestamp=which) for which in (EARLIEST, LATEST))
     first, last = start, end
     if wanted.from_ms is not None:
-        found = client.list_offset(topic, partition, wanted.from_ms)
+        found = client.list_offset(topic, partition, timestamp=wanted.from_ms)
         first = last if found < 0 else found
     if wanted.to_ms is not None:
-        found = client.list_offset(topic, partition, wanted.to_ms)
+        found = client.list_offset(topic, partition, timestamp=wanted.to_ms)
         last = last if found < 0 else min(last, found)
-    return Extent(start, end, ranges(first, last, wanted))
+    return Extent(start, end, ranges(first, last=last, wanted=wanted))
 
 
-def ranges(first: int, last: int, wanted: Wanted) -> tuple[Range, ...]:
+def ranges(first: int, *, last: int, wanted: Wanted) -> tuple[Range, ...]:
     """Return the ranges to read in a log from `first` to before `last`; none if nothing is left."""
     if wanted.from_offset is not None:
         first = max(first, wanted.from_offset)

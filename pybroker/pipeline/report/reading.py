@@ -44,26 +44,26 @@ class Part:
 
 def look(part: Part, on_counted: Callable[[int], None] | None = None) -> tuple[Tally, Found]:
     """Read and count the ranges of a partition. Raises PipelineError."""
-    counting = Counting(part.now_ms, part.keys_max, part.key_bytes_max, on_counted)
+    counting = Counting(part.now_ms, keys_max=part.keys_max, key_bytes_max=part.key_bytes_max, on_counted=on_counted)
     with WireClient(part.bootstrap, retry_s=part.retry_s) as client:
         if part.extent.ranges and client.topic(part.topic).topic_id != part.topic_id:
             raise PipelineError(f"topic {part.topic} at {part.bootstrap} was deleted and created again while the job ran")
         for first, end in part.extent.ranges:
-            deleted = read(client, part, counting, first, end)
-            counting.looked(end - first - deleted, deleted)
+            deleted = read(client, part, counting, first=first, end=end)
+            counting.looked(end - first - deleted, deleted=deleted)
     return counting.finish()
 
 
-def read(client: WireClient, part: Part, counting: Counting, first: int, end: int) -> int:
+def read(client: WireClient, part: Part, counting: Counting, *, first: int, end: int) -> int:
     """Count a range. Return how many of its offsets were deleted before they could be read."""
     deleted, empty = 0, 0
     while first < end:
         try:
-            fetched = client.fetch(part.topic, part.partition, first, max_bytes=_FETCH_BYTES)
+            fetched = client.fetch(part.topic, part.partition, offset=first, max_bytes=_FETCH_BYTES)
         except BrokerError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            start = client.list_offset(part.topic, part.partition, -2)
+            start = client.list_offset(part.topic, part.partition, timestamp=-2)
             if start <= first:
                 raise PipelineError(
                     f"{part.name} ends before offset {first}, which it had: its log was truncated meanwhile"

@@ -42,7 +42,7 @@ class Histogram:
     def add(self, value: int, count: int = 1) -> None:
         """Add a number `count` times."""
         shift = max(0, value.bit_length() - _BITS)
-        self._add_steps({value >> shift << shift: count}, count, value * count, value, value)
+        self._add_steps({value >> shift << shift: count}, count, sum_=value * count, least=value, greatest=value)
 
     def add_array(self, values: Any) -> None:
         """Add all numbers of a numpy array of int64."""
@@ -55,12 +55,12 @@ class Histogram:
         steps, counts = np.unique(values >> shifts << shifts, return_counts=True)
         found = dict(zip(steps.tolist(), counts.tolist(), strict=True))
         whole = sum(int(part.sum()) for part in ((values >> 32) << 32, values & 0xFFFF_FFFF))  # neither wraps
-        self._add_steps(found, len(values), whole, int(values.min()), int(values.max()))
+        self._add_steps(found, len(values), sum_=whole, least=int(values.min()), greatest=int(values.max()))
 
     def merge(self, other: Histogram) -> None:
         """Add the contents of `other`."""
         if other.least is not None and other.greatest is not None:
-            self._add_steps(other.counts, other.number, other.sum, other.least, other.greatest)
+            self._add_steps(other.counts, other.number, sum_=other.sum, least=other.least, greatest=other.greatest)
 
     def percentile(self, percent: float) -> int | None:
         """Return the least number that at least `percent` percent of the numbers do not exceed; None if there are none."""
@@ -85,7 +85,7 @@ class Histogram:
         found: dict[str, Any] = {"count": self.number, "sum": self.sum, "min": self.least, "mean": self.mean}
         return found | {f"p{percent:g}": self.percentile(percent) for percent in PERCENTS} | {"max": self.greatest}
 
-    def _add_steps(self, steps: Mapping[int, int], number: int, sum_: int, least: int, greatest: int) -> None:
+    def _add_steps(self, steps: Mapping[int, int], number: int, *, sum_: int, least: int, greatest: int) -> None:
         for step, count in steps.items():
             self.counts[step] = self.counts.get(step, 0) + count
         self.number += number

@@ -1,7 +1,7 @@
 """A client of a cluster: it finds leaders, fetches batches as they lie in the log, and appends batches to a partition's end.
 
     client = WireClient("localhost:9092")
-    found = client.fetch("orders", 0, client.list_offset("orders", 0, EARLIEST))
+    found = client.fetch("orders", 0, offset=client.list_offset("orders", 0, timestamp=EARLIEST))
     for batch in batches(found.data): ...
 
 The client retries for `retry_s` seconds what may succeed later: when a broker is away, or when a leader has moved. Every other
@@ -193,7 +193,7 @@ class WireClient:
 
     # --- Records ----------------------------------------------------------------------------------------------------------------
 
-    def list_offset(self, topic: str, partition: int, timestamp: int, *, isolation: int = UNCOMMITTED) -> int:
+    def list_offset(self, topic: str, partition: int, *, timestamp: int, isolation: int = UNCOMMITTED) -> int:
         """Return an offset of a partition: EARLIEST, LATEST, or that of the first record at or after a time in ms.
 
         LATEST with COMMITTED is the last stable offset: the log ends there for a reader of committed records. For a time, the
@@ -219,8 +219,8 @@ class WireClient:
         self,
         topic: str,
         partition: int,
-        offset: int,
         *,
+        offset: int,
         max_bytes: int = 8 << 20,
         min_bytes: int = 1,
         wait_ms_max: int = 500,
