@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from testing.process.broker import BrokerProcess, is_kafka
@@ -76,12 +74,6 @@ class Scene:
         """Return the bytes from the batch with this offset on."""
         return sum(self.sizes[topic][offset // BATCH_RECORDS :])
 
-    def described(self, topic: str) -> int:
-        """Return the size that DescribeLogDirs reports."""
-        request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=topic, partitions=[0])])
-        (found,) = self.wire.ask(ApiKey.DESCRIBE_LOG_DIRS, 2, request).results
-        return int(found.topics[0].partitions[0].partition_size)
-
     def measured(self, name: str, topic: str) -> float:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=30) as response:
             families = text_string_to_metric_families(response.read().decode())
@@ -108,7 +100,7 @@ class Scene:
         ]
         for below in {0, offset - 1}:
             assert self.wire.fetch(topic, 0, below).error == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert self.described(topic) == self.size_from(topic, offset)
+        assert self.wire.partition_size(topic, 0) == self.size_from(topic, offset)
         until(lambda: self.measured("kafka_log_log_size", topic) == self.size_from(topic, offset), "the metrics follow")
         assert self.measured("kafka_log_log_logstartoffset", topic) == offset
 
@@ -198,7 +190,7 @@ def test_the_granularity_changes_while_the_broker_runs(scene: Scene) -> None:
         wire.configure("of-all", "retention.ms", str((RECORDS - 47) * STEP_MS))
         pass_twice(21)
         assert scene.start_of("of-all") == 0
-        assert scene.described("of-all") == scene.size_from("of-all", 0)
+        assert scene.wire.partition_size("of-all", 0) == scene.size_from("of-all", 0)
     finally:
         assert wire.configure_brokers("log.retention.granularity", "record") == 0
     scene.wait_for_start("of-all", 47)

@@ -18,6 +18,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pybroker.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from pybroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from pybroker.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pybroker.protocol.messages.incremental_alter_configs import (
@@ -199,6 +200,17 @@ class Wire:
         (one,) = topic_response.partitions
         assert one.error_code == 0, one
         return one.offset, one.timestamp
+
+    def partition_size(self, topic: str, partition: int) -> int:
+        """Return the bytes of a partition that DescribeLogDirs reports."""
+        asked = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=topic, partitions=[partition])])
+        sizes = [
+            one.partition_size
+            for folder in self.ask(ApiKey.DESCRIBE_LOG_DIRS, 2, asked).results
+            for found in folder.topics
+            for one in found.partitions
+        ]
+        return sum(sizes)
 
     def delete_records(self, topic: str, partition: int, offset: int) -> tuple[int, int]:
         """Delete the records before `offset`, and return the error and the new log start offset."""
