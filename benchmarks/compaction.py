@@ -1,12 +1,14 @@
-"""Measures compaction: what a produce takes beside it, and how much it cleans for each CPU-second of the broker.
+"""Measures compaction beside Apache Kafka: what produces and fetches take meanwhile, MB per CPU-second of the broker, and memory.
 
-    python -m benchmarks.compaction [--megabytes 200] [--keys 20000] [--value-bytes 1000] [--warm 8] [--no-kafka]
+    python -m benchmarks.compaction [--megabytes 80] [--small-megabytes 30] [--keys 20000] [--threads 1] [--alone 4] [--no-kafka]
 
-A topic gets this many megabytes of records with random keys, and `min.compaction.lag.ms` holds the cleaner back. Then the lag
-becomes 0. The first time, nothing else happens until the topic is clean: the size of what was cleaned, divided by the CPU
-time of the broker above that of an idle second, is the rate. The second time, one connection sends one record of 100 bytes
-after the other to another topic until the topic is clean; the same for `--warm` seconds before is what it takes without
-compaction. Both brokers have one cleaner thread, no limit of bytes per second, and look for work every 100 ms.
+For each codec and size of values, both brokers in turn: a topic gets this many megabytes of records with random keys, in batches
+of 16 kB and segments of 4 MB. `min.compaction.lag.ms` holds the cleaner back. A probe produces one small record into the topic
+every 5 ms and fetches its beginning every 5 ms, each on a connection of its own, and counts from the time when a request is due.
+After `--alone` seconds the lag becomes 0, and the probe continues until all closed segments are clean
+(`cleaner-offset-checkpoint`). The rate is the size of these segments on the disk, divided by the CPU time of the broker above
+that of the same probe before. A first cleaning, which is not counted, warms both brokers. Both have `--threads` cleaner threads,
+no limit of bytes per second, and look for work every 100 ms.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,32 +24,59 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from benchmarks import peers
 from benchmarks.peers import KAFKA, Peer, pin_client
-from testing.clients.stock import create_topic, wait
+from benchmarks.probe import Probe, Times, times
+from testing.clients.stock import create_topic, delete_topic, wait
 from testing.process import procstat
 from testing.samples import T0_MS, Sample
 from testing.waiting import LONG_WAIT_S, Deadline
 from testing.wire import raw
 from testing.wire.batches import sample_batch
 
-TOPIC, BESIDE = "compacted", "beside"
 HELD_BACK_MS = 10**12
-OVERRIDES = {"log.cleaner.backoff.ms": "100", "log.cleaner.threads": "1", "log.segment.delete.delay.ms": "1000"}
+OVERRIDES = {"log.cleaner.backoff.ms": "100", "log.segment.delete.delay.ms": "1000"}
 CONFIGS = {
     "cleanup.policy": "compact",
-    "segment.bytes": str(16 << 20),
+    "segment.bytes": str(4 << 20),
     "min.cleanable.dirty.ratio": "0.01",
     "min.compaction.lag.ms": str(HELD_BACK_MS),
 }
 POLL_S = 0.05
-IDLE_S = 2
+SETTLE_S = 1.0
+INTERVAL_S = 0.005
+FETCH_BYTES = 4096
+BATCH_BYTES = 16_384
+WARM_MEGABYTES = 40
+SMALL_BYTES, LARGE_BYTES = 50, 1000
+CODECS = ("none", "lz4", "zstd", "gzip")
+KINDS = ("produce", "fetch")
+WORDS = [b"offset", b"segment", b"leader", b"epoch", b"batch", b"broker", b"record", b"replica", b"consumer", b"timestamp"]
 
 
-class Times(NamedTuple):
-    """What produces took."""
+class Case(NamedTuple):
+    """What a topic holds."""
 
-    p50_ms: float
-    p99_ms: float
-    max_ms: float
+    codec: str
+    value_bytes: int
+
+    @property
+    def topic(self) -> str:
+        return f"{self.codec}-{self.value_bytes}"
+
+
+class Result(NamedTuple):
+    """One cleaning; seconds of probes by their kind."""
+
+    megabytes: float
+    stayed: float
+    cpu_s: float
+    took_s: float
+    peak_mb: float
+    alone: dict[str, list[float]]
+    beside: dict[str, list[float]]
+
+    @property
+    def rate(self) -> float:
+        return self.megabytes / max(self.cpu_s, 0.01)
 
 
 def folder_of(peer: Peer) -> Path:
@@ -56,117 +84,159 @@ def folder_of(peer: Peer) -> Path:
     return data / "logs" if peer.name == KAFKA else data
 
 
-def fill(peer: Peer, options: argparse.Namespace, seed: int) -> None:
-    """Write the records; they end with a new segment, because the active one is not cleaned."""
-    draw = random.Random(seed)
-    producer = confluent_kafka.Producer({"bootstrap.servers": peer.bootstrap, "linger.ms": 20, "log_level": 2})
-    value = draw.randbytes(options.value_bytes)
-    for _ in range(options.megabytes * 1_000_000 // options.value_bytes):
+def values_of(size: int) -> list[bytes]:
+    """Return values of which a codec takes half away: words and random bytes."""
+    draw = random.Random(size)
+    values = []
+    for _ in range(500):
+        words = b" ".join(draw.choices(WORDS, k=size // 8))[: size // 2]
+        values.append(words + draw.randbytes(size - len(words)))
+    return values
+
+
+def fill(peer: Peer, case: Case, megabytes: int, options: argparse.Namespace) -> None:
+    """Write the records."""
+    draw, values = random.Random(1), values_of(case.value_bytes)
+    settings = {
+        "bootstrap.servers": peer.bootstrap, "linger.ms": 20, "log_level": 0, "compression.type": case.codec,
+        "queue.buffering.max.messages": 1_000_000, "batch.size": BATCH_BYTES,
+    }  # fmt: skip
+    producer = confluent_kafka.Producer(settings)
+    for number in range(megabytes * 1_000_000 // case.value_bytes):
         while True:
             try:
-                producer.produce(TOPIC, value, b"key-%d" % draw.randrange(options.keys))
+                producer.produce(case.topic, values[number % 500], b"key-%d" % draw.randrange(options.keys))
                 break
             except BufferError:
                 producer.poll(0.1)
-        producer.poll(0)
+        if number % 64 == 0:
+            producer.poll(0)
     assert producer.flush(LONG_WAIT_S) == 0
 
 
-def hold_back(peer: Peer, lag_ms: int) -> None:
+def hold_back(peer: Peer, topic: str, lag_ms: int) -> None:
     entry = ConfigEntry("min.compaction.lag.ms", str(lag_ms), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": peer.bootstrap})
     for future in admin.incremental_alter_configs([resource]).values():
         wait(future)
 
 
-def dirty_bytes(peer: Peer) -> tuple[int, int]:
+def closed_segments(peer: Peer, topic: str) -> tuple[int, int]:
     """Return the size of the segments that are not active, and where the active one begins."""
-    *closed, active = sorted((folder_of(peer) / f"{TOPIC}-0").glob("*.log"))
+    *closed, active = sorted((folder_of(peer) / f"{topic}-0").glob("*.log"))
     return sum(path.stat().st_size for path in closed), int(active.stem)
 
 
-def cleaned_up_to(peer: Peer) -> int:
+def cleaned_up_to(peer: Peer, topic: str) -> int:
     try:
         lines = (folder_of(peer) / "cleaner-offset-checkpoint").read_text().splitlines()
     except FileNotFoundError:
         return 0
-    return next((int(line.split()[2]) for line in lines if line.startswith(f"{TOPIC} 0 ")), 0)
+    return next((int(line.split()[2]) for line in lines if line.startswith(f"{topic} 0 ")), 0)
 
 
-def until_clean(peer: Peer, end: int, work: Callable[[], None]) -> float:
-    """Do `work` until the cleaner has come to `end`, and return the seconds that took."""
-    deadline, began, looked = Deadline("a clean topic", 4 * LONG_WAIT_S), time.perf_counter(), 0.0
-    while True:
-        work()
-        now = time.perf_counter()
-        if now - looked > POLL_S:
-            deadline.check()
-            looked = now
-            if cleaned_up_to(peer) >= end:
-                return now - began
+def until_clean(peer: Peer, topic: str, end: int) -> None:
+    deadline = Deadline(f"{peer.name} has cleaned {topic}", LONG_WAIT_S)
+    while cleaned_up_to(peer, topic) < end:
+        deadline.check()
+        time.sleep(POLL_S)
 
 
-def times(taken: list[float]) -> Times:
-    taken = sorted(taken)
-    return Times(*(1000 * taken[min(len(taken) * part // 100, len(taken) - 1)] for part in (50, 99, 100)))
+def frames(topic: str) -> dict[str, bytes]:
+    """Return the two requests of the probe."""
+    record = sample_batch([Sample(b"probe", b"v" * 100, T0_MS)])
+    produce = raw.request(raw.PRODUCE, 7, raw.produce_body(7, topic, {0: record}, acks=1))
+    fetch = raw.request(raw.FETCH, 7, raw.fetch_body(7, [raw.Ask(topic=topic, bytes_max=FETCH_BYTES)]))
+    return dict(zip(KINDS, (produce, fetch), strict=True))
 
 
-def measure(peer: Peer, options: argparse.Namespace) -> tuple[object, ...]:
-    create_topic(peer.bootstrap, TOPIC, 1, CONFIGS)
-    create_topic(peer.bootstrap, BESIDE, 1, {})
-    fill(peer, options, seed=1)
-    time.sleep(IDLE_S)
-    idle_before = procstat.cpu_s(peer.pid)
-    time.sleep(IDLE_S)
-    idle = (procstat.cpu_s(peer.pid) - idle_before) / IDLE_S
-    size, end = dirty_bytes(peer)
-    before = procstat.cpu_s(peer.pid)
-    hold_back(peer, 0)
-    took_s = until_clean(peer, end, lambda: time.sleep(POLL_S))
-    cpu_s = procstat.cpu_s(peer.pid) - before - idle * took_s
-    hold_back(peer, HELD_BACK_MS)
-    fill(peer, options, seed=2)
+def prepare(peer: Peer, case: Case, megabytes: int, options: argparse.Namespace) -> tuple[int, int]:
+    create_topic(peer.bootstrap, case.topic, 1, CONFIGS)
+    fill(peer, case, megabytes, options)
+    time.sleep(SETTLE_S)
+    return closed_segments(peer, case.topic)
 
-    record = sample_batch([Sample(None, b"v" * 100, T0_MS)])
-    taken: list[float] = []
-    with raw.Connection(peer.bootstrap) as connection:
 
-        def produce() -> None:
-            began = time.perf_counter()
-            raw.produce(connection, 7, BESIDE, record)
-            taken.append(time.perf_counter() - began)
+def warm(peer: Peer, options: argparse.Namespace) -> None:
+    """Clean once without measuring."""
+    case = Case("zstd", 10 * SMALL_BYTES)
+    _, end = prepare(peer, case, WARM_MEGABYTES, options)
+    hold_back(peer, case.topic, 0)
+    until_clean(peer, case.topic, end)
+    delete_topic(peer.bootstrap, case.topic)
 
-        deadline = time.perf_counter() + options.warm
-        while time.perf_counter() < deadline:
-            produce()
-        alone = times(taken[len(taken) // 2 :])
-        taken.clear()
-        _, end = dirty_bytes(peer)
-        hold_back(peer, 0)
-        beside_s = until_clean(peer, end, produce)
-    beside = times(taken)
-    return (
-        peer.name, size / 1e6, size / 1e6 / max(cpu_s, 0.01), took_s, beside_s, alone.p50_ms, alone.p99_ms,
-        beside.p50_ms, beside.p99_ms, beside.max_ms, len(taken),
-    )  # fmt: skip
+
+def measure(peer: Peer, case: Case, options: argparse.Namespace) -> Result:
+    megabytes = options.small_megabytes if case.value_bytes == SMALL_BYTES else options.megabytes
+    size, end = prepare(peer, case, megabytes, options)
+    with Probe(peer.bootstrap, frames(case.topic), INTERVAL_S) as probe, procstat.PeakSampler(peer.pid, "VmRSS", 20) as memory:
+        began, cpu_began = time.monotonic(), procstat.cpu_s(peer.pid)
+        time.sleep(options.alone)
+        released, cpu_released = time.monotonic(), procstat.cpu_s(peer.pid)
+        hold_back(peer, case.topic, 0)
+        until_clean(peer, case.topic, end)
+        ended, cpu_ended = time.monotonic(), procstat.cpu_s(peer.pid)
+    idle = (cpu_released - cpu_began) / (released - began)
+    stays, _ = closed_segments(peer, case.topic)
+    delete_topic(peer.bootstrap, case.topic)
+    return Result(
+        size / 1e6,
+        stays / size,
+        cpu_ended - cpu_released - idle * (ended - released),
+        ended - released,
+        memory.peak_bytes / 1e6,
+        {kind: probe.between(kind, began, released) for kind in KINDS},
+        {kind: probe.between(kind, released, ended) for kind in KINDS},
+    )
+
+
+def rows_of_probes(name: str, results: list[Result]) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for kind in KINDS:
+        for when in ("alone", "beside"):
+            found: Times = times([seconds for one in results for seconds in getattr(one, when)[kind]])
+            rows.append((name, kind, when, *found))
+    return rows
 
 
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("--megabytes", type=int, default=200, help="what is written before each cleaning (default: %(default)s)")
+    parser.add_argument("--megabytes", type=int, default=80, help="records of 1 kB that are cleaned (default: %(default)s)")
+    parser.add_argument("--small-megabytes", type=int, default=30, help="the same for small records (default: %(default)s)")
     parser.add_argument("--keys", type=int, default=20_000, help="different keys (default: %(default)s)")
-    parser.add_argument("--value-bytes", type=int, default=1000, help="size of a value (default: %(default)s)")
-    parser.add_argument("--warm", type=float, default=8, help="seconds of produces before (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="log.cleaner.threads of both brokers (default: %(default)s)")
+    parser.add_argument("--alone", type=float, default=4, help="seconds of the probe before each cleaning (default: %(default)s)")
+    parser.add_argument("--codecs", default=",".join(CODECS), help="default: %(default)s")
     options = peers.parsed(parser)
     pin_client()
-    with peers.started(options, OVERRIDES) as running:
-        rows = [measure(peer, options) for peer in running]
+    cases = [Case(codec, size) for codec in options.codecs.split(",") for size in (LARGE_BYTES, SMALL_BYTES)]
+    results: dict[str, list[Result]] = {}
+    rows: list[tuple[object, ...]] = []
+    with peers.started(options, OVERRIDES | {"log.cleaner.threads": str(options.threads)}) as running:
+        rest = {peer.name: procstat.memory_bytes(peer.pid) / 1e6 for peer in running}
+        for peer in running:
+            warm(peer, options)
+        for case in cases:
+            for peer in running:
+                one = measure(peer, case, options)
+                results.setdefault(peer.name, []).append(one)
+                produce, fetch = times(one.beside["produce"]), times(one.beside["fetch"])
+                rows.append((
+                    case.codec, case.value_bytes, peer.name, one.megabytes, 100 * one.stayed, one.rate, one.took_s,
+                    produce.p50_ms, produce.p99_ms, fetch.p99_ms, one.peak_mb,
+                ))  # fmt: skip
+                peers.row(rows[-1])
     header = [
-        "broker", "MB cleaned", "MB per CPU-s", "took, s", "beside produces, s", "alone p50, ms", "alone p99, ms",
-        "beside p50, ms", "beside p99, ms", "beside max, ms", "produces beside",
+        "codec", "value, bytes", "broker", "MB cleaned", "stays, %", "MB per CPU-s", "took, s",
+        "produce p50 beside, ms", "produce p99 beside, ms", "fetch p99 beside, ms", "peak RSS, MB",
     ]  # fmt: skip
-    peers.table("Compaction, and produces of one record beside it", header, rows)
+    peers.table("Cleanings, and the probe beside each", header, rows)
+    header = ["broker", "request", "compaction", "p50, ms", "p99, ms", "p99.9, ms", "max, ms", "requests"]
+    peers.table(
+        "The probe, all cleanings together", header, [row for name in results for row in rows_of_probes(name, results[name])]
+    )
+    peers.table("Memory at rest, before any cleaning", ["broker", "RSS, MB"], rest.items())
 
 
 if __name__ == "__main__":

@@ -351,7 +351,12 @@ class BrokerServer:
             later=partial(loop.call_later, RETENTION_PAUSE_S),
         )
         self.log_cleaner = LogCleaner(
-            logs, config=lambda: self.controller.config, high_watermark=replicas.high_watermark, later=loop.call_later
+            logs,
+            config=lambda: self.controller.config,
+            high_watermark=replicas.high_watermark,
+            later=loop.call_later,
+            thread_of=self.disks.helper,
+            on_bug=self._count_bug,
         )
         self.log_cleaner.start()
         self._resume_moves = loop.call_later(MOVE_RESUME_S, replicas.moves.resume)

@@ -28,13 +28,14 @@ class Disks:
     `has_hung`: a thread waits for a disk that did not respond in `DISK_GRACE_S` when its directory was closed.
     """
 
-    __slots__ = ("_make_thread", "_on_bug", "_threads", "has_hung")
+    __slots__ = ("_helpers", "_make_thread", "_on_bug", "_threads", "has_hung")
 
     def __init__(self, on_bug: Callable[[], None], make_thread: MakeThread = DiskThread) -> None:
         """Start with no thread. `on_bug` is called for each job that raised an unexpected exception."""
         self._on_bug = on_bug
         self._make_thread = make_thread
         self._threads: dict[str, DiskThread] = {}  # by path
+        self._helpers: list[DiskThread] = []
         self.has_hung = False
 
     def thread_of(self, path: str) -> ThreadRunner:
@@ -42,8 +43,15 @@ class Disks:
         thread = self._threads[path.rstrip("/") or "/"] = self._make_thread(f"disk {path}", self._on_bug)
         return thread.run
 
+    def helper(self, name: str) -> ThreadRunner:
+        """Make a thread for work that touches no disk, which `close` does not wait for."""
+        self._helpers.append(self._make_thread(name, self._on_bug))
+        return self._helpers[-1].run
+
     async def close(self, logs: LogManager, high_watermarks: HighWatermarks) -> None:
         """Close the logs of all directories, side by side."""
+        for helper in self._helpers:
+            helper.stop()
         await asyncio.gather(*(self._close_directory(directory, logs, high_watermarks) for directory in logs.directories))
 
     async def _close_directory(self, directory: LogDirectory, logs: LogManager, high_watermarks: HighWatermarks) -> None:

@@ -17,6 +17,7 @@ from pybroker.log.record_retention import known_size
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pybroker.clock import Clock
     from pybroker.log.cleaner.cleaner import LogCleaner
     from pybroker.log.log import Log
     from pybroker.log.manager import LogManager
@@ -172,21 +173,47 @@ def register_logs(metrics: BrokerMetrics, logs: LogManager, cleaner: LogCleaner)
         "Operations on logs refused because no descriptor or memory map was left",
         lambda: sum(directory.shortages for directory in logs.directories),
     )
-    prefix, clock = "kafka_log_logcleaner", logs.services.clock
+    _register_cleaner(metrics, cleaner, logs.services.clock)
+
+
+def _register_cleaner(metrics: BrokerMetrics, cleaner: LogCleaner, clock: Clock) -> None:
+    prefix = "kafka_log_logcleaner"
     for name, text, read_cleaner in (
-        ("cleaner_recopy_percent", "Bytes that the last compaction kept, in percent", lambda: cleaner.recopy_percent),
-        ("max_clean_time_secs", "How long the last compaction took", lambda: cleaner.clean_time_s),
+        (
+            "cleaner_recopy_percent",
+            "Bytes that the cleaner threads' last compactions kept, in percent",
+            lambda: cleaner.recopy_percent,
+        ),
+        (
+            "max_clean_time_secs",
+            "How long the last compaction took; the longest of all cleaner threads",
+            lambda: cleaner.max_clean_time_s,
+        ),
         (
             "max_buffer_utilization_percent",
-            "How full the memory for keys was in the last compaction",
-            lambda: cleaner.buffer_utilization_percent,
+            "How full the memory for keys was in the last compaction; the largest of all cleaner threads",
+            lambda: cleaner.max_buffer_utilization_percent,
+        ),
+        (
+            "max_compaction_delay_secs",
+            "How long ago max.compaction.lag.ms required a compaction that has not begun, at most",
+            lambda: cleaner.max_compaction_delay_s,
+        ),
+        (
+            "deadthreadcount",
+            "Cleaner threads that a bug has ended, until they begin again",
+            lambda: cleaner.dead_thread_count,
         ),
     ):
         metrics.gauge(f"{prefix}_{name}", text, read_cleaner)
     prefix = "kafka_log_logcleanermanager"
     for name, text, read_cleaner in (
         ("max_dirty_percent", "Share of the dirtiest compacted log that may be cleaned", lambda: cleaner.max_dirty_percent),
-        ("uncleanable_partitions_count", "Logs whose damage keeps them from being compacted", lambda: cleaner.uncleanable_count),
+        (
+            "uncleanable_partitions_count",
+            "Logs that are not compacted because of damage or a bug",
+            lambda: cleaner.uncleanable_count,
+        ),
         (
             "time_since_last_run_ms",
             "Time since the cleaner last looked for work, in ms",

@@ -131,7 +131,7 @@ LOG_SETTINGS: Final = (
     Setting("log.cleaner.enable", _B, True, "Compact the topics whose cleanup.policy includes compact.", None, _YES),
     Setting(
         "log.cleaner.threads", _I, 1,
-        "Logs that are compacted at once; pybroker compacts one at a time, or none with 0.", at_least(0), _YES, _ALL,
+        "Logs that are compacted at once, in turns of the loop; with 0 none is.", at_least(0), _YES, _ALL,
     ),
     Setting(
         "log.cleaner.io.max.bytes.per.second", _D, _ANY_RATE,

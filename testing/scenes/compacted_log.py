@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
+from pybroker.clock import ManualClock
 from pybroker.config.load import load
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.filesystem import Filesystem
-from pybroker.log.log import Log
+from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.results import AppendOrigin
 from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
@@ -24,6 +26,18 @@ def records(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
     return [(one.offset, one.key, one.value) for batch in read_batches(log) if not batch.is_control for one in batch.records()]
 
 
+class CleanerClock(ManualClock):
+    """A clock whose monotonic time also advances while the cleaner waits for its next turn."""
+
+    def __init__(self, now_ms: int) -> None:
+        super().__init__(now_ms)
+        self.waited_s = 0.0
+
+    def monotonic_ms(self) -> int:
+        """Return the time with what the cleaner has waited."""
+        return super().monotonic_ms() + round(1000 * self.waited_s)
+
+
 class CompactedLog:
     """A compacted log with small segments, and a cleaner that takes a turn when the test calls `turn`."""
 
@@ -37,6 +51,8 @@ class CompactedLog:
     ) -> None:
         config = {"segment_bytes": 500, "min_cleanable_dirty_ratio": 0.0, "index_interval_bytes": 100} | config
         self.disk = Disk(folder, filesystem=filesystem, cleanup_policy=frozenset({"compact"}), **config)
+        self.disk.clock = self.clock = CleanerClock(START_MS)
+        self.disk.services = LogServices(clock=self.clock, jitter=random.Random(1))
         self.settings = load(overrides=overrides or {}).config
         self.high_watermark: int | None = None
         self.start()
@@ -70,6 +86,7 @@ class CompactedLog:
     def turn(self) -> float:
         """Take the next turn, and return the delay that the cleaner asked for."""
         delay_s, work = self.turns.pop(0)
+        self.clock.waited_s += delay_s
         work()
         return delay_s
 

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from pybroker.log.cleaner.cleaner import LogCleaner
+from pybroker.log.cleaner.worker import CleanerWorker
 from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
@@ -49,15 +49,15 @@ def _checkpoints_by_name() -> Any:
 
 
 def _target_removed_after_error() -> Any:
-    give_up: Callable[[LogCleaner, Log, Exception], None] = LogCleaner._give_up
+    give_up: Callable[[CleanerWorker, Log, Exception], None] = CleanerWorker._give_up
 
-    def remove_and_give_up(self: LogCleaner, log: Log, error: Exception) -> None:
+    def remove_and_give_up(self: CleanerWorker, log: Log, error: Exception) -> None:
         if self._target is not None:
             for path in self._target[1].paths:
                 log.filesystem.remove(path)
         give_up(self, log, error)
 
-    return mock.patch.object(LogCleaner, "_give_up", remove_and_give_up)
+    return mock.patch.object(CleanerWorker, "_give_up", remove_and_give_up)
 
 
 def _made_again_while_away() -> Any:

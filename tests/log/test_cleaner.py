@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from pybroker.config.load import load
 from pybroker.log import checkpoint
-from pybroker.log.cleaner import rewrite
+from pybroker.log.cleaner import chunks
 from pybroker.log.cleaner.cleaner import LogCleaner
+from pybroker.log.cleaner.progress import Progress
 from pybroker.log.directory import LogDirectory
 from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.filesystem import Filesystem
@@ -25,7 +26,7 @@ from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType
-from testing.scenes.compacted_log import CompactedLog, Pair, records
+from testing.scenes.compacted_log import CleanerClock, CompactedLog, Pair, records
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, Producer, read_batches
 
 DAY_MS = 86_400_000
@@ -133,12 +134,12 @@ def test_gaps_of_a_compaction_are_no_loss_after_the_topic_is_compacted_no_more(
     setting.put((b"key", b"last"))
     setting.roll()
     if is_cut_short:
-        write = setting.cleaner._checkpoint_work
+        write = Progress.checkpoint_work
 
-        def left(_: LogCleaner, directory: LogDirectory) -> Callable[[], None]:
-            return (lambda: None) if len(setting.records()) == 2 else write(directory)
+        def left(self: Progress, directory: LogDirectory) -> Callable[[], None]:
+            return (lambda: None) if len(setting.records()) == 2 else write(self, directory)
 
-        monkeypatch.setattr(LogCleaner, "_checkpoint_work", left)
+        monkeypatch.setattr(Progress, "checkpoint_work", left)
     setting.clean()
     setting.put((b"more", b"not cleaned"))
     segments = setting.log.segments
@@ -404,7 +405,7 @@ def test_a_damaged_batch_is_kept_and_the_log_left_alone(tmp_path: Path, caplog: 
 
 
 def test_it_gives_way_to_deletion_and_to_a_shorter_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pybroker.log.cleaner.cleaner.TURN_COST", 1)
+    monkeypatch.setattr("pybroker.log.cleaner.turns.TURN_NS", 1)
     for turns in range(1, 60, 4):
         folder = tmp_path / f"{turns}"
         folder.mkdir()
@@ -467,6 +468,7 @@ def test_a_compacted_log_moves_with_its_gaps(tmp_path: Path) -> None:
     turns: list[Callable[[], None]] = []
     later: list[tuple[float, Callable[[], None]]] = []
     setting = CompactedLog.__new__(CompactedLog)
+    setting.clock = CleanerClock(START_MS)
     setting.disk, setting.logs, setting.log, setting.turns = disk, logs, logs.create(TP, TOPIC_ID, disk.config), later
     cleaner = LogCleaner(
         logs,
@@ -513,10 +515,11 @@ def test_memory_for_keys_is_counted_honestly() -> None:
         keys = KeyOffsets(4 << 20)
         added = 0
         while not keys.is_full:
-            keys.add(BatchView(memoryview(batches[added])))
+            batch = BatchView(memoryview(batches[added]))
+            keys.add(batch, batch.record_section())
             added += 1
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert used < 4 << 20
-    assert rewrite.CHUNK < 1 << 20
+    assert chunks.CHUNK < 1 << 20

@@ -52,12 +52,12 @@ def test_a_new_rate_holds_from_the_next_turn_on(tmp_path: Path) -> None:
         setting.put((b"k", b"v" * 50_000))
     setting.roll()
     setting.turn()
-    slow = [setting.turn() for _ in range(3)]
-    assert sum(slow) > 0.5, "1 MB a second"
+    slow = [setting.turn() for _ in range(6)]
+    assert sum(slow) > 0.12, "1 MB a second, 50 kB in a batch"
     setting.settings = load(overrides={"log.cleaner.io.max.bytes.per.second": "100000000"}).config
     setting.turn()  # its delay was chosen before
-    fast = []
+    fast: list[float] = []
     while setting.turns[0][0] < 1:
         fast.append(setting.turn())
-    assert len(fast) > 3
+    assert len(fast) > 1
     assert max(fast) < 0.02, "100 MB a second"

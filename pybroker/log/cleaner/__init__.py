@@ -4,10 +4,16 @@ time.
     cleanable     which part of a log may be cleaned, and how urgent that is
     key_offsets   the last offset of each key in the part that was not cleaned yet
     transactions  the transactions whose records and markers may be removed
+    chunks        reads batches and their records
     rewrite       writes segments again without the removed records
     replace       puts the new segments in the place of the old ones
     head          gives back the space of records below the log start offset
-    cleaner       which log is next, and how fast
+    steps         what these do on the loop, and what in a thread
+    cleaning      the steps of one cleaning
+    turns         when a cleaning may use the loop, and how fast it may read and write
+    worker        carries one log through its steps
+    progress      how far each log is cleaned
+    cleaner       which logs are next, and how many at once
 
 Offsets never change, so readers and committed offsets stay right.
 

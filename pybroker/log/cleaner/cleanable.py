@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from pybroker.config.setting import LONG_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
     from pybroker.model import Offset
@@ -31,7 +33,12 @@ class Cleanable(NamedTuple):
     first_uncleanable_offset: Offset
     clean_bytes: int
     cleanable_bytes: int
-    is_overdue: bool  # by `max.compaction.lag.ms`
+    delay_ms: int  # for how long `max.compaction.lag.ms` has required a cleaning; 0 if it does not
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether `max.compaction.lag.ms` requires cleaning, however small the ratio is."""
+        return self.delay_ms > 0
 
     @property
     def ratio(self) -> float:
@@ -58,7 +65,6 @@ def cleanable(log: Log, first_dirty_offset: Offset, *, high_watermark: Offset, n
     segments = list(log.segments)
     clean_bytes = cleanable_bytes = 0
     first_uncleanable_offset = segments[0].base_offset
-    oldest_dirty: LogSegment | None = None
     for segment, following in itertools.pairwise(segments):
         is_clean = following.base_offset <= first_dirty_offset
         if following.base_offset > stable or (
@@ -70,15 +76,13 @@ def cleanable(log: Log, first_dirty_offset: Offset, *, high_watermark: Offset, n
             clean_bytes += segment.size
         else:
             cleanable_bytes += segment.size
-            if oldest_dirty is None and segment.size:
-                oldest_dirty = segment
     return Cleanable(
         log,
         first_dirty_offset,
         max(first_uncleanable_offset, first_dirty_offset),
         clean_bytes,
         cleanable_bytes,
-        oldest_dirty is not None and _is_overdue(oldest_dirty, lag_ms_max=log.config.max_compaction_lag_ms, now_ms=now_ms),
+        _delay_ms(log, segments, first_dirty_offset, now_ms),
     )
 
 
@@ -86,8 +90,14 @@ def _is_too_young(segment: LogSegment, *, lag_ms: int, now_ms: int) -> bool:
     return lag_ms > 0 and segment.largest_timestamp_ms > now_ms - lag_ms
 
 
-def _is_overdue(segment: LogSegment, *, lag_ms_max: int, now_ms: int) -> bool:
+def _delay_ms(log: Log, segments: Sequence[LogSegment], first_dirty_offset: Offset, now_ms: int) -> int:
+    """Return for how long the oldest complete segment that is dirty has been older than `max.compaction.lag.ms`.
+
+    A segment is as old as the timestamp of its first batch. Source: LogCleanerManager.maxCompactionDelay.
+    """
+    lag_ms_max = log.config.max_compaction_lag_ms
     if lag_ms_max >= LONG_MAX:
-        return False
-    first = segment.first_timestamp
-    return now_ms - (first if first >= 0 else segment.modified_ms) > lag_ms_max
+        return 0
+    dirty = [segment for segment, following in itertools.pairwise(segments) if following.base_offset > first_dirty_offset]
+    oldest = min((first for segment in dirty if (first := segment.first_timestamp) > 0), default=now_ms)
+    return max(now_ms - lag_ms_max - oldest, 0)

@@ -14,15 +14,16 @@ import errno
 from typing import TYPE_CHECKING
 
 from pybroker.log import record_retention
+from pybroker.log.cleaner.chunks import batches_of
 from pybroker.log.cleaner.replace import replace
-from pybroker.log.cleaner.rewrite import WRITE_BYTES, batches_of, new_target
+from pybroker.log.cleaner.rewrite import WRITE_BYTES, new_target
 from pybroker.model import Offset
 from pybroker.records.batch import BatchView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pybroker.log.cleaner.rewrite import Step
+    from pybroker.log.cleaner.steps import Step
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
 

@@ -40,8 +40,10 @@ class KeyOffsets:
         """The used share of the memory; 1 is all."""
         return self._bytes / self._bytes_max if self._bytes_max else 1.0
 
-    def add(self, batch: BatchView) -> None:
-        """Note the keys of a batch. Raises CorruptRecordError, InvalidRecordError."""
-        keys, key_bytes = kernels.note_keys(batch.record_section(), batch.record_count, batch.base_offset, self.offsets)
+    def add(self, batch: BatchView, section: bytes | memoryview) -> None:
+        """Note the keys of a batch, of which `section` has the uncompressed records. Raises CorruptRecordError,
+        InvalidRecordError.
+        """
+        keys, key_bytes = kernels.note_keys(section, batch.record_count, batch.base_offset, self.offsets)
         self._bytes += keys * ENTRY_BYTES + key_bytes
         self.latest_offset = batch.last_offset

@@ -1,9 +1,10 @@
 """Reads segments batch by batch, and writes them again without the records that may be removed.
 
-Everything is done in steps, so that the loop does other work in between: a step yields the bytes that it read and
-wrote, or what must run in a thread before the next step. A batch that loses nothing is copied as it is. A batch that
-loses records keeps its offsets, producer and codec. A batch that loses all records stays, empty, while it is the last
-that its producer wrote, and if it is the last of the cleaned part: it marks where that ends.
+Everything is done in `steps`, so that the loop does other work in between: what is decided of keys is decided on the
+loop, one batch at a time; codecs run in the cleaner's thread, and writes in that of the directory. A batch that loses
+nothing is copied as it is. A batch that loses records keeps its offsets, producer and codec. Records are decompressed
+only if they count: not those of aborted transactions and of emptied batches. A batch that loses all records stays,
+empty, while it is the last that its producer wrote, and if it is the last of the cleaned part: it marks where that ends.
 
 Source: Cleaner.cleanSegments, buildOffsetMap, shouldRetainRecord; MemoryRecords.filterTo; KIP-534.
 """
@@ -11,10 +12,13 @@ Source: Cleaner.cleanSegments, buildOffsetMap, shouldRetainRecord; MemoryRecords
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pybroker.log.cleaner.chunks import THREAD_BYTES, chunks_of, sections_of
+from pybroker.log.cleaner.steps import Computation, Work
 from pybroker.log.segment import LogSegment
 from pybroker.log.segment_files import CLEANED_SUFFIX
 from pybroker.log.tail import RELATIVE_OFFSET_MAX
@@ -25,28 +29,22 @@ from pybroker.records.batch import (
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
-    MAGIC,
     TRANSACTIONAL_BIT,
     BatchView,
-    claimed_size,
 )
 from pybroker.records.build import assemble_batch
 from pybroker.records.compression import compress
-from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from pybroker.log.cleaner.chunks import Section
     from pybroker.log.cleaner.cleanable import Cleanable
     from pybroker.log.cleaner.key_offsets import KeyOffsets
+    from pybroker.log.cleaner.steps import Step
     from pybroker.log.cleaner.transactions import CleanedTransactions
     from pybroker.log.log import Log
     from pybroker.model import Offset
 
-Step = int | Callable[[], None]
-
-CHUNK: Final = 1 << 18
-WRITE_BYTES: Final = 1 << 16
+WRITE_BYTES: Final = 1 << 19
 _STAYS_WITHOUT_RECORDS: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 NOTHING: Final = (b"", 0, -1, 0)
@@ -67,17 +65,27 @@ def note_keys(one: Cleanable, keys: KeyOffsets, transactions: CleanedTransaction
     log = one.log
     for segment, end in _with_ends(log, start_offset=one.first_dirty_offset, end_offset=one.first_uncleanable_offset):
         transactions.add_aborted(log.aborted_transactions(fetch_offset=segment.base_offset, upper_offset=end))
-        for batch in batches_of(segment):
-            if not isinstance(batch, BatchView):
-                yield batch
-            elif batch.is_control:
-                transactions.on_control_batch(batch)
-            elif not transactions.on_batch(batch) and batch.last_offset >= one.first_dirty_offset:
-                keys.add(batch)
-                yield batch.batch_length
-                if keys.is_full:
-                    return
+        for chunk in chunks_of(segment):
+            if not isinstance(chunk, list):
+                yield chunk
+                continue
+            keyed = [batch for batch in chunk if _has_keys(batch, transactions) and batch.last_offset >= one.first_dirty_offset]
+            while keyed:
+                sections = yield from sections_of(keyed)
+                for batch, section in zip(keyed, sections, strict=False):
+                    keys.add(batch, section)
+                    yield Work(batch.batch_length, batch.record_count)
+                    if keys.is_full:
+                        return
+                keyed = keyed[len(sections) :]
         keys.latest_offset = end - 1
+
+
+def _has_keys(batch: BatchView, transactions: CleanedTransactions) -> bool:
+    if batch.is_control:
+        transactions.on_control_batch(batch)
+        return False
+    return not transactions.on_batch(batch)
 
 
 def rewrite(
@@ -95,26 +103,53 @@ def rewrite(
     transactions.index = target.transaction_index
     for segment, end in group:
         transactions.add_aborted(log.aborted_transactions(fetch_offset=segment.base_offset, upper_offset=end))
-        for batch in batches_of(segment):
-            if not isinstance(batch, BatchView):
-                yield batch
+        for chunk in chunks_of(segment):
+            if not isinstance(chunk, list):
+                yield chunk
                 continue
-            kept = _retained(log, batch, keys, transactions, now_ms)
-            totals.bytes_read += batch.batch_length
-            totals.records_read += batch.record_count
-            if kept is not None:
-                view = BatchView(memoryview(kept))
-                target.note_batch(view.last_offset, max_timestamp=view.max_timestamp, position=position, size=len(kept))
-                position += len(kept)
-                buffer += kept
-                totals.bytes_written += len(kept)
+            totals.bytes_read += sum(batch.batch_length for batch in chunk)
+            totals.records_read += sum(batch.record_count for batch in chunk)
+            kept = yield from _kept_of(log, chunk, keys, transactions, now_ms)
+            for data in kept:
+                view = BatchView(memoryview(data))
+                target.note_batch(view.last_offset, max_timestamp=view.max_timestamp, position=position, size=len(data))
+                position += len(data)
+                buffer += data
+                totals.bytes_written += len(data)
                 totals.records_written += view.record_count
-                if len(buffer) >= WRITE_BYTES:
-                    target.write_noted(buffer)
-                    buffer = bytearray()
-            yield batch.batch_length + (0 if kept is None else len(kept))
-    target.write_noted(buffer)
-    target.deactivate()
+                yield len(data)
+            if len(buffer) >= WRITE_BYTES:
+                yield partial(target.write_noted, buffer)
+                buffer = bytearray()
+
+    def finish() -> None:
+        target.write_noted(buffer)
+        target.deactivate()
+
+    yield finish
+
+
+def _kept_of(
+    log: Log, chunk: Sequence[BatchView], keys: KeyOffsets, transactions: CleanedTransactions, now_ms: int
+) -> Generator[Step, None, list[memoryview | bytearray]]:
+    """Yield steps, and return what stays of the batches of a chunk."""
+    fates = [_fate(batch, keys, transactions, now_ms) for batch in chunk]
+    assembled: list[memoryview | bytearray] = []
+    while fates:
+        needed = [fate.batch for fate in fates if fate.needs_records]
+        sections = yield from sections_of(needed)
+        have = iter(sections)
+        kept: list[_Kept] = []
+        left = len(sections)
+        for fate in fates:
+            if fate.needs_records and not left:
+                break
+            left -= fate.needs_records
+            kept.append(_retained(log, fate, next(have) if fate.needs_records else b"", keys, now_ms))
+            yield Work(fate.batch.batch_length, fate.batch.record_count)
+        fates = fates[len(kept) :]
+        assembled += yield from _assembled(kept)
+    return assembled
 
 
 def new_target(log: Log, base_offset: Offset, now_ms: int) -> LogSegment:
@@ -146,85 +181,103 @@ def _with_ends(log: Log, *, start_offset: Offset, end_offset: Offset) -> list[tu
     ]
 
 
-def batches_of(segment: LogSegment, position: int = 0) -> Iterator[BatchView | Step]:
-    """Yield the segment's batches, whole and checked, and between them the work that must run in a thread before continuing."""
-    file, size = segment.file, segment.size
-    length = CHUNK
-    while position < size:
-        length = min(length, size - position)
-        cold = file.coldness(length, position)
-        if cold is not None:
-            yield cold
-        chunk = memoryview(file.pread(length, position))
-        at = 0
-        while (claimed := claimed_size(chunk, at)) is not None and at + claimed <= len(chunk):
-            batch = BatchView(chunk, at)
-            if batch.magic != MAGIC:
-                raise CorruptRecordError(f"{segment.path}: magic {batch.magic} at byte {position + at}")
-            batch.ensure_valid()
-            yield batch
-            at += claimed
-        position += at
-        length = CHUNK
-        if not at:
-            if claimed is None or position + claimed > size:
-                raise CorruptRecordError(f"{segment.path}: no whole batch at byte {position}")
-            length = max(claimed, CHUNK)
+class _Fate(NamedTuple):
+    """What is known of a batch before its records are read, in the order of offsets."""
+
+    batch: BatchView
+    latest_offset: Offset
+    """The records up to this offset may have a newer one."""
+    is_past_horizon: bool
+    marks_nothing: bool
+    loses_all: bool
+
+    @property
+    def needs_records(self) -> bool:
+        return bool(self.batch.record_count) and not self.loses_all
 
 
-def _retained(
-    log: Log, batch: BatchView, keys: KeyOffsets, transactions: CleanedTransactions, now_ms: int
-) -> memoryview | bytearray | None:
-    """Return what stays of a batch, maybe the batch itself; None for nothing."""
+class _Cut(NamedTuple):
+    """A batch that loses some records, and what stays of them, uncompressed."""
+
+    batch: BatchView
+    attributes: int
+    base_timestamp: int
+    section: bytes
+    record_count: int
+    max_timestamp: int
+
+    def assembled(self) -> bytearray:
+        """Return the new batch."""
+        batch = self.batch
+        return assemble_batch(
+            compress(batch.compression, self.section) if batch.compression else self.section,
+            base_offset=batch.base_offset,
+            last_offset_delta=batch.last_offset_delta,
+            attributes=self.attributes,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else self.max_timestamp,
+            record_count=self.record_count,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            leader_epoch=batch.partition_leader_epoch,
+        )
+
+
+_Kept = memoryview | bytearray | _Cut | None
+
+
+def _fate(batch: BatchView, keys: KeyOffsets, transactions: CleanedTransactions, now_ms: int) -> _Fate:
+    """Decide what does not depend on keys. Raises CorruptRecordError."""
     horizon_ms = batch.delete_horizon_ms
     is_past_horizon = horizon_ms is not None and horizon_ms <= now_ms
-    marks_nothing = False
-    latest_offset = keys.latest_offset
-    if batch.is_control:
-        latest_offset = NO_OFFSET  # control records have no keys of the topic
+    if batch.is_control:  # control records have no keys of the topic
         marks_nothing = transactions.on_control_batch(batch)
-        loses_all = marks_nothing and is_past_horizon
-    else:
-        loses_all = transactions.on_batch(batch)
+        return _Fate(batch, NO_OFFSET, is_past_horizon, marks_nothing, loses_all=marks_nothing and is_past_horizon)
+    return _Fate(batch, keys.latest_offset, is_past_horizon, marks_nothing=False, loses_all=transactions.on_batch(batch))
+
+
+def _retained(log: Log, fate: _Fate, section: Section, keys: KeyOffsets, now_ms: int) -> _Kept:
+    """Return what stays of a batch, maybe the batch itself; None for nothing. `section` has its records if they count."""
+    batch = fate.batch
 
     def retain(base_timestamp: int) -> tuple[bytes, int, int, int]:
         return kernels.retain_records(
-            batch.record_section(),
+            section,
             batch.record_count,
             batch.base_offset,
             batch.base_timestamp,
             base_timestamp,
             keys.offsets,
-            latest_offset,
-            not is_past_horizon,
+            fate.latest_offset,
+            not fate.is_past_horizon,
         )
 
     base_timestamp, attributes = batch.base_timestamp, batch.attributes
-    section, count, max_timestamp, tombstones = NOTHING
-    if batch.record_count and not loses_all:
-        section, count, max_timestamp, tombstones = retain(base_timestamp)
+    kept, count, max_timestamp, tombstones = retain(base_timestamp) if fate.needs_records else NOTHING
     if count == 0:
         if batch.next_offset != keys.latest_offset + 1 and not _is_last_of_producer(log, batch):
             return None
         return batch.data if batch.record_count == 0 else _emptied(batch)
-    if horizon_ms is None and (tombstones or marks_nothing):
+    if batch.delete_horizon_ms is None and (tombstones or fate.marks_nothing):
         base_timestamp, attributes = now_ms + log.config.delete_retention_ms, attributes | DELETE_HORIZON_BIT
-        section, count, max_timestamp, tombstones = retain(base_timestamp)
+        kept, count, max_timestamp, tombstones = retain(base_timestamp)
     elif count == batch.record_count:
         return batch.data
-    return assemble_batch(
-        compress(batch.compression, section) if batch.compression else section,
-        base_offset=batch.base_offset,
-        last_offset_delta=batch.last_offset_delta,
-        attributes=attributes,
-        base_timestamp=base_timestamp,
-        max_timestamp=batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else max_timestamp,
-        record_count=count,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        leader_epoch=batch.partition_leader_epoch,
-    )
+    return _Cut(batch, attributes, base_timestamp, kept, count, max_timestamp)
+
+
+def _assembled(kept: Sequence[_Kept]) -> Generator[Step, None, list[memoryview | bytearray]]:
+    """Yield steps, and return the batches that stay, as bytes. Many compressed batches are compressed at once in a thread."""
+    cuts = [one for one in kept if isinstance(one, _Cut)]
+    if sum(len(one.section) for one in cuts if one.batch.compression) < THREAD_BYTES:
+        assembled = [one.assembled() for one in cuts]
+    else:
+        deflate = Computation(lambda: [one.assembled() for one in cuts])
+        yield deflate
+        assembled = deflate.result()
+    new = iter(assembled)
+    return [next(new) if isinstance(one, _Cut) else one for one in kept if one is not None]
 
 
 def _is_last_of_producer(log: Log, batch: BatchView) -> bool:

@@ -1,0 +1,87 @@
+"""The cleaning of one log, step by step: note the keys, write the segments again, put them in place, note how far that came."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pybroker.log.leftovers import drop_unfinished
+from pybroker.model import Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pybroker.log.cleaner.cleanable import Cleanable
+    from pybroker.log.cleaner.progress import Progress
+    from pybroker.log.cleaner.steps import Step
+    from pybroker.log.log import Log
+    from pybroker.log.manager import LogManager
+    from pybroker.log.segment import LogSegment
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class CleanerStats:
+    """The result of one cleaner's last cleaning, for the metrics."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    elapsed_s: int = 0
+    buffer_utilization: float = 0.0
+
+
+def clean(
+    one: Cleanable,
+    logs: LogManager,
+    progress: Progress,
+    *,
+    key_bytes_max: int,
+    note_target: Callable[[Log, LogSegment | None], None],
+    stats: CleanerStats,
+) -> Iterator[Step]:
+    """Yield the steps of cleaning one log; `note_target` gets what is being written, until it takes its place.
+
+    Raises CorruptRecordError, SegmentsChangedError, OSError.
+    """
+    # Import these only when there is something to clean: a start does without them.
+    from pybroker.log.cleaner.key_offsets import KeyOffsets  # noqa: PLC0415
+    from pybroker.log.cleaner.replace import replace  # noqa: PLC0415
+    from pybroker.log.cleaner.rewrite import Totals, groups, new_target, note_keys, rewrite  # noqa: PLC0415
+    from pybroker.log.cleaner.transactions import CleanedTransactions  # noqa: PLC0415
+
+    log, clock = one.log, logs.services.clock
+    now_ms, began_ms = clock.time_ms(), clock.monotonic_ms()
+    truncations = log.truncations
+    keys, totals = KeyOffsets(key_bytes_max), Totals()
+    yield lambda: drop_unfinished(log)  # beside an unfinished segment, a start would take a complete one for unfinished too
+    # No recovery must read what was cleaned: it would take a gap for a loss, and miss producers that have no
+    # batch left.
+    yield logs.checkpoint_work(log.log_directory)
+    if not progress.is_known(log):  # so that a start knows of gaps even if a person removed that checkpoint
+        progress.note(log, log.log_start_offset)
+        yield progress.checkpoint_work(log.log_directory)
+    yield from note_keys(one, keys, CleanedTransactions())
+    end_offset = keys.latest_offset + 1
+    transactions = CleanedTransactions()
+    for group in list(groups(log, end_offset)):
+        target = new_target(log, group[0][0].base_offset, now_ms)
+        note_target(log, target)
+        yield from rewrite(log, group, target, keys, transactions, totals=totals, now_ms=now_ms)
+        yield from replace(log, [segment for segment, _ in group], target, truncations=truncations, now_ms=now_ms)
+        note_target(log, None)
+    progress.note(log, Offset(end_offset))
+    yield progress.checkpoint_work(log.log_directory)
+    stats.bytes_read, stats.bytes_written = totals.bytes_read, totals.bytes_written
+    stats.buffer_utilization = keys.utilization
+    stats.elapsed_s = (clock.monotonic_ms() - began_ms) // 1000
+    logger.info(
+        "Compacted %s up to offset %d: %d of %d records stayed, %d of %d bytes",
+        log.topic_partition,
+        end_offset,
+        totals.records_written,
+        totals.records_read,
+        totals.bytes_written,
+        totals.bytes_read,
+    )
