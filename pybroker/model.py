@@ -1,4 +1,8 @@
-"""Names and ids that every layer shares."""
+"""Names and ids that every layer shares.
+
+A declared message (`protocol/messages/`) has the types of the wire. A handler, or what replays a record, makes these types of
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,23 @@ GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
 """The id of a group's member; empty while the member has none."""
 
+GenerationId = NewType("GenerationId", int)
+"""The number of a classic group's rebalances, which a member's requests name; negative from a client that is no member."""
+
+MemberEpoch = NewType("MemberEpoch", int)
+"""The epoch of a KIP-848 group that a member has reached; 0, -1 and -2 in requests that join or leave."""
+
+GroupEpoch = NewType("GroupEpoch", MemberEpoch)
+"""The number of changes of a KIP-848 group, or the number that a target was made for. A member that reached it has it too."""
+
 ProducerId = NewType("ProducerId", int)
 """The number of an idempotent producer. KIP-98."""
 
 ProducerEpoch = NewType("ProducerEpoch", int)
 """The generation of a producer with its id, which fences older ones. KIP-98."""
+
+CoordinatorEpoch = NewType("CoordinatorEpoch", int)
+"""The generation of a transaction coordinator, which fences older ones; in transaction markers. KIP-98."""
 
 BrokerId = NewType("BrokerId", int)
 """The number of a broker, which Kafka also calls node id, and replica id where it is one of a partition's brokers."""
@@ -49,11 +65,19 @@ NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
 NO_BROKER_ID: Final = BrokerId(-1)
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
+NO_COORDINATOR_EPOCH: Final = CoordinatorEpoch(-1)
+NO_MEMBER_EPOCH: Final = MemberEpoch(-1)
+NO_GROUP_EPOCH: Final = GroupEpoch(NO_MEMBER_EPOCH)
 NO_OFFSET: Final = Offset(-1)
 FIRST_OFFSET: Final = Offset(0)
 
 new_tuple: Final = tuple.__new__
 """`new_tuple(TopicPartition, (topic, partition))` costs half of calling the class. For the hot path."""
+
+
+def group_epoch(number: int) -> GroupEpoch:
+    """Return the number as the epoch of a group."""
+    return GroupEpoch(MemberEpoch(number))
 
 
 class TopicPartition(NamedTuple):

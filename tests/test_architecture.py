@@ -158,7 +158,10 @@ def test_every_other_name_of_a_field_is_used() -> None:
 
 
 NUMBERS = {"int", "int | None", "float"}
-IDS = {"BrokerId", "Offset", "LeaderEpoch", "ProducerId", "ProducerEpoch"}
+IDS = {
+    "BrokerId", "CoordinatorEpoch", "GenerationId", "GroupEpoch", "LeaderEpoch", "MemberEpoch", "Offset", "ProducerEpoch",
+    "ProducerId",
+}  # fmt: skip
 """What mypy keeps apart from numbers and from each other, but not two of a kind."""
 NAMED = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").exists())
 """Packages whose functions take two numbers of a kind side by side by name, so that they cannot be swapped."""

@@ -26,7 +26,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin
 from pybroker.log.segment_files import CLEANED_SUFFIX, DATA_SUFFIX, SWAP_SUFFIX
-from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records.batch import BatchView, Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
@@ -228,7 +228,10 @@ class Case:
         now_ms = log.services.clock.time_ms()
         kind = self._random.choice([ControlType.COMMIT, ControlType.ABORT])
         marker = build_transaction_marker(
-            TransactionMarker(kind, 0), producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(0), timestamp_ms=now_ms
+            TransactionMarker(kind, CoordinatorEpoch(0)),
+            producer_id=ProducerId(producer_id),
+            producer_epoch=ProducerEpoch(0),
+            timestamp_ms=now_ms,
         )
         log.append_as_leader(memoryview(marker), leader_epoch=LeaderEpoch(0), now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
 

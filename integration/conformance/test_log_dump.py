@@ -16,7 +16,7 @@ from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.results import AppendOrigin
-from pybroker.model import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
+from pybroker.model import BrokerId, CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
@@ -113,7 +113,7 @@ def fill(log: Log) -> None:
             sequence += 5
         append(bytearray(build_message_set(records(3, START_MS), magic=1)), version=2)
         append(bytearray(build_message_set(records(3, START_MS), magic=0, compression=CompressionType.GZIP)), version=0)
-        marker = TransactionMarker(ControlType.ABORT if turn % 2 else ControlType.COMMIT, 7)
+        marker = TransactionMarker(ControlType.ABORT if turn % 2 else ControlType.COMMIT, CoordinatorEpoch(7))
         append(
             build_transaction_marker(
                 marker, producer_id=ProducerId(4001), producer_epoch=ProducerEpoch(0), timestamp_ms=START_MS + log.log_end_offset

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
 
-from pybroker.model import Offset, ProducerEpoch, ProducerId
+from pybroker.model import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.report.counting import Counting
@@ -150,7 +150,7 @@ def test_gaps_transactions_and_producers_are_counted() -> None:
     ours: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
 
     def marker(kind: ControlType, producer_id: int, offset: int) -> bytearray:
-        said = TransactionMarker(kind, 0)
+        said = TransactionMarker(kind, CoordinatorEpoch(0))
         return build_transaction_marker(
             said, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(0), timestamp_ms=NOW, offset=Offset(offset)
         )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.classic.join import JoinRequest
     from pybroker.coordinator.offsets import Committer
     from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, ParkedResponse, Respond
-    from pybroker.model import GroupId, MemberId
+    from pybroker.model import GroupId, MemberEpoch, MemberId
     from pybroker.protocol.error_codes import ErrorCode
     from pybroker.protocol.messages.heartbeat import HeartbeatRequest
     from pybroker.protocol.messages.leave_group import LeaveGroupRequest
@@ -81,7 +81,7 @@ class Group(Protocol):
     def check_commit(self, committer: Committer) -> ErrorCode:
         """Return NONE if the committer may commit offsets now, else what is wrong."""
 
-    def check_fetch(self, member_id: MemberId | None, member_epoch: int) -> ErrorCode:
+    def check_fetch(self, member_id: MemberId | None, member_epoch: MemberEpoch) -> ErrorCode:
         """Return NONE if a fetch of offsets is served, else what is wrong with the member."""
 
     def check_offset_delete(self) -> ErrorCode:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.coordinator.records import NO_TIMESTAMP, CommittedOffset, offset_record, offset_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
-from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, GroupId, LeaderEpoch, MemberId, TopicPartition
+from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, GenerationId, GroupId, LeaderEpoch, MemberEpoch, MemberId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Committer(NamedTuple):
     """
 
     group_id: GroupId
-    generation_id: int
+    generation_id: GenerationId
     member_id: MemberId
     group_instance_id: str | None
     unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION
@@ -97,7 +97,7 @@ def _utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
 
 
-def check_fetch(shard: GroupShard, group_id: GroupId, member_id: MemberId | None, member_epoch: int) -> ErrorCode:
+def check_fetch(shard: GroupShard, group_id: GroupId, member_id: MemberId | None, member_epoch: MemberEpoch) -> ErrorCode:
     """Return NONE if the fetch is served, or what is wrong with a KIP-848 member: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH."""
     group = shard.find_group(group_id)
     return ErrorCode.NONE if group is None else group.check_fetch(member_id, member_epoch)

@@ -30,7 +30,7 @@ from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done, Runti
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import GROUP_KIND
 from pybroker.metadata.names import OFFSETS_TOPIC
-from pybroker.model import BrokerId, GroupId, MemberId, TopicPartition
+from pybroker.model import NO_MEMBER_EPOCH, BrokerId, GroupId, MemberEpoch, MemberId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.compression import CompressionType
 
@@ -336,7 +336,7 @@ class GroupCoordinator:
         done: Done,
         *,
         member_id: MemberId | None = None,
-        member_epoch: int = -1,
+        member_epoch: MemberEpoch = NO_MEMBER_EPOCH,
     ) -> None:
         """Fetch the offsets of the partitions `wanted`, or all offsets of the group when it is None.
 

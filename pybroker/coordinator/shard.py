@@ -14,6 +14,7 @@ from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, Grou
 from pybroker.coordinator.consumer.group import ConsumerGroup
 from pybroker.coordinator.consumer.records import REPLAYS
 from pybroker.coordinator.records import CommittedOffset, OffsetKey
+from pybroker.model import GenerationId
 from pybroker.protocol.messages.group_records import RecordType
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class GroupShard:
         group = ClassicGroup(
             key.group,
             state=GroupState.STABLE if value.members else GroupState.EMPTY,
-            generation_id=value.generation,
+            generation_id=GenerationId(value.generation),
             protocol_type=value.protocol_type or None,
             protocol_name=value.protocol,
             leader_id=value.leader,

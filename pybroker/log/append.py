@@ -18,7 +18,7 @@ from pybroker.log.append_rules import sound_batches
 from pybroker.log.producer_entry import ProducerBatch
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.log.transaction_index import AbortedTransaction
-from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, new_tuple
+from pybroker.model import NO_COORDINATOR_EPOCH, LeaderEpoch, Offset, ProducerEpoch, ProducerId, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records import kernels
 from pybroker.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView
@@ -257,7 +257,7 @@ def producer_batch(batch: BatchView) -> ProducerBatch | None:
 
     A marker must have its record in the buffer; of other batches only the header is used.
     """
-    marker, coordinator_epoch, timestamp = None, -1, batch.max_timestamp
+    marker, coordinator_epoch, timestamp = None, NO_COORDINATOR_EPOCH, batch.max_timestamp
     if batch.is_control:
         for record in batch.records():
             control_type, coordinator_epoch = transaction_marker(record)

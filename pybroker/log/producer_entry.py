@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from pybroker.model import NO_OFFSET, NO_PRODUCER_EPOCH, Offset, ProducerEpoch, ProducerId, new_tuple
+from pybroker.model import (
+    NO_COORDINATOR_EPOCH,
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    CoordinatorEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    new_tuple,
+)
 
 BATCHES_RETAINED: Final = 5
 NO_SEQUENCE: Final = -1
@@ -55,7 +64,7 @@ class ProducerBatch(NamedTuple):
     max_timestamp: int
     is_transactional: bool
     marker: int | None = None  # ABORT_MARKER, or 1 where it commits
-    coordinator_epoch: int = -1
+    coordinator_epoch: CoordinatorEpoch = NO_COORDINATOR_EPOCH
 
     @property
     def last_sequence(self) -> int:
@@ -71,7 +80,7 @@ class ProducerEntry:
     def __init__(self, producer_id: ProducerId) -> None:
         self.producer_id = producer_id
         self.producer_epoch = NO_PRODUCER_EPOCH
-        self.coordinator_epoch = -1
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp = -1
         self.transaction_first_offset = NO_OFFSET
         self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_RETAINED)

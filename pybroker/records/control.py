@@ -21,7 +21,7 @@ import struct
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch
 from pybroker.records.errors import InvalidRecordError
@@ -48,7 +48,7 @@ class TransactionMarker(NamedTuple):
     """The end of a transaction of one producer in one partition."""
 
     control_type: ControlType
-    coordinator_epoch: int
+    coordinator_epoch: CoordinatorEpoch
 
 
 def control_type_of(key: bytes | None) -> ControlType:
@@ -81,7 +81,7 @@ def transaction_marker(record: Record) -> TransactionMarker:
     version, coordinator_epoch = _MARKER.unpack_from(record.value)
     if version < 0:
         raise InvalidRecordError(f"a transaction marker has the unknown version {version}")
-    return TransactionMarker(kind, coordinator_epoch)
+    return TransactionMarker(kind, CoordinatorEpoch(coordinator_epoch))
 
 
 def build_transaction_marker(

@@ -13,7 +13,7 @@ from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
 from pybroker.log.results import AppendOrigin
-from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
@@ -115,7 +115,7 @@ class CompactedLog:
 
     def end_transaction(self, producer: Producer, kind: ControlType) -> int:
         marker = build_transaction_marker(
-            TransactionMarker(kind, 0),
+            TransactionMarker(kind, CoordinatorEpoch(0)),
             producer_id=ProducerId(producer.producer_id),
             producer_epoch=ProducerEpoch(producer.epoch),
             timestamp_ms=self.disk.clock.time_ms(),

@@ -14,7 +14,7 @@ from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.log.results import AppendOrigin
-from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
+from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.pipeline.datasource import options as options_of
 from pybroker.pipeline.datasource.filters import Constraints
 from pybroker.pipeline.datasource.plan import SegmentRange, plan_batch
@@ -70,7 +70,7 @@ class DataDirectory:
         log.append_as_leader(memoryview(data), leader_epoch=LeaderEpoch(0), now_ms=START_MS, origin=origin)
 
     def end_transaction(self, producer_id: int, *, commit: bool, epoch: int = 0, tp: TopicPartition = TP) -> None:
-        marker = TransactionMarker(ControlType.COMMIT if commit else ControlType.ABORT, 0)
+        marker = TransactionMarker(ControlType.COMMIT if commit else ControlType.ABORT, CoordinatorEpoch(0))
         data = build_transaction_marker(
             marker, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(epoch), timestamp_ms=START_MS
         )

@@ -17,7 +17,7 @@ from pybroker.coordinator.records import (
     offset_tombstone,
     to_bytes,
 )
-from pybroker.model import GroupId, LeaderEpoch, MemberId, Offset
+from pybroker.model import GenerationId, GroupId, LeaderEpoch, MemberId, Offset
 from tests.coordinator.scenario import subscription
 
 
@@ -36,7 +36,9 @@ def test_metadata_of_absurd_counts() -> None:
     assert subscribed_topics([struct.pack(">hih", 0, 1, -1)]) is None
 
 
-GROUP = ClassicGroup(GroupId("g"), generation_id=3, protocol_type="consumer", protocol_name="range", state_since_ms=7)
+GROUP = ClassicGroup(
+    GroupId("g"), generation_id=GenerationId(3), protocol_type="consumer", protocol_name="range", state_since_ms=7
+)
 GROUP.add(
     ClassicMember(
         member_id=MemberId("m"), group_instance_id=None,

@@ -25,7 +25,7 @@ from pybroker.coordinator.consumer.member import JOIN_EPOCH, ConsumerMember, Mem
 from pybroker.coordinator.consumer.reconciliation import next_step
 from pybroker.coordinator.service import GroupCoordinator
 from pybroker.coordinator.shard import GroupShard
-from pybroker.model import MemberId
+from pybroker.model import MemberEpoch, MemberId, group_epoch
 from pybroker.protocol.error_codes import ErrorCode
 from testing.error_codes import error_code
 from tests.coordinator.scenario import Story
@@ -210,11 +210,15 @@ def steps_of_the_code() -> Iterator[tuple[str, str]]:
         if assigned & pending or bool(pending) is not (state is MemberState.UNREVOKED_PARTITIONS):
             continue
         before = ConsumerMember(
-            member_id=MemberId("m"), epoch=1, state=state, assigned={topic: assigned}, pending_revocation={topic: pending}
+            member_id=MemberId("m"),
+            epoch=MemberEpoch(1),
+            state=state,
+            assigned={topic: assigned},
+            pending_revocation={topic: pending},
         )
         for target_epoch, owned in itertools.product((1, 2), (None, *PARTS)):
             after = next_step(
-                before, {topic: target}, target_epoch,
+                before, {topic: target}, group_epoch(target_epoch),
                 is_free=lambda partition, free=free: partition[1] in free,  # type: ignore[misc]
                 owned=None if owned is None else {topic: owned},
             )  # fmt: skip

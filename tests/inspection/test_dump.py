@@ -15,7 +15,7 @@ from pybroker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from pybroker.log.producer_entry import BatchMetadata, ProducerEntry
 from pybroker.log.producer_snapshot import write
 from pybroker.log.transaction_index import AbortedTransaction, TransactionIndex
-from pybroker.model import GroupId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from pybroker.model import CoordinatorEpoch, GroupId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
@@ -86,7 +86,10 @@ def test_messages_of_old_magic_have_real_offsets(tmp_path: Path, magic: int, cod
 @pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
 def test_the_end_of_a_transaction_is_decoded(tmp_path: Path, kind: ControlType) -> None:
     marker = build_transaction_marker(
-        TransactionMarker(kind, 3), producer_id=ProducerId(5), producer_epoch=ProducerEpoch(1), timestamp_ms=START_MS
+        TransactionMarker(kind, CoordinatorEpoch(3)),
+        producer_id=ProducerId(5),
+        producer_epoch=ProducerEpoch(1),
+        timestamp_ms=START_MS,
     )
     output = dump(folder_with(tmp_path, marker), "--records")
     assert f"| offset: 0 CreateTime: {START_MS} keySize: 4 valueSize: 6 sequence: -1 headers: [] " in output

@@ -9,7 +9,7 @@ import pytest
 
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin
-from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import Record, TimestampType, batches
 from pybroker.records.build import build_batch, build_message_set
@@ -198,7 +198,7 @@ def test_transactions_end_with_markers_and_aborted_ones_are_listed(tmp_path: Pat
 
     def end(producer_id: int, kind: ControlType) -> int:
         marker = build_transaction_marker(
-            TransactionMarker(kind, 0),
+            TransactionMarker(kind, CoordinatorEpoch(0)),
             producer_id=ProducerId(producer_id),
             producer_epoch=ProducerEpoch(0),
             timestamp_ms=START_MS,

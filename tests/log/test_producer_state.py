@@ -21,7 +21,7 @@ from pybroker.log.producer_entry import (
     increment_sequence,
 )
 from pybroker.log.producer_state import ProducerState
-from pybroker.model import Offset, ProducerEpoch, ProducerId
+from pybroker.model import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 EXPIRATION_MS = 1000
@@ -48,7 +48,15 @@ def data(
 
 def marker(offset: int, kind: int, *, epoch: int = 0, producer_id: int = 1, coordinator_epoch: int = 0) -> ProducerBatch:
     return ProducerBatch(
-        ProducerId(producer_id), ProducerEpoch(epoch), -1, Offset(offset), Offset(offset), 0, True, kind, coordinator_epoch
+        ProducerId(producer_id),
+        ProducerEpoch(epoch),
+        -1,
+        Offset(offset),
+        Offset(offset),
+        0,
+        True,
+        kind,
+        CoordinatorEpoch(coordinator_epoch),
     )
 
 
@@ -156,7 +164,7 @@ GOLDEN = bytes.fromhex(
 
 def test_a_snapshot_has_kafka_s_bytes(tmp_path: Path) -> None:
     entry = ProducerEntry(ProducerId(7))
-    entry.producer_epoch, entry.coordinator_epoch, entry.last_timestamp = ProducerEpoch(2), 3, 1_700_000_000_000
+    entry.producer_epoch, entry.coordinator_epoch, entry.last_timestamp = ProducerEpoch(2), CoordinatorEpoch(3), 1_700_000_000_000
     entry.batches.append(BatchMetadata(11, Offset(100), 1, 1_700_000_000_000))
     file = producer_snapshot.path(str(tmp_path), Offset(101))
     assert Path(file).name == "00000000000000000101.snapshot"

@@ -18,7 +18,7 @@ from pybroker.log.directory import ShortageError
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin
-from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import BatchView
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
@@ -118,7 +118,7 @@ class Story:
 
     def marker(self, producer: Producer, kind: ControlType) -> None:
         data = build_transaction_marker(
-            TransactionMarker(kind, 0),
+            TransactionMarker(kind, CoordinatorEpoch(0)),
             producer_id=ProducerId(producer.producer_id),
             producer_epoch=ProducerEpoch(0),
             timestamp_ms=START_MS,

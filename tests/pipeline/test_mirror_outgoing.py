@@ -10,7 +10,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.outgoing import Outgoing, Planner, Producer
 from pybroker.pipeline.wire.client import Fetched
@@ -191,7 +191,7 @@ def test_times_of_the_broker_become_the_records_own(codec: CompressionType) -> N
 
 
 def test_control_batches_and_empty_ones_are_left_out_and_passed() -> None:
-    marker = TransactionMarker(ControlType.COMMIT, 0)
+    marker = TransactionMarker(ControlType.COMMIT, CoordinatorEpoch(0))
     plan = planner()
     out = list(
         plan.plan(
@@ -230,7 +230,7 @@ def test_aborted_transactions_are_left_out_as_for_read_committed() -> None:
         )
 
     def end(offset: int, producer_id: int, how: ControlType) -> bytearray:
-        marker = TransactionMarker(how, 0)
+        marker = TransactionMarker(how, CoordinatorEpoch(0))
         return build_transaction_marker(
             marker, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(0), timestamp_ms=T0, offset=Offset(offset)
         )

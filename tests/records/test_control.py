@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aiokafka.record.control_record import COMMIT_MARKER, ControlRecord
 
-from pybroker.model import Offset, ProducerEpoch, ProducerId
+from pybroker.model import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch
 from pybroker.records.control import (
@@ -20,7 +20,7 @@ from pybroker.records.errors import InvalidRecordError
 
 
 def test_a_marker_is_what_clients_expect() -> None:
-    marker = TransactionMarker(ControlType.COMMIT, 17)
+    marker = TransactionMarker(ControlType.COMMIT, CoordinatorEpoch(17))
     batch = BatchView(
         memoryview(
             build_transaction_marker(

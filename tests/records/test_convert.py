@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records import legacy
 from pybroker.records.batch import HEADER_SIZE, Record, TimestampType, batches
 from pybroker.records.build import build_batch, build_message, build_message_set
@@ -20,7 +20,7 @@ from testing.scenes.record_lists import BOTH, kernels_of, record_lists, some_rec
 from testing.up_convert import up_convert
 
 OLD_CODECS = [CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4]
-MARKER = TransactionMarker(ControlType.COMMIT, 0)
+MARKER = TransactionMarker(ControlType.COMMIT, CoordinatorEpoch(0))
 
 
 def old(records: list[Record], magic: int) -> list[Record]:

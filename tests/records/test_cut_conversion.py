@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from pybroker.model import Offset, ProducerEpoch, ProducerId
+from pybroker.model import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
@@ -51,7 +51,7 @@ def test_less_than_the_limit_where_headers_were_all_of_it() -> None:
 
 @pytest.mark.parametrize("limit", [1, 50])
 def test_a_batch_with_nothing_for_old_clients_is_padding(limit: int) -> None:
-    marker = TransactionMarker(ControlType.ABORT, 0)
+    marker = TransactionMarker(ControlType.ABORT, CoordinatorEpoch(0))
     batch = bytes(build_transaction_marker(marker, producer_id=ProducerId(1), producer_epoch=ProducerEpoch(0), timestamp_ms=1))
     part = CutConversion(LazyDownConversion(Slice(batch), to_magic=1, first_offset=Offset(0)), limit)
     assert part.size == 12

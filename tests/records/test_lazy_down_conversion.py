@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.model import Offset, ProducerEpoch, ProducerId
+from pybroker.model import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records import legacy
 from pybroker.records.batch import Record, claimed_size
 from pybroker.records.build import build_batch
@@ -147,7 +147,7 @@ def test_case_b_what_does_not_fit_is_left_for_the_next_fetch() -> None:
     [
         bytes(
             build_transaction_marker(
-                TransactionMarker(ControlType.ABORT, 0),
+                TransactionMarker(ControlType.ABORT, CoordinatorEpoch(0)),
                 producer_id=ProducerId(1),
                 producer_epoch=ProducerEpoch(0),
                 timestamp_ms=1,
@@ -174,7 +174,10 @@ def test_nothing_fetched_is_nothing_sent() -> None:
 def test_batches_without_anything_for_old_clients_are_skipped_at_the_start_and_later() -> None:
     marker = bytes(
         build_transaction_marker(
-            TransactionMarker(ControlType.ABORT, 0), producer_id=ProducerId(1), producer_epoch=ProducerEpoch(0), timestamp_ms=1
+            TransactionMarker(ControlType.ABORT, CoordinatorEpoch(0)),
+            producer_id=ProducerId(1),
+            producer_epoch=ProducerEpoch(0),
+            timestamp_ms=1,
         )
     )
     source = marker + marker + batch_of(5, 2) + marker * 3 + batch_of(5, 10) + marker

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.config.topic import TopicConfig
-from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records import sections
 from pybroker.records.batch import HEADER_SIZE, BatchView, Record, TimestampType, batches, set_offset_and_epoch
@@ -203,7 +203,10 @@ def test_offsets_that_do_not_count_are_mended(codec: CompressionType) -> None:
 
 def test_a_marker_of_the_coordinator_passes_and_stays_uncompressed() -> None:
     marker = build_transaction_marker(
-        TransactionMarker(ControlType.COMMIT, 0), producer_id=ProducerId(1), producer_epoch=ProducerEpoch(0), timestamp_ms=NOW_MS
+        TransactionMarker(ControlType.COMMIT, CoordinatorEpoch(0)),
+        producer_id=ProducerId(1),
+        producer_epoch=ProducerEpoch(0),
+        timestamp_ms=NOW_MS,
     )
     assert refusal(bytes(marker)) is ErrorCode.INVALID_RECORD
     result = validate(marker, rules_with(compression=CompressionType.GZIP), from_client=False)

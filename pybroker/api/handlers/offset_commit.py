@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.coordinator.offsets import Codes, Committer, NewOffset
-from pybroker.model import GroupId, LeaderEpoch, MemberId, Offset, TopicId, TopicPartition
+from pybroker.model import GenerationId, GroupId, LeaderEpoch, MemberId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -102,7 +102,7 @@ def _committer(context: RequestContext, request: OffsetCommitRequest) -> Committ
     is_new = context.api_version >= _UNKNOWN_GROUP_VERSION
     return Committer(
         GroupId(request.group_id),
-        request.generation_id_or_member_epoch,
+        GenerationId(request.generation_id_or_member_epoch),
         MemberId(request.member_id),
         request.group_instance_id,
         ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION,

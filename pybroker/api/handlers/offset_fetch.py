@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.coordinator.offsets import NOTHING_COMMITTED
-from pybroker.model import GroupId, MemberId, TopicId, TopicPartition
+from pybroker.model import GroupId, MemberEpoch, MemberId, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -69,7 +69,7 @@ def handle(
             _wanted(broker, version, group),
             one.complete,
             member_id=None if group.member_id is None else MemberId(group.member_id),
-            member_epoch=group.member_epoch,
+            member_epoch=MemberEpoch(group.member_epoch),
         )
         responses.append(one.response())
     if any(isinstance(response, asyncio.Future) for response in responses):

@@ -54,16 +54,20 @@ from typing import TYPE_CHECKING, Final
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, subscribed_topics
 from pybroker.coordinator.group import NEVER_OLD, SINCE_COMMIT, GroupType, OffsetAge
 from pybroker.coordinator.records import group_tombstone
-from pybroker.model import NO_MEMBER_ID
+from pybroker.model import NO_MEMBER_ID, GenerationId
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.coordinator.offsets import Committer
     from pybroker.coordinator.runtime.result import CoordinatorRecord, Respond
-    from pybroker.model import GroupId, MemberId
+    from pybroker.model import GroupId, MemberEpoch, MemberId
 
 Protocols = tuple[tuple[str, bytes], ...]
 """The names and metadata of the protocols that a member can use, its favourite first."""
+
+
+FIRST_GENERATION: Final = GenerationId(0)
+"""The generation of a group that had no rebalance yet."""
 
 
 class GroupState(Enum):
@@ -191,7 +195,7 @@ class ClassicGroup:
         group_id: GroupId,
         *,
         state: GroupState = GroupState.EMPTY,
-        generation_id: int = 0,
+        generation_id: GenerationId = FIRST_GENERATION,
         protocol_type: str | None = None,
         protocol_name: str | None = None,
         leader_id: MemberId | None = None,
@@ -282,7 +286,7 @@ class ClassicGroup:
         # The member knows the new generation, but not yet its assignment in it.
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.COMPLETING_REBALANCE else ErrorCode.NONE
 
-    def check_fetch(self, _member_id: str | None, _member_epoch: int) -> ErrorCode:
+    def check_fetch(self, _member_id: MemberId | None, _member_epoch: MemberEpoch) -> ErrorCode:
         """See `Group`; every client may fetch."""
         return ErrorCode.NONE
 
@@ -418,7 +422,7 @@ class ClassicGroup:
 
     def begin_generation(self, now_ms: int) -> None:
         """Begin the next generation with the present members, and elect its protocol; without members the group becomes Empty."""
-        self.generation_id += 1
+        self.generation_id = GenerationId(self.generation_id + 1)
         self.protocol_name = self.elected_protocol() if self.members else None
         self.topics = self.computed_topics()
         self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)

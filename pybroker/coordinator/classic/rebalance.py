@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.records import group_record
 from pybroker.coordinator.runtime.result import CoordinatorResult, Operation, ParkedResponse, TimerChange
-from pybroker.model import NO_MEMBER_ID
+from pybroker.model import NO_MEMBER_ID, GenerationId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from pybroker.protocol.messages.sync_group import SyncGroupResponse
@@ -261,7 +261,7 @@ def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupRespon
     )
 
 
-def _expire_sync(shard: GroupShard, group: ClassicGroup, *, generation_id: int, now_ms: int) -> CoordinatorResult:
+def _expire_sync(shard: GroupShard, group: ClassicGroup, *, generation_id: GenerationId, now_ms: int) -> CoordinatorResult:
     """Remove the members that have joined but sent no SyncGroup in time; the others rebalance again."""
     result = CoordinatorResult()
     in_time = group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.generation_id == generation_id

@@ -27,6 +27,7 @@ from pybroker.coordinator.consumer.records import (
     target_record,
     topics_record,
 )
+from pybroker.model import group_epoch
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class GroupDraft:
             self.records.append(topics_record(group.group_id, topics))
             is_changed = True
         if is_changed:
-            self.epoch += 1
+            self.epoch = group_epoch(self.epoch + 1)
             self.records.append(epoch_record(group.group_id, self.epoch))
         if len(self.records) == records_before:
             group.image = image  # the log agrees with the image

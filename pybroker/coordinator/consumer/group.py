@@ -26,13 +26,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.consumer.member import NOTHING, Assignment, ConsumerMember, partitions_of
 from pybroker.coordinator.consumer.records import group_tombstones
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE
 from pybroker.coordinator.group import SINCE_COMMIT, GroupType, OffsetAge
-from pybroker.model import NO_MEMBER_ID
+from pybroker.model import NO_MEMBER_ID, MemberEpoch, group_epoch
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 
 Topics = Mapping[str, tuple[bytes, int]]
 """The id and the number of partitions of topics, by name."""
+
+
+NO_CHANGES: Final = group_epoch(0)
+"""The epoch of a group that is about to get its first member."""
 
 
 class ConsumerGroupState(Enum):
@@ -82,8 +86,8 @@ class ConsumerGroup:
 
     def __init__(self, group_id: GroupId) -> None:
         self.group_id = group_id
-        self.epoch = 0
-        self.target_epoch = 0
+        self.epoch = NO_CHANGES
+        self.target_epoch = NO_CHANGES
         self.members: dict[MemberId, ConsumerMember] = {}
         self.static_members: dict[str, MemberId] = {}  # member id by instance id
         self.targets: dict[MemberId, Assignment] = {}
@@ -91,7 +95,7 @@ class ConsumerGroup:
         self.regexes: dict[str, frozenset[str]] = {}
         self.topics: dict[str, tuple[bytes, int]] = {}
         self.image: ClusterImage | None = None
-        self.revocation_epochs: dict[MemberId, int] = {}
+        self.revocation_epochs: dict[MemberId, MemberEpoch] = {}
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -148,9 +152,9 @@ class ConsumerGroup:
         member = self.members.get(committer.member_id)
         if member is not None and member.classic is None and not committer.knows_epochs:
             return ErrorCode.UNSUPPORTED_VERSION
-        return self.check_epoch(committer.member_id, committer.generation_id)
+        return self.check_epoch(committer.member_id, MemberEpoch(committer.generation_id))
 
-    def check_fetch(self, member_id: MemberId | None, member_epoch: int) -> ErrorCode:
+    def check_fetch(self, member_id: MemberId | None, member_epoch: MemberEpoch) -> ErrorCode:
         """See `Group`. The code is UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH if the member or its epoch is wrong."""
         if not member_id and member_epoch < 0:
             return ErrorCode.NONE
@@ -179,7 +183,7 @@ class ConsumerGroup:
         votes = Counter(member.assignor for member in members.values() if member.assignor is not None)
         return str(votes.most_common(1)[0][0]) if votes else default
 
-    def check_epoch(self, member_id: MemberId, epoch: int) -> ErrorCode:
+    def check_epoch(self, member_id: MemberId, epoch: MemberEpoch) -> ErrorCode:
         """Return the code of a commit or fetch by a member: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, which is ILLEGAL_GENERATION
         for a member of the classic protocol, or NONE.
         """

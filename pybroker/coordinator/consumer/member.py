@@ -27,6 +27,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pybroker.model import NO_MEMBER_EPOCH, GroupEpoch, MemberEpoch
+
 if TYPE_CHECKING:
     from pybroker.coordinator.classic.group import Protocols
     from pybroker.model import MemberId
@@ -36,9 +38,9 @@ Assignment = Mapping[bytes, frozenset[int]]
 
 NOTHING: Final[Assignment] = MappingProxyType({})
 
-JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
-STATIC_LEAVE_EPOCH: Final = -2
+JOIN_EPOCH: Final = MemberEpoch(0)
+LEAVE_EPOCH: Final = MemberEpoch(-1)
+STATIC_LEAVE_EPOCH: Final = MemberEpoch(-2)
 
 
 class MemberState(IntEnum):
@@ -74,15 +76,15 @@ class ConsumerMember:
     topic_regex: str | None = None
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
-    epoch: int = JOIN_EPOCH
-    previous_epoch: int = -1
+    epoch: MemberEpoch = JOIN_EPOCH
+    previous_epoch: MemberEpoch = NO_MEMBER_EPOCH
     state: MemberState = MemberState.STABLE
     assigned: Assignment = field(default_factory=lambda: NOTHING)
     pending_revocation: Assignment = field(default_factory=lambda: NOTHING)
     classic: ClassicMetadata | None = None
     """None for a member that speaks the consumer protocol."""
 
-    def has_reached(self, target_epoch: int) -> bool:
+    def has_reached(self, target_epoch: GroupEpoch) -> bool:
         """Return whether the member has reached the target of that epoch."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 

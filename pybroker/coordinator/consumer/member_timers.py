@@ -20,6 +20,7 @@ from pybroker.coordinator.consumer.member import ConsumerMember, MemberState
 from pybroker.coordinator.consumer.records import epoch_record, member_tombstones, regex_tombstone
 from pybroker.coordinator.migration import downgrade
 from pybroker.coordinator.runtime.result import CoordinatorResult, Operation, TimerChange
+from pybroker.model import MemberEpoch, group_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -99,7 +100,7 @@ def end_sync_timer(result: CoordinatorResult, group_id: GroupId, member: Consume
     result.timers.append(TimerChange(_key(_SYNC, group_id, member.member_id), None))
 
 
-def _removal(key: tuple[str, str, str], group_id: GroupId, member_id: MemberId, epoch: int | None, why: str) -> Operation:
+def _removal(key: tuple[str, str, str], group_id: GroupId, member_id: MemberId, epoch: MemberEpoch | None, why: str) -> Operation:
     """Return an operation that removes the member; if `epoch` is not None, only if the member still has partitions to give up in
     that epoch. `key` is the key of the timer.
     """
@@ -145,7 +146,7 @@ def remove_members(
         if not staying:
             result.records += [regex_tombstone(group.group_id, regex) for regex in group.regexes]
         if leaving_ids:
-            result.records.append(epoch_record(group.group_id, group.epoch + 1))
+            result.records.append(epoch_record(group.group_id, group_epoch(group.epoch + 1)))
     without_timers = sorted(leaving_ids if finish is None else leaving_ids | staying.keys())
 
     def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.consumer.member import NOTHING, Assignment, ConsumerMember, MemberState, assignment_of, partitions_of
+from pybroker.model import GroupEpoch, MemberEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def next_step(
     member: ConsumerMember,
     target: Assignment,
-    target_epoch: int,
+    target_epoch: GroupEpoch,
     *,
     is_free: Callable[[tuple[bytes, int]], bool],
     owned: Assignment | None,
@@ -33,7 +34,7 @@ def next_step(
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if _has_any(owned, member.pending_revocation):
             return member
-        epoch += 1  # the member gave up what an earlier target took from it; there may be a newer target
+        epoch = MemberEpoch(epoch + 1)  # the member gave up what an earlier target took from it; there may be a newer target
     assigned = set(partitions_of(member.assigned))
     wanted = set(partitions_of(target))
     to_revoke = assignment_of(iter(assigned - wanted))
@@ -56,7 +57,7 @@ def next_step(
 
 
 def _moved(
-    member: ConsumerMember, epoch: int, *, state: MemberState, assigned: Assignment, pending_revocation: Assignment
+    member: ConsumerMember, epoch: MemberEpoch, *, state: MemberState, assigned: Assignment, pending_revocation: Assignment
 ) -> ConsumerMember:
     return replace(
         member,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.coordinator.consumer.member import NOTHING, Assignment, ClassicMetadata, ConsumerMember, MemberState
 from pybroker.coordinator.runtime.result import CoordinatorRecord
+from pybroker.model import NO_GROUP_EPOCH, NO_MEMBER_EPOCH, GroupEpoch, MemberEpoch, group_epoch
 from pybroker.protocol.messages import group_records as messages
 from pybroker.protocol.messages.group_records import RecordType
 
@@ -43,7 +44,7 @@ def _of_member(kind: RecordType, group_id: GroupId, member_id: MemberId, value: 
     return CoordinatorRecord(kind, _MEMBER_KEYS[kind](group_id=group_id, member_id=member_id), value, _VERSION)
 
 
-def epoch_record(group_id: GroupId, epoch: int) -> CoordinatorRecord:
+def epoch_record(group_id: GroupId, epoch: GroupEpoch) -> CoordinatorRecord:
     """Return the record of the group's epoch."""
     return _of_group(RecordType.CONSUMER_GROUP_METADATA, group_id, messages.ConsumerGroupMetadataValue(epoch=epoch))
 
@@ -112,7 +113,7 @@ def target_record(group_id: GroupId, member_id: MemberId, target: Assignment) ->
     return _of_member(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, group_id, member_id, value)
 
 
-def target_epoch_record(group_id: GroupId, *, epoch: int, now_ms: int) -> CoordinatorRecord:
+def target_epoch_record(group_id: GroupId, *, epoch: GroupEpoch, now_ms: int) -> CoordinatorRecord:
     """Return the record which says that all targets belong to this epoch."""
     value = messages.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
     return _of_group(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, group_id, value)
@@ -151,7 +152,7 @@ def group_tombstones(group: ConsumerGroup) -> list[CoordinatorRecord]:
 
 
 def _epoch(group: ConsumerGroup, _key: Any, value: Any) -> None:
-    group.epoch = value.epoch
+    group.epoch = group_epoch(value.epoch)
 
 
 def _topics(group: ConsumerGroup, _key: Any, value: Any) -> None:
@@ -189,14 +190,18 @@ def _current_assignment(group: ConsumerGroup, key: Any, value: Any) -> None:
     member = group.members.get(key.member_id)
     if value is None:
         if member is not None:
-            group.put(replace(member, epoch=-1, previous_epoch=-1, assigned=NOTHING, pending_revocation=NOTHING))
+            group.put(
+                replace(
+                    member, epoch=NO_MEMBER_EPOCH, previous_epoch=NO_MEMBER_EPOCH, assigned=NOTHING, pending_revocation=NOTHING
+                )
+            )
         return
     member = member or ConsumerMember(member_id=key.member_id)
     group.put(
         replace(
             member,
-            epoch=value.member_epoch,
-            previous_epoch=value.previous_member_epoch,
+            epoch=MemberEpoch(value.member_epoch),
+            previous_epoch=MemberEpoch(value.previous_member_epoch),
             state=MemberState(value.state),
             assigned=_assignment(value.assigned_partitions),
             pending_revocation=_assignment(value.partitions_pending_revocation),
@@ -212,7 +217,7 @@ def _target(group: ConsumerGroup, key: Any, value: Any) -> None:
 
 
 def _target_epoch(group: ConsumerGroup, _key: Any, value: Any) -> None:
-    group.target_epoch = -1 if value is None else value.assignment_epoch
+    group.target_epoch = NO_GROUP_EPOCH if value is None else group_epoch(value.assignment_epoch)
 
 
 def _regex(group: ConsumerGroup, key: Any, value: Any) -> None:

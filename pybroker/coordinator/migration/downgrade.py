@@ -22,7 +22,7 @@ from pybroker.coordinator.consumer.records import group_tombstones
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, write_assignment
 from pybroker.coordinator.records import group_record
 from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond
-from pybroker.model import NO_MEMBER_ID
+from pybroker.model import NO_MEMBER_ID, GenerationId, GroupEpoch
 from pybroker.protocol.messages.join_group import JoinGroupResponse
 
 if TYPE_CHECKING:
@@ -50,13 +50,17 @@ def to_classic(
     members: Mapping[MemberId, ConsumerMember],
     targets: Mapping[MemberId, Assignment],
     *,
-    epoch: int,
+    epoch: GroupEpoch,
     now_ms: int,
 ) -> CoordinatorResult:
     """Return the records of the change. When they are durable, `FinishDowngrade` does the rest."""
     logger.info("Group %s becomes a classic group with %d members in generation %d", group.group_id, len(members), epoch)
     classic = ClassicGroup(
-        group.group_id, state=GroupState.STABLE, generation_id=epoch, protocol_type=PROTOCOL_TYPE, state_since_ms=now_ms
+        group.group_id,
+        state=GroupState.STABLE,
+        generation_id=GenerationId(epoch),
+        protocol_type=PROTOCOL_TYPE,
+        state_since_ms=now_ms,
     )
     for member in members.values():
         classic.add(_classic_member(member), None)

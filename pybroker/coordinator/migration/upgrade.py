@@ -26,6 +26,7 @@ from pybroker.coordinator.consumer.records import (
 )
 from pybroker.coordinator.embedded_protocol import read_assignment, read_subscription
 from pybroker.coordinator.records import group_tombstone
+from pybroker.model import MemberEpoch, group_epoch
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
@@ -62,7 +63,7 @@ class Upgrade:
         except DecodeError as error:
             logger.warning("Classic group %s cannot become a consumer group, and refuses the new member: %s", group_id, error)
             raise _not_found(refusal.format(group_id, "the embedded consumer protocol is malformed")) from error
-        epoch = classic.generation_id
+        epoch = group_epoch(classic.generation_id)
         new: list[CoordinatorRecord] = [
             *(member_record(group_id, member) for member in members),
             epoch_record(group_id, epoch),
@@ -96,11 +97,13 @@ def _members(classic: ClassicGroup, image: ClusterImage) -> list[ConsumerMember]
         return []
     protocol = classic.elected_protocol()
     already_owned: set[tuple[bytes, int]] = set()
-    return [_member(member, protocol, classic.generation_id, image, already_owned) for member in classic.members.values()]
+    return [
+        _member(member, protocol, group_epoch(classic.generation_id), image, already_owned) for member in classic.members.values()
+    ]
 
 
 def _member(
-    member: ClassicMember, protocol: str, epoch: int, image: ClusterImage, already_owned: set[tuple[bytes, int]]
+    member: ClassicMember, protocol: str, epoch: MemberEpoch, image: ClusterImage, already_owned: set[tuple[bytes, int]]
 ) -> ConsumerMember:
     """Return a member of the KIP-848 group. `already_owned` has what other members own, and grows by what this member owns: a
     leader may have given a partition to two members.

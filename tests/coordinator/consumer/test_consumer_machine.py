@@ -373,7 +373,7 @@ class Machine(RuleBasedStateMachine):
         group = self.coordinator.group
         if group is None:
             return
-        now = {"group": group.epoch, "target": group.target_epoch}
+        now: dict[str, int] = {"group": group.epoch, "target": group.target_epoch}
         now |= {member.member_id: member.epoch for member in group.members.values() if member.epoch >= 0}
         for what, epoch in now.items():
             assert epoch >= self.epochs.get(what, 0), what

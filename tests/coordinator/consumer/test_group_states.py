@@ -13,7 +13,7 @@ import pytest
 
 from pybroker.coordinator.consumer.group import ConsumerGroup
 from pybroker.coordinator.consumer.member import ConsumerMember, MemberState
-from pybroker.model import GroupId, MemberId
+from pybroker.model import GroupId, MemberId, group_epoch
 
 TABLE = """
                              Empty       Assigning     Reconciling   Stable
@@ -29,12 +29,12 @@ TABLE = """
 
 
 def join(group: ConsumerGroup) -> None:
-    group.epoch += 1
+    group.epoch = group_epoch(group.epoch + 1)
     group.put(ConsumerMember(member_id=MemberId(f"m{len(group.members)}")))
 
 
 def grow(group: ConsumerGroup) -> None:
-    group.epoch += 1
+    group.epoch = group_epoch(group.epoch + 1)
 
 
 def make_target(group: ConsumerGroup) -> None:
@@ -55,13 +55,13 @@ def one_is(state: MemberState) -> Callable[[ConsumerGroup], None]:
 
 
 def one_leaves(group: ConsumerGroup) -> None:
-    group.epoch += 1
+    group.epoch = group_epoch(group.epoch + 1)
     for member_id in list(group.members)[:1]:
         group.remove(member_id)
 
 
 def all_leave(group: ConsumerGroup) -> None:
-    group.epoch += 1
+    group.epoch = group_epoch(group.epoch + 1)
     for member_id in list(group.members):
         group.remove(member_id)
 

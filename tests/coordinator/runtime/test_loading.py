@@ -14,7 +14,7 @@ from pybroker.coordinator.runtime import loader
 from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.coordinator.shard import GroupShard
 from pybroker.log.results import AppendOrigin
-from pybroker.model import GroupId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.model import CoordinatorEpoch, GroupId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import OffsetCommitRequest
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -56,7 +56,7 @@ async def test_what_means_nothing_here_is_skipped(tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     await whole.ask(commit_request(offset=4), 8)
     append(whole, batch_of(b"\x00\x63of a later version", b"\x00\x00"))
-    marker = TransactionMarker(ControlType.COMMIT, coordinator_epoch=0)
+    marker = TransactionMarker(ControlType.COMMIT, coordinator_epoch=CoordinatorEpoch(0))
     append(
         whole, build_transaction_marker(marker, producer_id=ProducerId(1), producer_epoch=ProducerEpoch(0), timestamp_ms=NOW_MS)
     )
@@ -85,7 +85,7 @@ async def test_offsets_of_transactions_count_from_their_commit_on(tmp_path: Path
     for number in (1, 2, 3):
         append(whole, transactional(number, 10**number))
     for number, end in ((1, ControlType.COMMIT), (2, ControlType.ABORT)):
-        marker = TransactionMarker(end, coordinator_epoch=0)
+        marker = TransactionMarker(end, coordinator_epoch=CoordinatorEpoch(0))
         ids = {"producer_id": ProducerId(number), "producer_epoch": ProducerEpoch(0)}
         append(whole, build_transaction_marker(marker, timestamp_ms=NOW_MS, **ids))  # type: ignore[arg-type]
     whole.serve()
