@@ -134,7 +134,12 @@ def committed(bootstrap: str, group: str, topic: str) -> list[int]:
 
 def read_all(bootstrap: str, topic: str, *, isolation: str = "read_committed") -> Read:
     """Read both partitions of a topic to their ends."""
-    options = {"enable.partition.eof": True, "isolation.level": isolation, "enable.auto.commit": False}
+    options = {
+        "enable.partition.eof": True,
+        "isolation.level": isolation,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",  # offset 0 may be below the start of the log
+    }
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", **options})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(2)])
     found: Read = {}

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.directories_command import filesystem_of_disk, load_config, refusals, store_path, with_store
+from pybroker.cli.directories_command import filesystem_of_disk, load_config, refusals, with_store, with_store_as_it_lies
 from pybroker.cli.main import ConfigurationError, RunError
 
 if TYPE_CHECKING:
     from pybroker.broker.adoption import Survey
     from pybroker.broker.kafka_adoption import Plan
     from pybroker.config.broker import BrokerConfig
+    from pybroker.metadata.store.base import Store
 
 
 @click.command("adopt", short_help="Take over directories of Kafka, or rebuild lost metadata.")
@@ -46,13 +47,13 @@ def command(
     and 1. It writes the metadata last, so you can run a command again that was cut short.
     """
     with refusals():
-        loaded = _load(directories, config, overrides)
+        loaded = load_owned(directories, config, overrides)
         configs = _read_configs(configs_file)
         if _run(loaded, configs, is_dry=dry_run, is_partial=partial):
             click.echo(_start_line(loaded, config, overrides))
 
 
-def _load(directories: tuple[Path, ...], config: Path | None, overrides: tuple[str, ...]) -> BrokerConfig:
+def load_owned(directories: tuple[Path, ...], config: Path | None, overrides: tuple[str, ...]) -> BrokerConfig:
     """Load the configuration; the broker's number is the one that owns the directories. Raises ConfigurationError."""
     from pybroker.log import checkpoint  # noqa: PLC0415  only when it runs
 
@@ -109,22 +110,11 @@ def _run(config: BrokerConfig, configs: dict[str, dict[str, str]], *, is_dry: bo
 def _is_ours(config: BrokerConfig, *, is_dry: bool) -> bool:
     """Return whether the metadata store has a cluster already. A dry run reads the file as it lies there."""
     from pybroker.metadata.entries import CLUSTER_ID_KEY  # noqa: PLC0415
-    from pybroker.metadata.store.base import StoreError  # noqa: PLC0415
-    from pybroker.metadata.store.sqlite import has_entry  # noqa: PLC0415
 
-    path = store_path(config)
-    if not path.exists():
-        return False
-    if is_dry:
-        try:
-            return has_entry(path, CLUSTER_ID_KEY)
-        except StoreError as error:
-            raise RunError(str(error)) from error
+    async def look(store: Store) -> bool:
+        return await store.get(CLUSTER_ID_KEY) is not None
 
-    async def look(store: object) -> bool:
-        return await store.get(CLUSTER_ID_KEY) is not None  # type: ignore[attr-defined]
-
-    return bool(with_store(config, look, is_made=False))
+    return with_store_as_it_lies(config, look) if is_dry else with_store(config, look, is_made=False)
 
 
 def _print_report(config: BrokerConfig, found: Survey, plan: Plan, *, is_dry: bool) -> None:

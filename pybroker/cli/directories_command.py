@@ -172,7 +172,7 @@ def load_config(file: Path | None, data_dir: str | None, overrides: Sequence[str
         raise ConfigurationError(str(error)) from error
 
 
-def store_path(config: BrokerConfig) -> Path:
+def _store_path(config: BrokerConfig) -> Path:
     """Return the file of the metadata store. Raises RunError if there is none."""
     from pybroker.broker.old_data import sqlite_path  # noqa: PLC0415
 
@@ -193,7 +193,7 @@ def with_store(config: BrokerConfig, work: Callable[[Store], Coroutine[Any, Any,
     from pybroker.metadata.store import open_store  # noqa: PLC0415
     from pybroker.metadata.store.base import StoreError  # noqa: PLC0415
 
-    path = store_path(config)
+    path = _store_path(config)
     url = f"sqlite:{path}" if is_made or path.exists() else "memory:"
 
     async def run() -> Result:
@@ -207,3 +207,20 @@ def with_store(config: BrokerConfig, work: Callable[[Store], Coroutine[Any, Any,
         return asyncio.run(run())
     except StoreError as error:
         raise RunError(f"{error}; stop the broker first" if "in use" in str(error) else str(error)) from error
+
+
+def with_store_as_it_lies(config: BrokerConfig, work: Callable[[Store], Coroutine[Any, Any, Result]]) -> Result:
+    """Return the result of `work` on a copy of the broker's store. No file is changed or locked.
+
+    Raises RunError.
+    """
+    from pybroker.metadata.store.base import StoreError  # noqa: PLC0415
+    from pybroker.metadata.store.memory import MemoryStore  # noqa: PLC0415
+    from pybroker.metadata.store.sqlite import stored_entries  # noqa: PLC0415
+
+    path = _store_path(config)
+    try:
+        entries = stored_entries(path) if path.exists() else []
+        return asyncio.run(work(MemoryStore(entries, max((entry.revision for entry in entries), default=0))))
+    except StoreError as error:
+        raise RunError(str(error)) from error

@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "container": "pybroker.cli.container_command",
     "directories": "pybroker.cli.directories_command",
     "doctor": "pybroker.cli.doctor_command",
+    "leave": "pybroker.cli.leave_command",
     "log": "pybroker.cli.log_command",
     "spark": "pybroker.cli.spark_command",
     "start": "pybroker.cli.start",

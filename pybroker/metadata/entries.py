@@ -11,6 +11,7 @@
     leader-epochs/last   the largest leader epoch that was ever given, decimal; 0 if there is no such entry
     leader-epochs/broker/<id>
                          the least leader epoch of every partition that the broker leads, decimal
+    left/<key>           an entry of a store whose directories were given back to a Kafka; a person can read it
 
 JSON, because a person can read it to repair a cluster, and because an old broker can skip what a newer one added.
 """
@@ -44,6 +45,7 @@ LEADER_EPOCH_KEY: Final = "leader-epochs/last"
 LEADER_EPOCH_FLOOR_PREFIX: Final = "leader-epochs/broker/"
 TOPIC_PREFIX: Final = "topics/"
 CONFIG_PREFIX: Final = "configs/"
+LEFT_PREFIX: Final = "left/"
 
 
 def topic_key(name: str) -> str:

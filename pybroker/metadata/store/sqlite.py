@@ -43,14 +43,14 @@ async def run_inline(function: Callable[[], None]) -> None:
     function()
 
 
-def has_entry(path: Path, key: str) -> bool:
-    """Return whether a store that no process uses has an entry of that name, without a change to any file. Raises StoreError."""
+def stored_entries(path: Path) -> list[Entry]:
+    """Return the entries of a store that no process uses, without a change to any file. Raises StoreError."""
     if path.with_name(f"{path.name}-wal").exists():
         raise StoreError(f"the metadata store {path} was not closed: start its broker, and stop it again")
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
         try:
-            return connection.execute("SELECT 1 FROM entries WHERE key = ?", (key,)).fetchone() is not None
+            return [Entry(*row) for row in connection.execute("SELECT key, value, revision FROM entries")]
         finally:
             connection.close()
     except sqlite3.Error as error:
