@@ -95,13 +95,13 @@ def is_compacted(kafka: KafkaDirectory) -> bool:
     return any("users" in text for text in texts)
 
 
-def transaction(bootstrap: str, name: str, end: Callable[[Producer, float], None] | None) -> Producer:
+def transaction(bootstrap: str, name: str, end: Callable[[Producer, float], None] | None, topic: str = "tx") -> Producer:
     """Produce in a transaction, and commit an offset in it: of the group `by-transaction` if it has an end."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "transaction.timeout.ms": 600_000})
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
     for number in range(10):
-        producer.produce("tx", f"{name}-{number}".encode(), partition=number % 2)
+        producer.produce(topic, f"{name}-{number}".encode(), partition=number % 2)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "waiting" if end is None else "by-transaction"})
     offset = 7 if end is Producer.commit_transaction else 9
     producer.send_offsets_to_transaction([TopicPartition("orders", 0, offset)], consumer.consumer_group_metadata(), TIMEOUT_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,14 +26,15 @@ from integration.kafka_directory import (
     is_compacted,
     kafka_directory,
     read_all,
+    transaction,
 )
 from pybroker.log import checkpoint
 from pybroker.log.filesystem import Filesystem
 from testing.process.broker import BrokerProcess
-from testing.process.kafka_tools import run_tool
+from testing.process.kafka_peer import classpath
 from testing.waiting import until
 
-READ = ("orders", "users", "tx")
+READ = ("orders", "users", "tx", "later")
 GROUPS = (("classic", "orders"), ("modern", "tx"), ("by-transaction", "orders"))
 FS = Filesystem()
 
@@ -47,6 +49,10 @@ def leave(kafka: KafkaDirectory, *options: str) -> subprocess.CompletedProcess[s
     return run("leave", *map(str, kafka.log_dirs), *options)
 
 
+def adopt(kafka: KafkaDirectory) -> subprocess.CompletedProcess[str]:
+    return run("adopt", *map(str, kafka.log_dirs))
+
+
 def epochs(kafka: KafkaDirectory) -> dict[str, int]:
     """Return the last leader epoch of each partition's checkpoint."""
     return {
@@ -57,6 +63,22 @@ def epochs(kafka: KafkaDirectory) -> dict[str, int]:
     }
 
 
+def refuse_complaints(kafka: KafkaDirectory) -> None:
+    """Fail if the last run of Kafka logged an error, or took a log for a stray."""
+    lines = (kafka.folder / "server.log").read_text().splitlines()
+    lines = [line for line in lines if "EventPerformanceMonitor" not in line]  # which reports that the machine is slow
+    assert not [line for line in lines if "ERROR" in line or "stray" in line.lower()]
+    assert not [path for folder in kafka.log_dirs for path in folder.glob("[a-z]*-stray")]
+
+
+def tool(kafka: KafkaDirectory, name: str, *arguments: str) -> str:
+    """Run a tool of the release, and return what it printed."""
+    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(kafka.release), name, *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
 class Served:
     """What clients see of the broker at `bootstrap`."""
 
@@ -64,7 +86,10 @@ class Served:
         self._bootstrap, self._admin = bootstrap, AdminClient({"bootstrap.servers": bootstrap})
 
     def records(self) -> dict[str, Read]:
-        return {topic: read_all(self._bootstrap, topic) for topic in READ}
+        return {topic: read_all(self._bootstrap, topic) for topic in self._read()}
+
+    def _read(self) -> list[str]:
+        return [topic for topic in self._admin.list_topics(timeout=TIMEOUT_S).topics if topic in READ]
 
     def offsets(self) -> dict[tuple[str, str], list[int]]:
         return {(group, topic): committed(self._bootstrap, group, topic) for group, topic in GROUPS}
@@ -75,7 +100,7 @@ class Served:
         return {name: (str(future.result().topic_id), len(future.result().partitions)) for name, future in found.items()}
 
     def starts(self) -> dict[str, int]:
-        asked = {TopicPartition(topic, number): OffsetSpec.earliest() for topic in READ for number in range(2)}
+        asked = {TopicPartition(topic, number): OffsetSpec.earliest() for topic in self._read() for number in range(2)}
         found = self._admin.list_offsets(asked, request_timeout=TIMEOUT_S)
         return {f"{tp.topic}-{tp.partition}": future.result().offset for tp, future in found.items()}
 
@@ -152,14 +177,18 @@ def test_kafka_serves_the_directories_of_this_broker(tmp_path: Path, ours: Broke
     assert left.stdout == dry.stdout.replace("would be given back; nothing was changed", "given back")
     assert "tx: a setting is not carried over, because Kafka does not have it: retention.granularity=segment" in left.stdout
     (snapshot,) = (kafka.log_dirs[0] / "__cluster_metadata-0").glob("*.checkpoint")
-    dump = run_tool("kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(snapshot))
-    assert dump.returncode == 0, dump.stderr
-    assert "Exception" not in dump.stdout + dump.stderr, dump.stdout
-    payloads = [json.loads(line.partition("payload: ")[2]) for line in dump.stdout.splitlines() if "payload: " in line]
+    dump = tool(kafka, "kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(snapshot))
+    assert "Exception" not in dump
+    payloads = [json.loads(line.partition("payload: ")[2]) for line in dump.splitlines() if "payload: " in line]
     assert {one["type"] for one in payloads} >= {"FEATURE_LEVEL_RECORD", "TOPIC_RECORD", "PARTITION_RECORD", "CONFIG_RECORD"}
 
     try:
         kafka.start()
+        at = ("--bootstrap-server", kafka.bootstrap)
+        quorum = tool(kafka, "org.apache.kafka.tools.MetadataQuorumCommand", *at, "describe", "--status")
+        assert re.search(r"LeaderId:\s+1\n", quorum)
+        features = tool(kafka, "org.apache.kafka.tools.FeatureCommand", *at, "describe")
+        assert re.search(r"metadata\.version.*FinalizedVersionLevel: 3\.9-IV0", features)
         assert served.topics() == topics
         assert served.records() == before
         assert served.offsets() == offsets
@@ -173,9 +202,62 @@ def test_kafka_serves_the_directories_of_this_broker(tmp_path: Path, ours: Broke
         assert idempotent.flush(TIMEOUT_S) == 0
         values = [value for _, value in read_all(kafka.bootstrap, "orders").values()]
         assert (values.count(b"first"), values.count(b"second")) == (1, 1)
-        assert not [path for folder in kafka.log_dirs for path in folder.glob("*-stray")]
-        after = epochs(kafka)
-        assert after["orders-0"] > epochs_before["orders-0"]
+        assert epochs(kafka)["orders-0"] > epochs_before["orders-0"]
         kafka.stop()
+        refuse_complaints(kafka)
     finally:
         kafka.close()
+
+
+def test_directories_go_to_and_fro(tmp_path: Path, ours: BrokerProcess) -> None:
+    with kafka_directory(tmp_path / "kafka", "4.3.1") as kafka:
+        idempotent = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
+        fill(kafka, idempotent)
+        kafka.stop()
+        adopted = adopt(kafka)
+        assert adopted.returncode == 0, adopted.stderr
+        ours.data_dir, ours.port = Path(",".join(map(str, kafka.log_dirs))), kafka.port
+        ours.start()
+        served = Served(ours.bootstrap)
+        served.create(NewTopic("later", 2, 1, config={"retention.ms": "-1", "retention.granularity": "segment"}))
+        producer = Producer({"bootstrap.servers": ours.bootstrap, "compression.type": "zstd"})
+        for number in range(100):
+            for topic in ("orders", "later"):
+                producer.produce(topic, f"ours-{number}".encode(), partition=number % 2)
+        idempotent.produce("orders", b"second", partition=0)
+        assert producer.flush(TIMEOUT_S) == idempotent.flush(TIMEOUT_S) == 0
+        served.delete_records("orders", 1, 33)
+        served.delete("tx")
+        before, offsets, topics, starts = served.records(), served.offsets(), served.topics(), served.starts()
+        ours.stop()
+        epochs_before = epochs(kafka)
+        left = leave(kafka, "--release-version", "4.3")
+        assert left.returncode == 0, left.stderr
+        (kept,) = kafka.log_dirs[0].glob("__cluster_metadata-0.*-stray")
+        assert f"The metadata of an earlier Kafka is kept in {kept}" in left.stdout
+
+        kafka.start()
+        assert served.topics() == topics
+        assert served.records() == before
+        assert served.offsets() == offsets
+        assert served.starts() == starts
+        idempotent.produce("orders", b"third", partition=0)
+        assert idempotent.flush(TIMEOUT_S) == 0
+        transaction(kafka.bootstrap, "committed", Producer.commit_transaction, topic="later")
+        assert min(epochs(kafka)[name] - epochs_before[name] for name in ("orders-0", "later-0", "later-1")) > 0
+        epochs_before, before, offsets = epochs(kafka), served.records(), served.offsets()
+        kafka.stop()
+        refuse_complaints(kafka)
+        again = adopt(kafka)
+        assert again.returncode == 0, again.stderr
+        ours.start()
+        assert served.topics() == topics
+        assert served.records() == before
+        assert served.offsets() == offsets
+        assert served.settings(ResourceType.TOPIC, "later")["retention.granularity"] == "segment"
+        idempotent.produce("orders", b"fourth", partition=0)
+        assert idempotent.flush(TIMEOUT_S) == 0
+        values = [value for _, value in read_all(ours.bootstrap, "orders").values()]
+        assert [values.count(one) for one in (b"first", b"second", b"third", b"fourth")] == [1, 1, 1, 1]
+        ours.stop()
+        assert epochs(kafka)["orders-0"] > epochs_before["orders-0"]

@@ -99,6 +99,7 @@ class Survey:
     largest_epoch: LeaderEpoch = NO_LEADER_EPOCH
     old_formats: list[OldFormats] = field(default_factory=list)
     open_transactions: list[OpenTransaction] = field(default_factory=list)
+    is_of_zookeeper: bool = False  # whether the Kafka had its metadata in ZooKeeper
     was_used_here: bool = False  # whether this broker, not only another Kafka, has served the directories
     is_clean: bool = True  # whether every directory has the marker of a clean stop
 
@@ -178,6 +179,7 @@ def survey(directories: Sequence[LogDirectory]) -> Survey:
         else:
             found.is_owned = True
             found.cluster_id = directory.properties.cluster_id or found.cluster_id
+            found.is_of_zookeeper |= directory.properties.is_of_zookeeper
             if directory.properties.is_complete:
                 known = KnownDirectory(directory_id=directory.properties.directory_id, path=directory.absolute_path)
                 found.known.append(known)

@@ -14,16 +14,28 @@ What the plan does not take over, and names in a note
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from pybroker.broker.adoption import NO_HOLDING, AdoptionError, topic_image, topics_of
+from pybroker.broker.adoption import (
+    NO_HOLDING,
+    NOT_NEW,
+    AdoptionError,
+    adopt,
+    convert_old_formats,
+    holds_logs,
+    survey,
+    topic_image,
+    topics_of,
+)
 from pybroker.config.dynamic import check_client_metrics_configs
 from pybroker.config.group_configs import check_group_configs
 from pybroker.config.setting import ConfigError
 from pybroker.config.topic import TopicConfig
-from pybroker.metadata.entries import configs_key, encode_configs
+from pybroker.metadata.entries import CLUSTER_ID_KEY, LEFT_PREFIX, TOPIC_PREFIX, configs_key, decode_topic, encode_configs
 from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
 from pybroker.metadata.internal_topics import automatic_topic
+from pybroker.metadata.kraft.cluster_records import is_own_setting
 from pybroker.metadata.kraft.reading import METADATA_DIRECTORY, DamagedMetadataError, metadata_records
 from pybroker.metadata.kraft.state import (
     BROKER_RESOURCE,
@@ -43,7 +55,8 @@ if TYPE_CHECKING:
     from pybroker.log.directory import LogDirectory
     from pybroker.metadata.image import TopicImage
     from pybroker.metadata.kraft.state import KraftTopic
-    from pybroker.model import TopicPartition
+    from pybroker.metadata.store.base import Listing, Store
+    from pybroker.model import TopicId, TopicPartition
 
 NAMED_MAX: Final = 5
 _NAMES_OF_DEFAULTS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "segment.bytes", "max.message.bytes")
@@ -57,6 +70,60 @@ class Plan:
     others: dict[str, bytes] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     has_kraft: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Adoption:
+    """What `prepare` found. `plan` is None if the directories are this broker's and only formats are converted."""
+
+    found: Survey
+    plan: Plan | None
+
+    @property
+    def old_files(self) -> list[str]:
+        """The paths of the files that are converted."""
+        return [f"{one.directory}/{name}" for one in self.found.old_formats for name in one.names]
+
+
+async def prepare(
+    store: Store,
+    config: BrokerConfig,
+    directories: Sequence[LogDirectory],
+    configs: Mapping[str, Mapping[str, str]],
+    *,
+    is_partial: bool,
+) -> Adoption:
+    """Return what the adoption of the locked `directories` does, and change nothing. Raises AdoptionError, OSError."""
+    if all(one.properties is None for one in directories) and not any(holds_logs(one) for one in directories):
+        raise AdoptionError(
+            f"{', '.join(config.log_dirs)}: no log directory of Kafka: neither meta.properties nor a log is there"
+        )
+    is_ours = await store.get(CLUSTER_ID_KEY) is not None
+    found = survey(directories)
+    if is_ours and not found.old_formats:
+        raise AdoptionError(NOT_NEW)
+    if is_ours:
+        return Adoption(found=found, plan=None)
+    state = read_kraft(directories, was_clean=found.is_clean)
+    left = left_settings(await store.list(LEFT_PREFIX))
+    return Adoption(found=found, plan=plan_of(found, state, config, configs, left, is_partial=is_partial))
+
+
+async def carry_out(store: Store, config: BrokerConfig, adoption: Adoption) -> None:
+    """Do what `prepare` returned: convert the files, then commit. Raises AdoptionError, OSError, StoreError."""
+    convert_old_formats(adoption.found)
+    if adoption.plan is not None:
+        await adopt(store, config, adoption.found, adoption.plan.topics, adoption.plan.others)
+
+
+def left_settings(listing: Listing) -> dict[TopicId, dict[str, str]]:
+    """Return the settings that Kafka does not have, of topics that this broker once gave back. Raises StoreError."""
+    found = {}
+    for key, value, revision in listing.entries:
+        if key.startswith(LEFT_PREFIX + TOPIC_PREFIX):
+            topic = decode_topic(key.removeprefix(LEFT_PREFIX + TOPIC_PREFIX), value, revision)
+            found[topic.topic_id] = {name: text for name, text in topic.configs.items() if is_own_setting(TOPIC_RESOURCE, name)}
+    return found
 
 
 def read_kraft(directories: Sequence[LogDirectory], *, was_clean: bool) -> KraftState | None:
@@ -88,10 +155,11 @@ def plan_of(
     state: KraftState | None,
     config: BrokerConfig,
     configs: Mapping[str, Mapping[str, str]],
+    left: Mapping[TopicId, Mapping[str, str]] = MappingProxyType({}),
     *,
     is_partial: bool,
 ) -> Plan:
-    """Return the plan; `configs` are settings by topic, which win over the metadata's. Raises AdoptionError."""
+    """Return the plan; `configs`, settings by topic, win over the metadata's, which win over `left`. Raises AdoptionError."""
     plan = Plan(has_kraft=state is not None)
     if state is None:
         _refuse_lost_settings(found, configs)
@@ -106,7 +174,7 @@ def plan_of(
     if unknown:
         raise AdoptionError(f"The file of settings names {_some(unknown)}, which the directories do not have")
     for topic in topics:
-        wanted = {**topic.configs, **configs.get(topic.name, {})}
+        wanted = {**left.get(topic.topic_id, {}), **topic.configs, **configs.get(topic.name, {})}
         accepted = _accepted(plan, config, topic.name, wanted)
         number = len(topic.partitions)
         plan.topics.append(topic_image(found, config, name=topic.name, topic_id=topic.topic_id, count=number, configs=accepted))
@@ -117,7 +185,7 @@ def plan_of(
 def _refuse_lost_settings(found: Survey, configs: Mapping[str, Mapping[str, str]]) -> None:
     """Refuse directories of KRaft without their metadata: retention by default settings would delete what Kafka kept."""
     has_ids = any(holding.ids for holding in found.topics.values())
-    if has_ids and not found.was_used_here and not configs:
+    if has_ids and not found.is_of_zookeeper and not found.was_used_here and not configs:
         raise AdoptionError(
             f"The topics' settings are not in these directories: {METADATA_DIRECTORY} lies elsewhere. Name its directory "
             "(metadata.log.dir of Kafka) too, or give the settings with --configs"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log import checkpoint, strays
-from pybroker.metadata.entries import CLUSTER_ID_KEY
+from pybroker.metadata.entries import CLUSTER_ID_KEY, LEFT_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,6 +58,11 @@ async def why_not_start(store: Store, config: BrokerConfig, filesystem: Filesyst
     """Return why a broker with this store must not start, in one line for a person; None when it may."""
     if await store.get(CLUSTER_ID_KEY) is not None:
         return None
+    if await store.get(LEFT_PREFIX + CLUSTER_ID_KEY) is not None:
+        return (
+            f"'pybroker leave' gave {', '.join(config.log_dirs)} to a Kafka: run 'pybroker adopt' with them to have them "
+            "back, and stop Kafka first"
+        )
     found = old_data(config.log_dirs, filesystem)
     path = sqlite_path(config)
     if path is not None:

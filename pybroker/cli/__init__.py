@@ -4,6 +4,7 @@ main, lazy_group        the `pybroker` command, whose sub-commands are imported 
 start                   `pybroker start`: run a broker
 container_command       `pybroker container`: the entry point of the container image
 adopt_command           `pybroker adopt`: log directories of an Apache Kafka, or of this broker without its metadata
+leave_command           `pybroker leave`: the way back to an Apache Kafka
 directories_command     `pybroker directories`: lost log directories and lost metadata
 log_command             `pybroker log`: prints and checks the files of a log
 doctor_command          `pybroker doctor`: why a client can or cannot use a cluster

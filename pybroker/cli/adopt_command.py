@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pybroker.cli.directories_command import filesystem_of_disk, load_config, refusals, with_store, with_store_as_it_lies
-from pybroker.cli.main import ConfigurationError, RunError
+from pybroker.cli.main import ConfigurationError
 
 if TYPE_CHECKING:
     from pybroker.broker.adoption import Survey
-    from pybroker.broker.kafka_adoption import Plan
+    from pybroker.broker.kafka_adoption import Adoption, Plan
     from pybroker.config.broker import BrokerConfig
     from pybroker.metadata.store.base import Store
 
@@ -85,36 +86,19 @@ def _run(config: BrokerConfig, configs: dict[str, dict[str, str]], *, is_dry: bo
     from pybroker.broker import adoption, kafka_adoption  # noqa: PLC0415
 
     with adoption.locked(config, filesystem_of_disk(), is_dry=is_dry) as directories:
-        if all(one.properties is None for one in directories) and not any(adoption.holds_logs(one) for one in directories):
-            raise RunError(f"{', '.join(config.log_dirs)}: no log directory of Kafka: neither meta.properties nor a log is there")
-        is_ours = _is_ours(config, is_dry=is_dry)
-        found = adoption.survey(directories)
-        if is_ours and not found.old_formats:
-            raise RunError(adoption.NOT_NEW)
-        if not is_ours:
-            state = kafka_adoption.read_kraft(directories, was_clean=found.is_clean)
-            plan = kafka_adoption.plan_of(found, state, config, configs, is_partial=is_partial)
-        converted = [f"{one.directory}/{name}" for one in found.old_formats for name in one.names]
+
+        def prepare(store: Store) -> Coroutine[Any, Any, Adoption]:
+            return kafka_adoption.prepare(store, config, directories, configs, is_partial=is_partial)
+
+        prepared = with_store_as_it_lies(config, prepare)
         if not is_dry:
-            converted = adoption.convert_old_formats(found)
-        if not is_ours and not is_dry:
-            with_store(config, lambda store: adoption.adopt(store, config, found, plan.topics, plan.others))
-        for path in converted:
-            click.echo(f"{path}: {'would be ' if is_dry else ''}converted to format 2")
-        if is_ours:
-            return False
-        _print_report(config, found, plan, is_dry=is_dry)
-        return True
-
-
-def _is_ours(config: BrokerConfig, *, is_dry: bool) -> bool:
-    """Return whether the metadata store has a cluster already. A dry run reads the file as it lies there."""
-    from pybroker.metadata.entries import CLUSTER_ID_KEY  # noqa: PLC0415
-
-    async def look(store: Store) -> bool:
-        return await store.get(CLUSTER_ID_KEY) is not None
-
-    return with_store_as_it_lies(config, look) if is_dry else with_store(config, look, is_made=False)
+            with_store(config, lambda store: kafka_adoption.carry_out(store, config, prepared))
+    for path in prepared.old_files:
+        click.echo(f"{path}: {'would be ' if is_dry else ''}converted to format 2")
+    if prepared.plan is None:
+        return False
+    _print_report(config, prepared.found, prepared.plan, is_dry=is_dry)
+    return True
 
 
 def _print_report(config: BrokerConfig, found: Survey, plan: Plan, *, is_dry: bool) -> None:

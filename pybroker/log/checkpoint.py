@@ -123,6 +123,7 @@ class MetaProperties:
     node_id: BrokerId
     directory_id: str  # text form of a UUID, one per directory
     is_complete: bool = True  # False: the file had no directory id, as with a Kafka before 3.7, and this id is new
+    is_of_zookeeper: bool = False  # version 0 of the file
 
     @staticmethod
     def new_directory_id() -> str:
@@ -150,6 +151,7 @@ def read_meta_properties(filesystem: Filesystem, directory: str) -> MetaProperti
             node_id=BrokerId(int(values["node.id" if is_newest else "broker.id"])),
             directory_id=directory_id or MetaProperties.new_directory_id(),
             is_complete=bool(directory_id),
+            is_of_zookeeper=values["version"] == "0",
         )
     except KeyError as error:
         raise CorruptCheckpointError(f"{path}: has no {error.args[0]}") from error

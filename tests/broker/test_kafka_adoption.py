@@ -266,3 +266,11 @@ def test_logs_with_topic_ids_whose_metadata_lies_elsewhere_need_settings(scene: 
     assert scene.plan({"orders": {"retention.ms": "-1"}}).topics[0].topic_id == ORDERS
     (scene.folder / "recovery-point-offset-checkpoint.topic-ids").write_text("")
     assert scene.plan().topics, "this broker has served the directory: its own metadata is lost"
+
+
+def test_logs_with_topic_ids_whose_metadata_was_in_zookeeper_need_none(scene: KraftScene) -> None:
+    """Kafka from 2.8 to 3.9 writes topic ids with ZooKeeper too, and so does an adoption that was cut short."""
+    scene.metadata.rmdir()
+    (scene.folder / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=theirs\n")
+    scene.log("orders-0", ORDERS)
+    assert scene.plan().topics[0].topic_id == ORDERS

@@ -19,16 +19,16 @@ Layout
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final, Self
+from pathlib import Path
+from typing import Final, Self
 
 from pybroker.metadata.store.base import Change, Entry, StoreError
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.metadata.store.sqlite_reserve import SqliteReserve
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 APPLICATION_ID: Final = 0x7062726B
 LAYOUT_VERSION: Final = 1
@@ -44,17 +44,21 @@ async def run_inline(function: Callable[[], None]) -> None:
 
 
 def stored_entries(path: Path) -> list[Entry]:
-    """Return the entries of a store that no process uses, without a change to any file. Raises StoreError."""
-    if path.with_name(f"{path.name}-wal").exists():
-        raise StoreError(f"the metadata store {path} was not closed: start its broker, and stop it again")
-    try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+    """Return the entries of a store that no process uses, without a change to its files. Raises StoreError as `open` does.
+
+    A copy is read, because SQLite writes to the files of a store that was not closed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
         try:
-            return [Entry(*row) for row in connection.execute("SELECT key, value, revision FROM entries")]
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        raise StoreError(_explain(path, error)) from error
+            for suffix in ("", "-wal"):
+                if path.with_name(path.name + suffix).exists():
+                    shutil.copyfile(path.with_name(path.name + suffix), copy.with_name(path.name + suffix))
+        except OSError as error:
+            raise StoreError(_explain(path, error)) from error
+        connection, entries, _ = _opened(copy, path)
+        connection.close()
+        return entries
 
 
 class SqliteStore(MemoryStore):
@@ -74,19 +78,11 @@ class SqliteStore(MemoryStore):
         Raises StoreError if the file is damaged, belongs to another program, has a newer layout, is in use, or cannot
         be written.
         """
-        connection: sqlite3.Connection | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False)
-            _prepare(connection, path)
-            entries = [Entry(*row) for row in connection.execute("SELECT key, value, revision FROM entries")]
-            (revision,) = connection.execute("SELECT revision FROM counter").fetchone()
-        except (sqlite3.Error, OSError, StoreError) as error:
-            if connection is not None:
-                connection.close()
-            if isinstance(error, StoreError):
-                raise
+        except OSError as error:
             raise StoreError(_explain(path, error)) from error
+        connection, entries, revision = _opened(path, path)
         store = cls(connection, path, entries, revision, run)
         store.reserve.take()
         return store
@@ -141,6 +137,23 @@ class SqliteStore(MemoryStore):
     async def _release(self) -> None:
         self._connection.close()
         self.reserve.leave()
+
+
+def _opened(path: Path, named: Path) -> tuple[sqlite3.Connection, list[Entry], int]:
+    """Open the file at `path`, which errors call `named`. Returns the connection, the entries and the revision."""
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = sqlite3.connect(path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False)
+        _prepare(connection, named)
+        entries = [Entry(*row) for row in connection.execute("SELECT key, value, revision FROM entries")]
+        (revision,) = connection.execute("SELECT revision FROM counter").fetchone()
+    except (sqlite3.Error, OSError, StoreError) as error:
+        if connection is not None:
+            connection.close()
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(_explain(named, error)) from error
+    return connection, entries, revision
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
