@@ -85,6 +85,9 @@ class Served:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap, self._admin = bootstrap, AdminClient({"bootstrap.servers": bootstrap})
 
+    def everything(self) -> tuple[object, ...]:
+        return self.topics(), self.records(), self.offsets(), self.starts()
+
     def records(self) -> dict[str, Read]:
         return {topic: read_all(self._bootstrap, topic) for topic in self._read()}
 
@@ -96,13 +99,14 @@ class Served:
 
     def topics(self) -> dict[str, tuple[str, int]]:
         names = [name for name in self._admin.list_topics(timeout=TIMEOUT_S).topics if name != "__transaction_state"]
-        found = self._admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S)
-        return {name: (str(future.result().topic_id), len(future.result().partitions)) for name, future in found.items()}
+        futures = self._admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S)
+        found = {name: future.result(TIMEOUT_S) for name, future in futures.items()}
+        return {name: (str(topic.topic_id), len(topic.partitions)) for name, topic in found.items()}
 
     def starts(self) -> dict[str, int]:
         asked = {TopicPartition(topic, number): OffsetSpec.earliest() for topic in self._read() for number in range(2)}
         found = self._admin.list_offsets(asked, request_timeout=TIMEOUT_S)
-        return {f"{tp.topic}-{tp.partition}": future.result().offset for tp, future in found.items()}
+        return {f"{tp.topic}-{tp.partition}": future.result(TIMEOUT_S).offset for tp, future in found.items()}
 
     def settings(self, kind: ResourceType, name: str) -> dict[str, str]:
         (future,) = self._admin.describe_configs([ConfigResource(kind, name)]).values()
@@ -136,16 +140,11 @@ def ours(tmp_path: Path) -> Iterator[BrokerProcess]:
     broker.close()
 
 
-def test_kafka_serves_the_directories_of_this_broker(tmp_path: Path, ours: BrokerProcess) -> None:
-    kafka = KafkaDirectory(tmp_path / "kafka", "3.9.2")
-    ours.data_dir = Path(",".join(map(str, kafka.log_dirs)))
-    ours.start()
-    kafka.port = ours.port
-    idempotent = Producer({"bootstrap.servers": ours.bootstrap, "enable.idempotence": True})
-    served = Served(ours.bootstrap)
+def fill_ours(bootstrap: str, served: Served, idempotent: Producer) -> None:
+    """Write to every topic, commit offsets of both kinds of groups, delete records and a topic, and change settings."""
     served.create(*(NewTopic(name, 2, 1, config=config) for name, config in TOPICS.items()))
     for codec in CODECS:
-        producer = Producer({"bootstrap.servers": ours.bootstrap, "compression.type": codec, "linger.ms": 20})
+        producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 20})
         for number in range(100):
             producer.produce("orders", f"{codec}-{number}".encode(), key=f"k{number}".encode(), partition=number % 2)
             producer.produce("users", f"{codec}-{number}".encode() * 20, key=f"u{number % 10}".encode(), partition=number % 2)
@@ -153,16 +152,41 @@ def test_kafka_serves_the_directories_of_this_broker(tmp_path: Path, ours: Broke
         assert producer.flush(TIMEOUT_S) == 0
     idempotent.produce("orders", b"first", partition=0)
     assert idempotent.flush(TIMEOUT_S) == 0
-    consume_and_commit(ours.bootstrap, "classic", "orders", 300, protocol="classic")
-    consume_and_commit(ours.bootstrap, "modern", "tx", 10, protocol="consumer")
+    consume_and_commit(bootstrap, "classic", "orders", 300, protocol="classic")
+    consume_and_commit(bootstrap, "modern", "tx", 10, protocol="consumer")
     served.delete_records("orders", 0, 57)
     served.set(ResourceType.TOPIC, "tx", retention_ms="123456789", retention_granularity="segment")
     served.set(ResourceType.BROKER, "1", log_cleaner_threads="2")
     served.delete("gone")
+
+
+def check_tools(kafka: KafkaDirectory) -> None:
+    """Let Kafka's own tools read the metadata that was written, and what Kafka made of it."""
+    snapshot = min((kafka.log_dirs[0] / "__cluster_metadata-0").glob("*.checkpoint"))
+    dump = tool(kafka, "kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(snapshot))
+    assert "Exception" not in dump
+    payloads = [json.loads(line.partition("payload: ")[2]) for line in dump.splitlines() if "payload: " in line]
+    assert {one["type"] for one in payloads} >= {"FEATURE_LEVEL_RECORD", "TOPIC_RECORD", "PARTITION_RECORD", "CONFIG_RECORD"}
+    at = ("--bootstrap-server", kafka.bootstrap)
+    quorum = tool(kafka, "org.apache.kafka.tools.MetadataQuorumCommand", *at, "describe", "--status")
+    assert re.search(r"LeaderId:\s+1\n", quorum)
+    features = tool(kafka, "org.apache.kafka.tools.FeatureCommand", *at, "describe")
+    assert re.search(r"metadata\.version.*FinalizedVersionLevel: 3\.9-IV0", features)
+
+
+def test_kafka_serves_the_directories_of_this_broker(tmp_path: Path, ours: BrokerProcess) -> None:
+    kafka = KafkaDirectory(tmp_path / "kafka", "3.9.2")
+    ours.data_dir = Path(",".join(map(str, kafka.log_dirs)))
+    ours.start()
+    kafka.port = ours.port
+    idempotent = Producer({"bootstrap.servers": ours.bootstrap, "enable.idempotence": True})
+    served = Served(ours.bootstrap)
+    fill_ours(ours.bootstrap, served, idempotent)
     until(lambda: is_compacted(kafka), "the cleaner has worked on users", TIMEOUT_S)
     ours.stop()
     ours.start()
-    before, offsets, topics, starts = served.records(), served.offsets(), served.topics(), served.starts()
+    before, starts = served.everything(), served.starts()
+    assert starts["orders-0"] == 57
     refused = leave(kafka)
     assert refused.returncode == 1
     assert "A broker uses the log directories" in refused.stderr
@@ -176,25 +200,11 @@ def test_kafka_serves_the_directories_of_this_broker(tmp_path: Path, ours: Broke
     assert left.returncode == 0, left.stderr
     assert left.stdout == dry.stdout.replace("would be given back; nothing was changed", "given back")
     assert "tx: a setting is not carried over, because Kafka does not have it: retention.granularity=segment" in left.stdout
-    (snapshot,) = (kafka.log_dirs[0] / "__cluster_metadata-0").glob("*.checkpoint")
-    dump = tool(kafka, "kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(snapshot))
-    assert "Exception" not in dump
-    payloads = [json.loads(line.partition("payload: ")[2]) for line in dump.splitlines() if "payload: " in line]
-    assert {one["type"] for one in payloads} >= {"FEATURE_LEVEL_RECORD", "TOPIC_RECORD", "PARTITION_RECORD", "CONFIG_RECORD"}
-
     try:
         kafka.start()
-        at = ("--bootstrap-server", kafka.bootstrap)
-        quorum = tool(kafka, "org.apache.kafka.tools.MetadataQuorumCommand", *at, "describe", "--status")
-        assert re.search(r"LeaderId:\s+1\n", quorum)
-        features = tool(kafka, "org.apache.kafka.tools.FeatureCommand", *at, "describe")
-        assert re.search(r"metadata\.version.*FinalizedVersionLevel: 3\.9-IV0", features)
-        assert served.topics() == topics
-        assert served.records() == before
-        assert served.offsets() == offsets
-        assert offsets["classic", "orders"] != [-1001, -1001]
-        assert served.starts() == starts
-        assert starts["orders-0"] == 57
+        check_tools(kafka)
+        assert served.everything() == before
+        assert served.offsets()["classic", "orders"] != [-1001, -1001]
         assert served.settings(ResourceType.TOPIC, "tx")["retention.ms"] == "123456789"
         assert served.settings(ResourceType.TOPIC, "users")["cleanup.policy"] == "compact"
         assert served.settings(ResourceType.BROKER, "1")["log.cleaner.threads"] == "2"
@@ -228,7 +238,7 @@ def test_directories_go_to_and_fro(tmp_path: Path, ours: BrokerProcess) -> None:
         assert producer.flush(TIMEOUT_S) == idempotent.flush(TIMEOUT_S) == 0
         served.delete_records("orders", 1, 33)
         served.delete("tx")
-        before, offsets, topics, starts = served.records(), served.offsets(), served.topics(), served.starts()
+        before = served.everything()
         ours.stop()
         epochs_before = epochs(kafka)
         left = leave(kafka, "--release-version", "4.3")
@@ -237,23 +247,18 @@ def test_directories_go_to_and_fro(tmp_path: Path, ours: BrokerProcess) -> None:
         assert f"The metadata of an earlier Kafka is kept in {kept}" in left.stdout
 
         kafka.start()
-        assert served.topics() == topics
-        assert served.records() == before
-        assert served.offsets() == offsets
-        assert served.starts() == starts
+        assert served.everything() == before
         idempotent.produce("orders", b"third", partition=0)
         assert idempotent.flush(TIMEOUT_S) == 0
         transaction(kafka.bootstrap, "committed", Producer.commit_transaction, topic="later")
         assert min(epochs(kafka)[name] - epochs_before[name] for name in ("orders-0", "later-0", "later-1")) > 0
-        epochs_before, before, offsets = epochs(kafka), served.records(), served.offsets()
+        epochs_before, before = epochs(kafka), served.everything()
         kafka.stop()
         refuse_complaints(kafka)
         again = adopt(kafka)
         assert again.returncode == 0, again.stderr
         ours.start()
-        assert served.topics() == topics
-        assert served.records() == before
-        assert served.offsets() == offsets
+        assert served.everything() == before
         assert served.settings(ResourceType.TOPIC, "later")["retention.granularity"] == "segment"
         idempotent.produce("orders", b"fourth", partition=0)
         assert idempotent.flush(TIMEOUT_S) == 0

@@ -199,7 +199,7 @@ def _write(departure: Departure, directories: Sequence[LogDirectory], now_ms: in
     new = f"{path}.{uuid.uuid4().hex}{strays.DELETE_SUFFIX}"
     data = snapshot(departure.records, epoch=FIRST_EPOCH, now_ms=now_ms)
     filesystem.make_directory(new)
-    filesystem.write_file(f"{new}/{snapshot_name(len(departure.records), FIRST_EPOCH)}", data, sync=True)
+    filesystem.write_file(f"{new}/{snapshot_name(next_offset=len(departure.records), epoch=FIRST_EPOCH)}", data, sync=True)
     filesystem.sync_directory(new)
     bootstrap = f"{directory.path}/{BOOTSTRAP_FILE}"
     if not filesystem.exists(bootstrap):

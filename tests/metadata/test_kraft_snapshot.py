@@ -35,7 +35,7 @@ def test_the_reader_gets_what_was_written(count: int, monkeypatch: pytest.Monkey
         ConfigRecord(resource_type=2, resource_name=f"topic-{number}", name="retention.ms", value="-1") for number in range(count)
     ]
     data = snapshot(messages, epoch=1, now_ms=NOW_MS)
-    disk.write_file(f"/m/{snapshot_name(count, 1)}", data, sync=True)
+    disk.write_file(f"/m/{snapshot_name(next_offset=count, epoch=1)}", data, sync=True)
     assert [record.message for record in metadata_records(disk, "/m", was_clean=True)] == messages
     assert max(batch.batch_length for batch in batches(data)) < 1300
 

@@ -33,7 +33,7 @@ _HEADER: Final = struct.Struct(">hqB")
 _FOOTER: Final = struct.Struct(">hB")
 
 
-def snapshot_name(next_offset: int, epoch: int) -> str:
+def snapshot_name(*, next_offset: int, epoch: int) -> str:
     """Return the name of a snapshot of all records below `next_offset`, the last of which was written in `epoch`."""
     return f"{next_offset:020}-{epoch:010}.checkpoint"
 
