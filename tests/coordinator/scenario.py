@@ -19,7 +19,8 @@ clients' names. `#` begins a comment. The actors are clients, each with a single
     admin fetches g [t-0 t-1] [version=9]
     admin describes g | lists [state=stable] [type=classic] | deletes g | forgets g t
     after 10s
-    restart                                     the coordinator starts again with what is in the log
+    log refuses | accepts                       from now on, whatever the coordinator appends
+    restart [group.max.size=1]                  the coordinator starts again with what is in the log, and with these properties
 
 KIP-848 members: see `consumer_story`.
 
@@ -29,6 +30,7 @@ A response is `waits` while there is none. The names of clients stand for their 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,6 +38,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from pybroker.config.broker import BrokerConfig
 from pybroker.model import TopicPartition
 from pybroker.protocol.codec import decode, encode
 from pybroker.protocol.error_codes import ErrorCode
@@ -61,6 +64,7 @@ from pybroker.protocol.messages.offset_delete import (
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from testing.error_codes import error_code
+from testing.scenes.api.groups import unwritable
 from testing.scenes.api.whole import Whole
 from tests.coordinator.consumer.consumer_story import ConsumerStory
 
@@ -136,9 +140,14 @@ class Story(ConsumerStory):
         self._names: dict[str, str] = {}  # client by member id
         self._waiting: list[tuple[str, Any, Callable[[bytes], str]]] = []
         self._responses: list[tuple[str, str]] = []
+        self._refusal = contextlib.ExitStack()  # holds what makes appends fail
         self.whole: Whole | None = None
 
     async def play(self, text: str) -> str:
+        with self._refusal:
+            return await self._play(text)
+
+    async def _play(self, text: str) -> str:
         lines: list[str] = []
         for line in text.splitlines():
             if line.startswith(INDENT):
@@ -165,10 +174,12 @@ class Story(ConsumerStory):
 
     async def _start(self) -> Whole:
         if self.whole is None:
-            changed = {key.replace(".", "_"): value for key, value in self._settings.items()}
-            self.whole = await Whole(self._folder, offsets_topic_num_partitions=3, **changed).start()
+            self.whole = await Whole(self._folder, **self._properties()).start()
             await self.whole.ask(FindCoordinatorRequest(key="g"), 3)
         return self.whole
+
+    def _properties(self) -> dict[str, Any]:
+        return {"offsets_topic_num_partitions": 3, **{key.replace(".", "_"): value for key, value in self._settings.items()}}
 
     async def _do(self, words: list[str]) -> None:
         if words[0] == "set":
@@ -183,7 +194,13 @@ class Story(ConsumerStory):
                 await whole.controller.delete_topics([whole.controller.image.topics[name].topic_id])
             case ["after", delay]:
                 whole.pass_time(milliseconds(delay))
-            case ["restart"]:
+            case ["log", "refuses"]:
+                self._refusal.enter_context(unwritable())
+            case ["log", "accepts"]:
+                self._refusal.close()
+            case ["restart", *changed]:
+                self._settings |= _split(changed)[1]
+                whole.config = BrokerConfig(node_id=1, log_dirs=whole.config.log_dirs, **self._properties())
                 whole.serve()
             case ["admin", verb, *rest]:
                 getattr(self, f"_admin_{verb}")(*_split(rest))

@@ -1,8 +1,8 @@
 """The tables at the top of `classic/group.py` and `consumer/member.py` are true, and the stories in `tests/scenarios` go through
 every cell of them.
 
-The test plays all stories. It notes every change of the state of a group or a member, and for every request the state of its
-group and the outcome. It reads the tables from the modules' text.
+The test plays all stories. It notes every change of the state of a group or a member, for every event the states before and after
+it, and for every request the state of its group and the outcome. It reads the tables from the modules' text.
 """
 
 from __future__ import annotations
@@ -23,17 +23,22 @@ from pybroker.coordinator.consumer import draft, member
 from pybroker.coordinator.consumer.group import ConsumerGroup
 from pybroker.coordinator.consumer.member import JOIN_EPOCH, ConsumerMember, MemberState
 from pybroker.coordinator.consumer.reconciliation import next_step
+from pybroker.coordinator.group import GroupType
 from pybroker.coordinator.service import GroupCoordinator
 from pybroker.coordinator.shard import GroupShard
 from pybroker.model import MemberEpoch, MemberId, group_epoch
 from pybroker.protocol.error_codes import ErrorCode
 from testing.error_codes import error_code
+from tests.coordinator.classic.test_random_groups import play as play_at_random
+from tests.coordinator.events import REQUESTS, TIMERS, Events
 from tests.coordinator.scenario import Story
 from tests.coordinator.test_scenarios import FOLDER
 
 Cells = dict[tuple[str, str], str]
 """What a table says, by row and column."""
 
+CLASSIC_TIMERS = {name for kind, name in TIMERS.items() if not kind.startswith("consumer")}
+INNER_EVENTS = {"records durable", "records refused", "loaded"}
 WAITS = "waits"
 OUTCOMES = {  # the outcomes that words stand for which are not the name of a code
     "rebalance begins": {WAITS, "NONE"},
@@ -165,15 +170,27 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Seen, Events]:
     async def play(text: str) -> None:
         await Story(tmp_path_factory.mktemp("story")).play(text)
 
     with pytest.MonkeyPatch.context() as patch:
-        noted = Seen(patch)
+        noted, events = Seen(patch), Events(GroupType.CLASSIC, patch)
         for path in sorted(FOLDER.glob("*.txt")):
             asyncio.run(play(path.read_text()))
-    return noted
+        for seed in range(2):  # what chance finds must be in the table too
+            asyncio.run(play_at_random(seed, tmp_path_factory.mktemp("chance")))
+    return noted, events
+
+
+@pytest.fixture
+def seen(played: tuple[Seen, Events]) -> Seen:
+    return played[0]
+
+
+@pytest.fixture
+def events(played: tuple[Seen, Events]) -> Events:
+    return played[1]
 
 
 def test_the_table_of_transitions_is_that_of_the_code() -> None:
@@ -197,6 +214,17 @@ def test_the_stories_have_every_request_in_every_state(seen: Seen) -> None:
         if not outcomes & OUTCOMES.get(words, {words}):
             wrong.append(f"{row} in {state} is {words!r} in the table; in the stories: {', '.join(outcomes) or 'nothing'}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_table_of_events_is_what_happens(events: Events) -> None:
+    letters = {state.value[0]: state.value for state in GroupState}
+    in_table = {
+        (event, state): {state if letter == "-" else letters[letter] for letter in text.split()}
+        for (event, state), text in table("event").items()
+        if text
+    }
+    assert {event for event, _ in in_table} == {*(name for name, _ in REQUESTS.values()), *CLASSIC_TIMERS, *INNER_EVENTS}
+    assert events.seen == in_table
 
 
 MEMBERS = {cell for cell, text in table("from", member).items() if text != "-"}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from pybroker.protocol.codec import message_versions
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pybroker.protocol.messages.offset_commit import (
@@ -14,11 +18,24 @@ from pybroker.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from pybroker.replication.fetch_data import PartitionProduceResult
+from pybroker.replication.replica_manager import ReplicaManager
 from testing.scenes.api.whole import Whole
 
 GROUP = "g"
 METADATA = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"  # version 0, one topic, no user data
 ASSIGNMENT = b"all of t"
+
+
+@contextmanager
+def unwritable() -> Iterator[None]:
+    """Let every append fail with NOT_ENOUGH_REPLICAS."""
+
+    def refuse(_self: object, entries: Any, on_complete: Any, **_more: Any) -> None:
+        on_complete(dict.fromkeys(entries, PartitionProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS)))
+
+    with patch.object(ReplicaManager, "append_records", refuse):
+        yield
 
 
 def versions(key: int) -> range:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from pybroker.coordinator.classic.group import GroupState
 from pybroker.coordinator.consumer.member_timers import RETRY_MS
@@ -16,23 +13,12 @@ from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from pybroker.replication.fetch_data import PartitionProduceResult
-from pybroker.replication.replica_manager import ReplicaManager
-from testing.scenes.api.groups import GROUP, broker
+from testing.scenes.api.groups import GROUP, broker, unwritable
 from testing.scenes.api.whole import Whole
 from tests.coordinator.consumer.consumer_state import group_of, state_of
 from tests.coordinator.scenario import assignment, subscription
 
 SESSION_MS = 60_000
-
-
-@contextmanager
-def unwritable() -> Iterator[None]:
-    def refuse(_self: object, entries: Any, on_complete: Any, **_more: Any) -> None:
-        on_complete(dict.fromkeys(entries, PartitionProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS)))
-
-    with patch.object(ReplicaManager, "append_records", refuse):
-        yield
 
 
 def heartbeat(member_id: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatRequest:
