@@ -14,7 +14,7 @@ import json
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ NAMES: Final = {
     "kafka-2.0.1-killed": "2.0.1",
     "kafka-2.8.2-stopped": "2.8.2",
     "kafka-3.3.2-killed": "3.3.2",
+    "kafka-4.3.1-stopped": "4.3.1",
 }
 TIMEOUT_S: Final = 60
 START_MS: Final = 1_600_000_000_000
@@ -66,12 +67,21 @@ SPARING: Final = {
 FORMAT: Final = {"log.message.format.version": "0.10.2", "inter.broker.protocol.version": "0.10.2"}
 SHORTENED_TO: Final = 23
 PARTITIONS: Final = 2
+MODERN: Final = "modern"
+"""A KIP-848 group."""
 GROUPS: Final = ("readers", "by-hand", "by-transaction")
 Kafka = KafkaDirectory | ZooKeeperKafka
 
 
 def codecs_of(release: str) -> tuple[str, ...]:
     return ("none", "gzip", "snappy", "lz4") if release == "2.0.1" else ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def of_release(config: Mapping[str, str], release: str) -> dict[str, str]:
+    """Return settings that give small segments: Kafka 4 refuses a small size."""
+    if not release.startswith("4"):
+        return dict(config)
+    return {"segment.ms": "50", **{name: value for name, value in config.items() if name != "segment.bytes"}}
 
 
 # --- filling ---
@@ -81,7 +91,7 @@ def fill(kafka: Kafka, name: str) -> None:
     """Write to every topic in every codec, delete records, wait for the cleaner, commit offsets."""
     release = NAMES[name]
     is_old_format = "-format-" in name
-    topics = dict(TOPICS)
+    topics = {topic: of_release(config, release) for topic, config in TOPICS.items()}
     if not is_old_format and isinstance(kafka, ZooKeeperKafka):
         topics |= OLD_TOPICS
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
@@ -103,6 +113,8 @@ def fill(kafka: Kafka, name: str) -> None:
     for future in admin.delete_topics(["gone"]).values():
         future.result(TIMEOUT_S)
     consume_and_commit(kafka.bootstrap, "readers", "plain", 20, protocol="classic")
+    if release.startswith("4"):
+        consume_and_commit(kafka.bootstrap, MODERN, "plain", 20, protocol="consumer")
     commit(kafka.bootstrap, "by-hand", "shortened", {0: 25, 1: 3})
     compacted = [one for one, config in topics.items() if "cleanup.policy" in config]
     until(lambda: all(is_cleaned(kafka, one) for one in compacted), "the cleaner has worked", TIMEOUT_S)
@@ -170,40 +182,50 @@ def commit(bootstrap: str, group: str, topic: str, offsets: Mapping[int, int]) -
 # --- what a broker serves ---
 
 
-def served(bootstrap: str) -> dict[str, Any]:
-    """Return everything that clients see: records by partition, the ends, committed offsets."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = admin.list_topics(timeout=TIMEOUT_S).topics
-    names = sorted(name for name in topics if not name.startswith("__"))
-    found: dict[str, Any] = {
-        f"{topic}-{number}": records(bootstrap, topic, number) for topic in names for number in sorted(topics[topic].partitions)
+def served(bootstrap: str, groups: Sequence[str]) -> dict[str, Any]:
+    """Return everything that clients see: records by partition, the ends, committed offsets of the groups."""
+    topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=TIMEOUT_S).topics
+    places = [
+        TopicPartition(name, number)
+        for name in sorted(topics)
+        if not name.startswith("__")
+        for number in sorted(topics[name].partitions)
+    ]
+    everything, stable = (read_all(bootstrap, places, isolation) for isolation in ("read_uncommitted", "read_committed"))
+    found = {
+        name: {
+            "low": low,
+            "high": high,
+            "records": records,
+            "stable": stable[name][1],
+            "committed": [one[0] for one in stable[name][2]],
+        }
+        for name, (low, high, records) in everything.items()
     }
-    return {"partitions": found, "groups": {group: committed(bootstrap, group) for group in GROUPS}}
+    return {"partitions": found, "groups": {group: committed(bootstrap, group) for group in groups}}
 
 
-def records(bootstrap: str, topic: str, number: int) -> dict[str, Any]:
-    """Return the records of a partition, the offsets where it begins and ends, and the offsets that read_committed shows."""
-    result: dict[str, Any] = {}
-    for isolation in ("read_uncommitted", "read_committed"):
-        options = {"enable.partition.eof": True, "isolation.level": isolation, "enable.auto.commit": False, "check.crcs": True}
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "served", **options})
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), TIMEOUT_S)
-        consumer.assign([TopicPartition(topic, number, low)])
-        found: list[list[Any]] = []
-        while True:
-            message: Message | None = consumer.poll(TIMEOUT_S)
-            assert message is not None, f"{topic}-{number} has no more records, and no end"
-            error = message.error()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                break
-            found.append(fields_of(message))
-        consumer.close()
-        if isolation == "read_uncommitted":
-            result |= {"low": low, "high": high, "records": found}
+def read_all(bootstrap: str, places: Sequence[TopicPartition], isolation: str) -> dict[str, tuple[int, int, list[list[Any]]]]:
+    """Return of each partition the offsets where it begins and ends, and the records that a consumer gets."""
+    options = {"enable.partition.eof": True, "isolation.level": isolation, "enable.auto.commit": False, "check.crcs": True}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "served", **options})
+    found: dict[str, tuple[int, int, list[list[Any]]]] = {}
+    for one in places:
+        low, high = consumer.get_watermark_offsets(one, TIMEOUT_S)
+        found[f"{one.topic}-{one.partition}"] = (low, high, [])
+    consumer.assign([TopicPartition(one.topic, one.partition, found[f"{one.topic}-{one.partition}"][0]) for one in places])
+    unread = set(found)
+    while unread:
+        message: Message | None = consumer.poll(TIMEOUT_S)
+        assert message is not None, f"{sorted(unread)} have no more records, and no end"
+        name, error = f"{message.topic()}-{message.partition()}", message.error()
+        if error is None:
+            found[name][2].append(fields_of(message))
         else:
-            result |= {"stable": high, "committed": [one[0] for one in found]}
-    return result
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            unread.discard(name)
+    consumer.close()
+    return found
 
 
 def fields_of(message: Message) -> list[Any]:
@@ -261,7 +283,7 @@ def work(kafka: Kafka, name: str) -> dict[str, Any]:
         transaction(kafka.bootstrap, "committed", Producer.commit_transaction)
         transaction(kafka.bootstrap, "aborted", Producer.abort_transaction)
         hanging = transaction(kafka.bootstrap, "open", None)
-    said = served(kafka.bootstrap)
+    said = served(kafka.bootstrap, [*GROUPS, *([MODERN] if NAMES[name].startswith("4") else [])])
     if isinstance(kafka, ZooKeeperKafka):
         (kafka.folder / "configs.txt").write_text(configs_of(kafka))
     kafka.kill() if name.endswith("killed") else kafka.stop()

@@ -128,9 +128,9 @@ def test_files_of_both_brokers_read_the_same(data: Path) -> None:
         assert len(ours) > 10
         assert ours == theirs, name
     decoded = pybroker("dump", "--decode", "offsets", "--json", data / "__consumer_offsets-0")
-    commits = [one for one in map(json.loads, decoded.stdout.splitlines()) if one.get("recordType") == "OFFSET_COMMIT"]
-    assert commits[-1]["recordKey"] == {"group": "readers", "topic": "plain", "partition": 0}
-    assert commits[-1]["recordValue"]["offset"] == 42
+    commits = [one for one in map(json.loads, decoded.stdout.splitlines()) if one["type"] == "record"]
+    assert commits[-1]["key"]["data"] == {"group": "readers", "topic": "plain", "partition": 0}
+    assert commits[-1]["payload"]["data"]["offset"] == 42
     assert_every_flip_is_found(data / "plain-0", data.parent / "plain-0")
 
 

@@ -33,8 +33,9 @@ def command() -> None:
 @click.option(
     "--decode",
     "decoder",
-    type=click.Choice(["offsets"]),
-    help="Print the records, decoded as committed offsets and groups of __consumer_offsets.",
+    type=click.Choice(["auto", "offsets", "transactions", "metadata"]),
+    help="Print the records, decoded as those of __consumer_offsets, __transaction_state or __cluster_metadata; "
+    "auto decides by the name of the directory.",
 )
 @click.option("--first-offset", type=click.IntRange(min=0), default=0, help="Leave out batches that end before this offset.")
 @click.option(
@@ -49,7 +50,7 @@ def dump(
 
     choice = Choice(
         has_records=has_records or decoder is not None,
-        decodes_offsets=decoder == "offsets",
+        decoder=decoder,
         first_offset=first_offset,
         last_offset=last_offset,
     )

@@ -7,6 +7,7 @@ data_file, places         reading a file through a window; what a path is
 batches, search           the batches of a data file, of every magic; where they continue after damage
 contents, entries         the records of a batch; the entries of indexes, snapshots and checkpoints
 findings                  what is wrong, and what was checked
-dump, lines, decode       `pybroker log dump`: objects, one for each line; their text; records of `__consumer_offsets`
+dump, lines, text         `pybroker log dump`: objects, one for each line; their text; the text of bytes
+decode, message_json      the records of `__consumer_offsets`, `__transaction_state` and `__cluster_metadata`; messages as JSON
 verify, verify_segment, verify_index, verify_small    `pybroker log verify`: directories, segments, indexes, small files
 """

@@ -6,12 +6,12 @@ Source: kafka.tools.DumpLogSegments.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.inspection.batches import Batch, Gap, walk
 from pybroker.inspection.contents import records
 from pybroker.inspection.data_file import DataFile
-from pybroker.inspection.decode import control_fields, json_of, offsets_fields
+from pybroker.inspection.decode import BY_TOPIC, DECODERS, control_fields
 from pybroker.inspection.entries import (
     EntryError,
     checkpoint_entries,
@@ -22,26 +22,31 @@ from pybroker.inspection.entries import (
     time_entries,
     transaction_entries,
 )
-from pybroker.inspection.places import Place, files_in, partitions_in, place_of
+from pybroker.inspection.places import BOOTSTRAP_SNAPSHOT, Place, files_in, partition_of, partitions_in, place_of
+from pybroker.inspection.text import json_of
 from pybroker.log.names import offset_of
 from pybroker.records.batch import BatchView
 from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pybroker.records.batch import Record
 
 Fields = dict[str, object]
+AUTO: Final = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What to print of data files: the records too, decoded or not, and only the batches with these offsets."""
+    """What to print of data files: the records too, decoded or not, and only the batches with these offsets.
+
+    `decoder` is a name of `DECODERS`, or AUTO for the decoder of each file's topic, if it has one.
+    """
 
     has_records: bool = False
-    decodes_offsets: bool = False
+    decoder: str | None = None
     first_offset: int = 0
     last_offset: int = (1 << 63) - 1
 
@@ -81,13 +86,22 @@ def _dump_file(place: Place, path: Path, choice: Choice) -> Iterator[Fields]:
 
 
 def _dump_log(file: DataFile, base_offset: int, choice: Choice) -> Iterator[Fields]:
+    decode = _decoder_of(file.path, choice)
     for found in walk(file, base_offset=base_offset):
         if isinstance(found, Gap):
             yield {"type": "problem", "kind": found.kind, "text": found.text, "position": found.position, "end": found.end}
         elif found.base_offset <= choice.last_offset and found.last_offset >= choice.first_offset:
             yield _batch(found)
             if choice.has_records:
-                yield from _dump_records(file, found, choice)
+                yield from _dump_records(file, found, decode)
+
+
+def _decoder_of(path: Path, choice: Choice) -> Callable[[Record], Fields] | None:
+    name = choice.decoder
+    if name == AUTO:
+        tp = partition_of(path.parent)
+        name = BY_TOPIC.get("__cluster_metadata" if path.name == BOOTSTRAP_SNAPSHOT else tp.topic if tp is not None else "")
+    return None if name is None else DECODERS[name]
 
 
 def _batch(batch: Batch) -> Fields:
@@ -119,17 +133,17 @@ def _batch(batch: Batch) -> Fields:
     }
 
 
-def _dump_records(file: DataFile, batch: Batch, choice: Choice) -> Iterator[Fields]:
+def _dump_records(file: DataFile, batch: Batch, decode: Callable[[Record], Fields] | None) -> Iterator[Fields]:
     count = 0
     try:
         for record in records(file, batch):
             count += 1
-            yield _record(batch, record, choice)
+            yield _record(batch, record, decode)
     except (CorruptRecordError, UnsupportedCompressionError) as error:
         yield {"type": "problem", "kind": "records", "text": f"{error} (after {count} records)", "position": batch.position}
 
 
-def _record(batch: Batch, record: Record, choice: Choice) -> Fields:
+def _record(batch: Batch, record: Record, decode: Callable[[Record], Fields] | None) -> Fields:
     view = batch.view
     fields = Fields(
         type="record",
@@ -144,8 +158,8 @@ def _record(batch: Batch, record: Record, choice: Choice) -> Fields:
         fields["headers"] = [{"key": key, **json_of("value", value)} for key, value in record.headers]
         if view.is_control:
             return fields | control_fields(record)
-    if choice.decodes_offsets:
-        return fields | offsets_fields(record)
+    if decode is not None:
+        return fields | decode(record)
     return fields | json_of("key", record.key) | json_of("payload", record.value)
 
 

@@ -6,7 +6,7 @@ import base64
 import json
 from typing import TYPE_CHECKING
 
-from pybroker.inspection.decode import BASE64, text_of
+from pybroker.inspection.text import BASE64, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,7 @@ def _word(name: str, value: object) -> str:
     if name == "headers" and isinstance(value, list):
         return f"headers: [{','.join(_header(one) for one in value)}]"
     if isinstance(value, dict):
-        return f"{name}: {json.dumps(value, ensure_ascii=False)}"
+        return f"{name}: {json.dumps(value, ensure_ascii=False, separators=(',', ':'))}"
     if name.endswith(BASE64):
         return f"{name.removesuffix(BASE64)}: {text_of(base64.b64decode(str(value)))}"
     return f"{name}: {_text(value)}"

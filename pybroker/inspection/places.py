@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INTERNAL_COMPACTED: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
+"""The snapshot with which a new KRaft cluster begins."""
 _PARTITION: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+?)-(?P<number>\d+)((\.[\w-]+)?-(delete|future|stray))?")
 _DELETED: Final = "-delete"
 
@@ -44,6 +46,7 @@ _BY_SUFFIX: Final = {
 _BY_NAME: Final = {
     Place.LEADER_EPOCHS.value: Place.LEADER_EPOCHS,
     Place.PARTITION_METADATA.value: Place.PARTITION_METADATA,
+    BOOTSTRAP_SNAPSHOT: Place.METADATA_SNAPSHOT,
     **dict.fromkeys(checkpoint.OFFSET_FILES, Place.OFFSETS),
     **dict.fromkeys((name + COMPANION_SUFFIX for name in checkpoint.OFFSET_FILES), Place.COMPANION),
 }

@@ -67,6 +67,8 @@ def _verify_data_directory(findings: Findings, path: Path, may_have_gaps: bool |
     for place, file in files_in(path):  # before the logs, which only grow
         if place is Place.OFFSETS:
             checkpoints[file.name] = file, read_offsets(findings, file)
+        elif place is Place.METADATA_SNAPSHOT:
+            verify_segment(findings, file, Course(), base_offset=None)
         else:
             verify_small(findings, place, file)
     ends: dict[TopicPartition, int] = {}

@@ -43,7 +43,7 @@ def look_at(path: Path) -> int:
     verify(findings, path)
     assert findings.summary()
     assert all(one.line() for one in findings.problems)
-    for fields in objects_in(path, Choice(has_records=True, decodes_offsets=path.name.startswith("0"))):
+    for fields in objects_in(path, Choice(has_records=True, decoder="offsets" if path.name.startswith("0") else None)):
         assert line_of(fields)
     return findings.problem_count
 

@@ -107,14 +107,16 @@ def test_committed_offsets_are_decoded(tmp_path: Path) -> None:
         tmp_path, build_batch([Record(Offset(i), START_MS, *pair) for i, pair in enumerate(pairs)]), topic="__consumer_offsets"
     )
     found = [one for one in dump_json(folder, "--decode", "offsets") if one["type"] == "record"]
-    assert found[0]["recordType"] == "OFFSET_COMMIT"
-    assert found[0]["recordKey"] == {"group": "readers", "topic": "t", "partition": 2}
-    assert found[0]["recordValue"] == {
-        "offset": 42, "leader_epoch": 3, "metadata": "note", "commit_ms": START_MS, "expire_ms": -1
-    }  # fmt: skip
-    assert found[1]["recordValue"] is None
-    assert [one["recordType"] for one in found[2:]] == ["unreadable", "unknown"]
-    assert 'recordKey: {"group": "readers"' in dump(folder, "--decode", "offsets")
+    assert found[0]["key"] == {"type": "1", "data": {"group": "readers", "topic": "t", "partition": 2}}
+    said = {"offset": 42, "leaderEpoch": 3, "metadata": "note", "commitTimestamp": START_MS}
+    assert found[0]["payload"] == {"version": "3", "data": said}
+    assert found[1]["payload"] is None
+    assert found[2]["key"] == "\x00\x01?"
+    assert "OffsetCommitKey" in str(found[2]["undecoded"])
+    assert found[3]["undecoded"] == "record type 99: unknown"
+    assert found[3]["payload"] == "?"
+    assert dump(folder, "--decode", "auto") == dump(folder, "--decode", "offsets")
+    assert 'key: {"type":"1","data":{"group":"readers"' in dump(folder, "--decode", "offsets")
 
 
 def test_the_files_beside_the_data_are_printed(tmp_path: Path) -> None:

@@ -258,5 +258,6 @@ def test_what_is_known_before_an_import_is_what_is_declared(key: int) -> None:
 
 def test_every_declaration_can_be_found() -> None:
     modules = {module.name for module in pkgutil.iter_modules(messages.__path__)}
-    assert modules == {ApiKey(key).name.lower() for key in MESSAGES} | {"consumer_protocol", "group_records", "metadata_records"}
+    records = {"group_records", "metadata_records", "other_metadata_records", "quorum_records", "transaction_records"}
+    assert modules == {ApiKey(key).name.lower() for key in MESSAGES} | {"consumer_protocol"} | records
     assert list(MESSAGES) == sorted(MESSAGES)
