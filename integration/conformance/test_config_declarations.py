@@ -20,6 +20,8 @@ from pybroker.config.group_configs import GROUP_CONFIGS
 from pybroker.config.setting import ConfigError, Setting, Update
 from pybroker.config.table import BROKER_SETTINGS, family_of
 from pybroker.config.topic_settings import TOPIC_SETTINGS
+from pybroker.metadata.kraft.cluster_records import is_own_setting
+from pybroker.metadata.kraft.state import BROKER_RESOURCE, TOPIC_RESOURCE
 from testing.places import JAVA_SOURCES
 from testing.process.kafka_peer import classpath
 
@@ -77,6 +79,12 @@ OTHER_CHECKS = {
     "group.coordinator.rebalance.protocols": "streams, as in 4.x",
     "share.auto.offset.reset": "in our words",
 }
+
+
+def test_settings_that_kafka_does_not_have_are_not_given_back_to_it() -> None:
+    assert {name for name in BROKER_SETTINGS if is_own_setting(BROKER_RESOURCE, name)} == OURS.keys()
+    assert {name for name in TOPIC_SETTINGS if is_own_setting(TOPIC_RESOURCE, name)} == {"retention.granularity"}
+
 
 _OF_LISTENERS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 NOT_DYNAMIC = dict.fromkeys(_OF_LISTENERS, "listeners are opened at the start only")

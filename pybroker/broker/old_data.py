@@ -58,7 +58,7 @@ async def why_not_start(store: Store, config: BrokerConfig, filesystem: Filesyst
     """Return why a broker with this store must not start, in one line for a person; None when it may."""
     if await store.get(CLUSTER_ID_KEY) is not None:
         return None
-    if await store.get(LEFT_PREFIX + CLUSTER_ID_KEY) is not None:
+    if await was_given_back(store):
         return (
             f"'pybroker leave' gave {', '.join(config.log_dirs)} to a Kafka: run 'pybroker adopt' with them to have them "
             "back, and stop Kafka first"
@@ -69,6 +69,11 @@ async def why_not_start(store: Store, config: BrokerConfig, filesystem: Filesyst
         return refusal(path, found) if found else None
     with_logs = [] if config.metadata_memory_set_logs_aside else [one for one in found if one.logs]
     return memory_refusal(with_logs) if with_logs else None
+
+
+async def was_given_back(store: Store) -> bool:
+    """Return whether a Kafka has the directories of this store, which had a cluster before."""
+    return await store.get(CLUSTER_ID_KEY) is None and await store.get(LEFT_PREFIX + CLUSTER_ID_KEY) is not None
 
 
 def sqlite_path(config: BrokerConfig) -> str | None:

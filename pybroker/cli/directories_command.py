@@ -89,6 +89,7 @@ def adopt(
     than the defaults keep it, use --set retention.ms=-1 and set the topic's own value afterwards.
     """
     from pybroker.broker import adoption  # noqa: PLC0415
+    from pybroker.broker.old_data import was_given_back  # noqa: PLC0415
     from pybroker.config.setting import ConfigError  # noqa: PLC0415
     from pybroker.config.topic import TopicConfig  # noqa: PLC0415
 
@@ -99,6 +100,8 @@ def adopt(
     except ConfigError as error:
         raise ConfigurationError(str(error)) from error
     with refusals(), adoption.locked(loaded, filesystem_of_disk()) as directories:
+        if with_store(loaded, was_given_back, is_made=False):
+            raise RunError("Kafka's metadata has the topics, because 'pybroker leave' wrote it: use 'pybroker adopt'")
         found = adoption.survey(directories)
         topics = adoption.topics_of(found, loaded, wanted, are_gaps_allowed=allow_missing)
         with_store(loaded, lambda store: adoption.adopt(store, loaded, found, topics))

@@ -11,7 +11,7 @@ import pytest
 
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import Entry, StoreError
-from pybroker.metadata.store.sqlite import LAYOUT_VERSION, SqliteStore
+from pybroker.metadata.store.sqlite import LAYOUT_VERSION, SqliteStore, stored_entries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,3 +120,38 @@ async def test_writes_run_where_the_owner_says(tmp_path: Path) -> None:
     await store.commit()
     await store.close()
     assert ran == 1, "an empty commit is not written"
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_entries_are_read_without_a_change_to_the_files(tmp_path: Path, *, is_closed: bool) -> None:
+    path = tmp_path / "metadata.sqlite"
+    await filled(path)
+    store = SqliteStore.open(path)
+    await store.commit(puts={"cluster/id": b"the-cluster"})
+    wanted = (await store.list()).entries
+    here = tmp_path
+    if is_closed:
+        await store.close()
+    else:  # as a kill leaves the files: the commit is only in the write-ahead log
+        here = tmp_path / "killed"
+        here.mkdir()
+        for file in [path, path.with_name("metadata.sqlite-wal")]:
+            (here / file.name).write_bytes(file.read_bytes())
+        await store.close()
+    before = {one.name: one.read_bytes() for one in here.iterdir() if one.is_file()}
+    assert ("metadata.sqlite-wal" in before) is not is_closed
+    assert sorted(stored_entries(here / path.name)) == sorted(wanted)
+    assert {one.name: one.read_bytes() for one in here.iterdir() if one.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("make", "words"), [(other_programs_file, "another program"), (text_file, "damaged or not a metadata store")]
+)
+def test_entries_of_what_is_not_our_file_are_refused_by_its_name(
+    tmp_path: Path, make: Callable[[Path], None], words: str
+) -> None:
+    path = tmp_path / "metadata.sqlite"
+    make(path)
+    with pytest.raises(StoreError, match=words) as refused:
+        stored_entries(path)
+    assert str(path) in str(refused.value)
