@@ -4,8 +4,11 @@ Levels
     metadata.version says which records Kafka may write. A Kafka starts with every level from its own down to 3.3's, so the level
     of 3.9 fits 3.9 and 4.x; only an administrator raises it (`kafka-features.sh upgrade`). group.version is there only where
     the release has it for good, since 4.0.
+Leaders
+    No partition has a leader, as in a cluster that has stopped: Kafka's controller elects the replica in sync when the broker has
+    registered. With a leader, a coordinator would begin to load its partition before the broker may lead it, and log errors.
 Leader epochs
-    Each partition begins one above its epoch here, as after an election: no record of Kafka has the epoch of a record of ours.
+    Each partition is one above its epoch here, and each election adds one: no record of Kafka has the epoch of a record of ours.
 
 Source: MetadataImage.write and what it calls; PartitionRegistration.toRecord; MetadataVersion.
 """
@@ -17,7 +20,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from pybroker.metadata.features import GROUP_VERSION, METADATA_VERSION, levels_in_force
-from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND
+from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, NO_LEADER
 from pybroker.metadata.kraft.state import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from pybroker.model import ProducerId, TopicPartition
 from pybroker.protocol.messages.metadata_records import (
@@ -118,7 +121,7 @@ def _topic_records(topic: TopicImage, directory_ids: Mapping[TopicPartition, str
             isr=list(partition.replicas),
             removing_replicas=[],
             adding_replicas=[],
-            leader=partition.replicas[0],
+            leader=NO_LEADER,
             leader_epoch=partition.leader_epoch + 1,
             partition_epoch=partition.partition_epoch + 1,
             directories=[base64.urlsafe_b64decode(directory_id + "==")],
