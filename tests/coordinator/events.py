@@ -53,8 +53,8 @@ TIMERS = {
 class Events:
     """Everything that happened to groups of one kind.
 
-    `seen` has, for each event and each state that a group had before it, the states that groups had after it. A group that begins
-    comes from `none`; a group that ends is Dead.
+    `seen` has, for each event and each state that a group had before it, the states that groups had after it: the same state only
+    for requests. A group that begins comes from `none`; a group that ends is Dead.
     """
 
     def __init__(self, kind: GroupType, patch: pytest.MonkeyPatch) -> None:
@@ -112,10 +112,8 @@ class Events:
         original = runtime._ShardTimer.expire
 
         def watched(timer: Any) -> None:
-            kind, *names = [timer._key] if isinstance(timer._key, str) else timer._key
-            shard = timer._active.shard
-            group_ids = names[:1] or list(self._of_shard(shard))
-            with self.during(TIMERS[kind], group_ids, lambda: self._of_shard(shard)):
+            kind = timer._key if isinstance(timer._key, str) else timer._key[0]
+            with self.during(TIMERS[kind], [], lambda: self._of_shard(timer._active.shard)):
                 original(timer)
 
         patch.setattr(runtime._ShardTimer, "expire", watched)
@@ -124,7 +122,7 @@ class Events:
         original = GroupCoordinator._first_operation
 
         def watched(coordinator: GroupCoordinator, shard: GroupShard, now_ms: int) -> Any:
-            with self.during("loaded", list(self._of_shard(shard)), lambda: self._of_shard(shard)):
+            with self.during("loaded", [], lambda: self._of_shard(shard)):
                 return original(coordinator, shard, now_ms)
 
         patch.setattr(GroupCoordinator, "_first_operation", watched)
@@ -136,11 +134,7 @@ class Events:
             if result.on_durable is None:
                 original(runtime, active, result, done, code)
                 return
-            ids: set[Any] = {
-                getattr(record.key, "group", None) or getattr(record.key, "group_id", None) for record in result.records
-            }
-            name = "records refused" if code else "records durable"
-            with self.during(name, [*ids], lambda: self._of_shard(active.shard)):
+            with self.during("records refused" if code else "records durable", [], lambda: self._of_shard(active.shard)):
                 original(runtime, active, result, done, code)
 
         patch.setattr(CoordinatorRuntime, "_durable", watched)

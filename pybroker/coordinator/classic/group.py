@@ -14,29 +14,31 @@ States
                                             no sync in time                                is durable
     Stable               -                  join, leave, death       -                     -                became KIP-848's
 
-Every event, and the states that a group may have after it: their first letters, `-` for the same state, and nothing where the
-event cannot happen. In the column `none` a group begins, which may have been a KIP-848 group. D is the end of a group, which may
-become a KIP-848 group:
+Every event that changes the state of a group, every request, and the states that a group may have afterwards: their first
+letters, `-` for the same state. In the column `none` a group begins, or follows a KIP-848 group. D is the end of a group, which
+may become a KIP-848 group:
 
     event                   none    Empty   PreparingRebalance   CompletingRebalance   Stable
     JoinGroup               E P S   - P     - C                  - P                   - C P
     SyncGroup                       -       -                    -                     -
     Heartbeat                       -       -                    -                     -
-    LeaveGroup                      -       - C E                E P                   - E P
+    LeaveGroup              S       -       - C E                - E P                 - E P
     OffsetCommit            E       -       -                    -                     -
     OffsetDelete                    -       -                    -                     -
     DeleteGroups                    D       -                    -                     -
-    ConsumerGroupHeartbeat  S       - D     - D                  D                     - D
-    session ends            S       -       - C E                P                     E P
-    time to join ends                       - C E
+    ConsumerGroupHeartbeat  S       - D     - D                  - D                   - D
+    session ends            S               C E                  P                     E P
+    time to join ends                       C E
     time to sync ends                                            E P                   P
-    records durable                                              S                     - P
-    records refused                                              P                     -
-    clean-up                        - D     -                    -                     -
-    loaded                          -                                                  - P
+    time to revoke ends     S
+    records durable                                              S                     C P
+    records refused                                              P
+    clean-up                        D
+    loaded                                                                             P
 
     Where a cell has more than one state, the members decide: the last one to join, leave or die completes a rebalance (C), or
-    leaves the group Empty. The records of a SyncGroup are the leader's assignment. Loading may find too many members in a group.
+    leaves the group Empty. The records of a SyncGroup are the leader's assignment; those of a KIP-848 group make it a classic
+    group, which may have to rebalance. Loading may find too many members in a group.
 
 What each request gets. An unknown member always gets UNKNOWN_MEMBER_ID, a replaced instance FENCED_INSTANCE_ID, another
 generation ILLEGAL_GENERATION:

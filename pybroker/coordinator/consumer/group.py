@@ -11,6 +11,28 @@ The state of a group follows from these numbers
     Stable       all members have reached the target
     Dead         there is no such group
 
+Every event that changes the state of a group, every request, and the states that a group may have afterwards: their first
+letters, `-` for the same state. In the column `none` a group begins, or follows a classic group. D is the end of a group, which
+may become a classic group:
+
+    event                   none    Empty   Assigning   Reconciling   Stable
+    ConsumerGroupHeartbeat  R S     - S     - D E R S   - A D E S     - A D E R
+    JoinGroup                       D       - D R S     - D S         - D R
+    SyncGroup                       -       -           -             -
+    Heartbeat                       -       -           -             -
+    LeaveGroup                      -       - D E       - A D E       - A D E
+    OffsetCommit                    -       -           -             -
+    OffsetDelete                    -       -           -             -
+    DeleteGroups                    D       -           -             -
+    session ends                            D E         A D E         A D E
+    time to join ends                       E           A
+    time to sync ends                       E           A             A E
+    time to revoke ends                     D E         A D E
+    clean-up                        D
+
+    A request makes the target for the epoch that it begins, so a group is Assigning only after members were removed.
+    `tests/coordinator/test_state_tables.py` compares the table with what happens in stories.
+
 The states of a member are in `consumer/member.py`.
 
 All of a group is in the log. Only the replay of records changes its attributes, except the last two.
