@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.explain import explained
+from pybroker.pipeline.interrupts import held_interrupt
 from pybroker.pipeline.mirror.offset_map import read_arrived
 from pybroker.pipeline.mirror.outgoing import Counts, Producer
 from pybroker.pipeline.mirror.partition import Copied, Part, mirror_partition
@@ -161,17 +163,22 @@ def _identity(options: MirrorOptions, state: State, source: WireClient, target: 
 
 
 def _in_threads(tasks: list[Task], workers: int) -> list[Copied]:
-    stop = threading.Event()
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="mirror")
-    try:
-        futures = [pool.submit(mirror_partition, part, end, stop) for part, end in tasks]
-        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        for future in done:
-            future.result()
-        return [future.result() for future in futures]
-    finally:
-        stop.set()
-        pool.shutdown(cancel_futures=True)
+    stop, ended = threading.Event(), SimpleQueue[Future[Copied] | None]()
+    with held_interrupt(partial(ended.put, None)):
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="mirror")
+        try:
+            futures = [pool.submit(mirror_partition, part, end, stop) for part, end in tasks]
+            for future in futures:
+                future.add_done_callback(ended.put)
+            for _ in futures:
+                first = ended.get()
+                if first is None:  # Ctrl-C
+                    break
+                first.result()
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+    return [future.result() for future in futures]
 
 
 def _in_spark(spark: SparkSession, tasks: list[Task]) -> list[Copied]:
