@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from integration.test_java_tools import LOG4J2
 from testing.clients.stock import create_topic, unique
 from testing.process.broker import BrokerProcess
+from testing.process.java import QUICK_JVM
 from testing.process.kafka_peer import classpath
 from testing.waiting import WAIT_S
 
@@ -153,7 +154,7 @@ def test_the_java_console_consumer_reads_in_a_group(broker: BrokerProcess, tmp_p
     create_topic(broker.bootstrap, topic, PARTITIONS)
     produce(broker.bootstrap, topic, range(600))
     (tmp_path / "log4j2.xml").write_text(LOG4J2)
-    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath("4.3.1")]
+    java = ["java", "-Xmx256m", *QUICK_JVM, "-cp", classpath("4.3.1")]
     java += [f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.xml"]
 
     def run(name: str, *arguments: str) -> str:

@@ -14,6 +14,7 @@ from integration.test_groups_consumer_protocol import QUICK, Readers, produce
 from integration.test_java_tools import LOG4J2
 from testing.clients.stock import create_topic, unique
 from testing.process.broker import BrokerProcess
+from testing.process.java import QUICK_JVM
 from testing.process.kafka_peer import classpath
 
 pytestmark = pytest.mark.skipif(
@@ -35,7 +36,7 @@ def broker(start_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
 def tool(broker: BrokerProcess, tmp_path: Path) -> Tool:
     """Return a function that runs a tool: `tool(class, *arguments)` -> the words of each line, with one space between them."""
     (tmp_path / "log4j2.xml").write_text(LOG4J2)
-    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath("4.3.1")]
+    java = ["java", "-Xmx256m", *QUICK_JVM, "-cp", classpath("4.3.1")]
     java += [f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.xml"]
 
     def run(name: str, *arguments: str) -> list[str]:

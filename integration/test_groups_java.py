@@ -17,6 +17,7 @@ from integration.test_java_tools import LOG4J1, LOG4J2, RELEASES
 from testing.clients.stock import create_topic, unique
 from testing.places import JAVA_SOURCES
 from testing.process.broker import BrokerProcess
+from testing.process.java import QUICK_JVM, compiled
 from testing.process.kafka_peer import classpath
 from testing.process.maven import old_client_jars
 
@@ -44,7 +45,7 @@ def tool(release: str, tmp_path: Path) -> Tool:
     """Return a function that runs a class of a release's jars: `tool(class, *arguments, code=0)` -> what it printed to stdout."""
     (tmp_path / "log4j.properties").write_text(LOG4J1)
     (tmp_path / "log4j2.xml").write_text(LOG4J2)
-    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(release)]
+    java = ["java", "-Xmx256m", *QUICK_JVM, "-cp", classpath(release)]
     java += [f"-Dlog4j.configuration=file:{tmp_path}/log4j.properties", f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.xml"]
 
     def run(name: str, *arguments: str, code: int = 0) -> str:
@@ -157,7 +158,9 @@ def test_java_consumers_of_the_first_releases_read_in_a_group(start_broker: Call
     """
     bootstrap = start_broker({"pybroker.down.conversion.padding": "fitted"}).bootstrap
     topic, group = filled_topic(bootstrap, 100), unique(f"old-{version}")
-    command = ["java", "-cp", ":".join(map(str, old_client_jars(version))), str(OLD_PROGRAM), bootstrap, topic, group, "100"]
+    classes = ":".join(map(str, old_client_jars(version)))
+    program = [f"{compiled(OLD_PROGRAM, classes)}:{classes}", OLD_PROGRAM.stem]
+    command = ["java", *QUICK_JVM, "-cp", *program, bootstrap, topic, group, "100"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["100", "100"]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from testing.clients.stock import KafkaPython, create_topic, unique
+from testing.process.java import QUICK_JVM
 from testing.process.kafka_peer import classpath
 from testing.samples import assert_equal, varied, without_headers
 
@@ -36,7 +37,7 @@ def tool(release: str, tmp_path: Path) -> Callable[..., str]:
     """
     (tmp_path / "log4j.properties").write_text(LOG4J1)
     (tmp_path / "log4j2.xml").write_text(LOG4J2)
-    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(release)]  # short runs: compile little
+    java = ["java", "-Xmx256m", *QUICK_JVM, "-cp", classpath(release)]
     java += [f"-Dlog4j.configuration=file:{tmp_path}/log4j.properties", f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.xml"]
 
     def run(name: str, *arguments: str, given: str | None = None) -> str:

@@ -32,6 +32,7 @@ from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from testing.places import JAVA_SOURCES
+from testing.process.java import QUICK_JVM
 from testing.process.kafka_peer import classpath
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append
@@ -73,7 +74,7 @@ class KafkaCleaner:
 
     def __init__(self, release: str = "3.9.2") -> None:
         self._process = subprocess.Popen(
-            ["java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath(release), str(PROGRAM)],
+            ["java", "-Xmx384m", *QUICK_JVM, "-cp", classpath(release), str(PROGRAM)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from testing.process.broker import BrokerProcess, own_brokers
-from testing.process.class_archive import QUICK_JVM, jvm_options
+from testing.process.class_archive import jvm_options
+from testing.process.java import QUICK_JVM
 from testing.process.maven import cache_dir
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def _cache() -> None:
     """Set variables, also for processes that tests start. The jars stay in the folder of everything else that tests download."""
     os.environ.setdefault("PYBROKER_CACHE_DIR", str(cache_dir()))
     os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm_options())
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JVM)
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(QUICK_JVM))
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from testing.process.class_archive import jvm_options
 from testing.waiting import WAIT_S
 
 START_TIMEOUT_S = 120
@@ -40,7 +41,7 @@ def standalone(folder: Path, workers: int) -> Iterator[str]:
         "JAVA_HOME": str(find_java().home()),
         "SPARK_HOME": str(home),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile={settings.as_uri()}",
+        "SPARK_DAEMON_JAVA_OPTS": f"{jvm_options()} -Dlog4j2.configurationFile={settings.as_uri()}",
     }
     port = _free_port()
     url = f"spark://127.0.0.1:{port}"

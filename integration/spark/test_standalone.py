@@ -11,6 +11,7 @@ import pytest
 
 from integration.spark.standalone import standalone
 from testing.clients.stock import unique
+from testing.process.class_archive import jvm_options
 
 if TYPE_CHECKING:
     from testing.process.broker import BrokerProcess
@@ -36,8 +37,8 @@ from pybroker.pipeline.replay.job import ReplayOptions
 from pybroker.pipeline.replay.job import run as replay
 from pybroker.pipeline.session import spark_session
 
-master, bootstrap, topic, path, data_dir = sys.argv[1:]
-conf = {"spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "2"}
+master, bootstrap, topic, path, data_dir, jvm = sys.argv[1:]
+conf = {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": jvm, "spark.sql.shuffle.partitions": "2"}
 spark = spark_session("cluster", master=master, conf=conf)
 
 
@@ -66,6 +67,7 @@ spark.stop()
 def test_jobs_run_on_a_master_and_two_workers(spark_broker: BrokerProcess, tmp_path: Path) -> None:
     with standalone(tmp_path / "cluster", workers=2) as master:
         arguments = [master, spark_broker.bootstrap, unique("cluster"), str(tmp_path / "archive"), str(spark_broker.data_dir)]
+        arguments.append(jvm_options())
         command = [sys.executable, "-c", SCRIPT, *arguments]
         run = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
         assert run.returncode == 0, run.stderr[-3000:]

@@ -6,26 +6,23 @@ consumer begins at the group's committed offset and leader epoch, or at the begi
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import copy
 import json
 import queue
-import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
 import confluent_kafka
 
 from testing.places import JAVA_SOURCES
+from testing.process.java import QUICK_JVM, compiled
 from testing.process.kafka_peer import classpath
-from testing.waiting import LONG_WAIT_S, WAIT_S, joined
+from testing.waiting import WAIT_S, joined
 
 PROGRAM = JAVA_SOURCES / "EpochWatcher.java"
 TIMEOUT_S = 60
@@ -140,29 +137,15 @@ def _committed(consumer: confluent_kafka.Consumer, topic: str) -> confluent_kafk
                 raise
 
 
-@lru_cache
-def compiled() -> str:
-    """Compile the program once, because it is started many times, and return the folder with its classes."""
-    folder = tempfile.mkdtemp(prefix="epoch-watcher-")
-    atexit.register(shutil.rmtree, folder)
-    subprocess.run(
-        ["javac", "-cp", classpath(JAVA_RELEASE), "-d", folder, str(PROGRAM)],
-        check=True,
-        capture_output=True,
-        timeout=LONG_WAIT_S,
-    )
-    return folder
-
-
 class JavaWatcher(Watcher):
     """A watcher of Kafka's own consumers, in a JVM (EpochWatcher.java) that it shares with the watchers made by `another`."""
 
     def __init__(self, bootstrap: str, policies: Mapping[str, str]) -> None:
         super().__init__()
         asked = [f"{topic}={policy}" for topic, policy in policies.items()]
-        options = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        classes = f"{compiled(PROGRAM, classpath(JAVA_RELEASE))}:{classpath(JAVA_RELEASE)}"
         self._process = subprocess.Popen(
-            ["java", *options, "-cp", f"{compiled()}:{classpath(JAVA_RELEASE)}", PROGRAM.stem, bootstrap, *asked],
+            ["java", "-Xmx256m", *QUICK_JVM, "-cp", classes, PROGRAM.stem, bootstrap, *asked],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self._lines: queue.Queue[str] = queue.Queue()

@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from pybroker.pipeline.java import find_java
+from testing.process.java import QUICK_JVM
 from testing.process.maven import cache_dir
 from testing.waiting import LONG_WAIT_S
 
@@ -40,13 +41,10 @@ sys.exit(java.wait(240))
 """
 """Everything that most jobs do: plans, files, streams, Python workers."""
 
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Short runs mostly compile, and compile less like this; other collectors start threads."""
-
 
 def jvm_options() -> str:
     """Return the options for the JVMs of short Spark jobs. The archive need not be there."""
-    return f"{QUICK_JVM} -XX:SharedArchiveFile={_archive()} -Xshare:auto -Xlog:cds*=off -Xlog:class+path*=off"
+    return f"{' '.join(QUICK_JVM)} -XX:SharedArchiveFile={_archive()} -Xshare:auto -Xlog:cds*=off -Xlog:class+path*=off"
 
 
 def make() -> None:
@@ -71,7 +69,7 @@ def _make(archive: Path) -> None:
     """Run a job in a JVM that writes the archive at its end."""
     with tempfile.TemporaryDirectory(dir=cache_dir()) as folder:
         fresh = Path(folder) / "classes.jsa"
-        options = f"{QUICK_JVM} -XX:ArchiveClassesAtExit={fresh} -Xlog:cds*=off"
+        options = f"{' '.join(QUICK_JVM)} -XX:ArchiveClassesAtExit={fresh} -Xlog:cds*=off"
         environment = {**os.environ, "SPARK_SUBMIT_OPTS": options}
         command = [sys.executable, "-c", JOB, folder]
         run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONG_WAIT_S, check=False)

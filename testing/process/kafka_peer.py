@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from testing.places import ROOT
+from testing.process.java import QUICK_JVM
 
 RELEASE = "3.9.2"
 CLUSTER_ID = "cHlicm9rZXItcGVlci0wMQ"
@@ -147,7 +148,7 @@ def command(data: Path, port: int, overrides: Iterable[str] = (), *, release: st
     options = [*logging_options(data, data / "server.log"), "-cp", classpath(release)]
     if not (data / "logs" / "meta.properties").exists():
         arguments = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(data / "server.properties")]
-        subprocess.run(["java", *options, *arguments], check=True, timeout=START_TIMEOUT_S, capture_output=True)
+        subprocess.run(["java", *QUICK_JVM, *options, *arguments], check=True, timeout=START_TIMEOUT_S, capture_output=True)
     return ["java", f"-Xmx{heap}", f"-Xms{heap}", *JVM_OPTIONS, *options, "kafka.Kafka", str(data / "server.properties")]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from testing.process.java import QUICK_JVM
 from testing.process.maven import folder_of_jars
 
 KAFKA_VERSION = "3.9.2"
@@ -35,5 +36,5 @@ def tools_folder() -> Path:
 
 def run_tool(class_name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a class of Kafka's jars to its end and return its exit code and what it printed."""
-    command = [java(), "-Xmx512m", "-cp", f"{tools_folder()}/*", class_name, *arguments]
+    command = [java(), "-Xmx512m", *QUICK_JVM, "-cp", f"{tools_folder()}/*", class_name, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from testing.places import JAVA_SOURCES
+from testing.process.java import QUICK_JVM
 from testing.process.kafka_peer import classpath
 from testing.waiting import LONG_WAIT_S, line_of
 
@@ -55,7 +56,7 @@ class ToolRunner:
         self._tools = TOOLS if release.startswith("3.") else TOOLS | MOVED_IN_4
         (folder / "log4j.properties").write_text(LOG4J1)
         (folder / "log4j2.xml").write_text(LOG4J2)
-        options = ["-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Duser.timezone=UTC"]  # short runs: compile little
+        options = ["-Xmx384m", *QUICK_JVM, "-Duser.timezone=UTC"]
         options += ["--add-opens", "java.base/java.lang=ALL-UNNAMED"]
         options += ["-Dlog4j.configuration=file:log4j.properties", "-Dlog4j2.configurationFile=file:log4j2.xml"]
         self._log = (folder / "tools.log").open("wb")
