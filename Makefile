@@ -17,8 +17,8 @@ SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --di
   --max-worker-restart 0 --durations 20 -r s  # says why a test was skipped: without a container engine, for one
 # Downloads come first, as they may take longer than a test may.
 BRING = $(BIN)/python -m testing.process.bring
-# What runs without native parts: the whole unit suite, and stock clients with a broker process.
-PURE ?= tests integration/test_clients_roundtrip.py
+# What runs without native parts: the whole unit suite but the tests that only read sources, and stock clients with a broker process.
+PURE ?= tests --ignore tests/tidy integration/test_clients_roundtrip.py
 ROUNDS ?= 1
 ifndef SEED
 SEED := $(shell date +%s)
