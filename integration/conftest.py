@@ -3,19 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from testing.process.broker import BrokerProcess, external_bootstrap, own_brokers
 
-if TYPE_CHECKING:
-    from pathlib import Path
+SPARK: Final = Path(__file__).parent / "spark"
+SESSIONS: Final = {
+    "audits": ("test_audit",),
+    "copies": ("test_archive", "test_docs", "test_generate", "test_mirror", "test_replay"),
+}
+"""The files with Spark that share a worker, and so a session, by how their names begin. All other files with Spark share one too.
+
+A session's first audit or archive takes three times the processor time of the next one, because its JVM has compiled nothing yet.
+"""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # kafka-python loads its message definitions in a deprecated way, some on import and some when first used
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the files with Spark come first, because they take longest."""
+    items.sort(key=lambda item: not item.path.is_relative_to(SPARK))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Distribute files, as `--dist loadfile` does, except that files with Spark share a few workers."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # noqa: PLC0415 (not every run has workers)
+
+    class BySession(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return session_of(str(super()._split_scope(nodeid)))
+
+    return BySession(config, log)
+
+
+def session_of(file: str) -> str:
+    """Return the name of the Spark session that a file's tests share, or else the file."""
+    folder, _, name = file.rpartition("/")
+    if not folder.endswith("integration/spark"):
+        return file
+    return next((session for session, begins in SESSIONS.items() if name.startswith(begins)), "tables")
 
 
 @pytest.fixture(scope="session")
