@@ -64,22 +64,19 @@ def cleanable(log: Log, first_dirty_offset: Offset, *, high_watermark: Offset, n
         stable = min(stable, unstable)
     segments = list(log.segments)
     clean_bytes = cleanable_bytes = 0
-    first_uncleanable_offset = segments[0].base_offset
+    first_uncleanable_offset = first_dirty_offset
     for segment, following in itertools.pairwise(segments):
-        is_clean = following.base_offset <= first_dirty_offset
-        if following.base_offset > stable or (
-            not is_clean and _is_too_young(segment, lag_ms=log.config.min_compaction_lag_ms, now_ms=now_ms)
-        ):
+        if following.base_offset <= first_dirty_offset:
+            clean_bytes += segment.size
+            continue
+        if following.base_offset > stable or _is_too_young(segment, lag_ms=log.config.min_compaction_lag_ms, now_ms=now_ms):
             break
         first_uncleanable_offset = following.base_offset
-        if is_clean:
-            clean_bytes += segment.size
-        else:
-            cleanable_bytes += segment.size
+        cleanable_bytes += segment.size
     return Cleanable(
         log,
         first_dirty_offset,
-        max(first_uncleanable_offset, first_dirty_offset),
+        first_uncleanable_offset,
         clean_bytes,
         cleanable_bytes,
         _delay_ms(log, segments, first_dirty_offset, now_ms),

@@ -31,8 +31,8 @@ WAIT_S_MAX: Final = 0.3
 OWED_S: Final = 0.05
 
 NS_PER_KILOBYTE: Final = 400
-NS_PER_BATCH: Final = 10_000
-NS_PER_RECORD: Final = 200 if kernels.IS_NATIVE else 2_000
+NS_PER_BATCH: Final = 20_000
+NS_PER_RECORD: Final = 400 if kernels.IS_NATIVE else 2_000
 
 Later = Callable[[float, Callable[[], None]], object]
 
