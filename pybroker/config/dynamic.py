@@ -116,6 +116,25 @@ def in_force(static: BrokerConfig, of_all: Mapping[str, str], of_this: Mapping[s
     return BrokerConfig(**{**values, **changed}, origins=static.origins)
 
 
+def check_cleaner_threads(current: BrokerConfig, changed: BrokerConfig) -> None:
+    """Check a change of `log.cleaner.threads`, which Kafka allows in small steps only, and never to none. Raises ConfigError."""
+    before, after = current.log_cleaner_threads, changed.log_cleaner_threads
+    reason = ""
+    if before == after:
+        return
+    if after < 1:
+        reason = "Log cleaner threads should be at least 1"
+    elif after < before // 2:
+        reason = f"Log cleaner threads cannot be reduced to less than half the current value {before}"
+    elif after > before * 2:
+        reason = f"Log cleaner threads cannot be increased to more than double the current value {before}"
+    if reason:
+        error = f"org.apache.kafka.common.config.ConfigException: {reason}"
+        raise ConfigError(
+            "log.cleaner.threads", after, reason, f"Invalid value {error} for configuration Invalid dynamic configuration"
+        )
+
+
 def check_client_metrics_configs(values: Mapping[str, str]) -> None:
     """Check settings of client metrics.
 

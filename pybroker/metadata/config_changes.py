@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.config.dynamic import (
     CLIENT_METRICS_CONFIGS,
     UnfitRequestError,
+    check_cleaner_threads,
     check_client_metrics_configs,
     dynamic_setting,
     in_force,
@@ -98,7 +99,7 @@ def _plan_one(plan: Plan, image: ClusterImage, static: BrokerConfig, current: Br
     if kind == TOPIC_KIND:
         _check_topic(current, name, new)
     elif kind == BROKER_KIND:
-        _check_broker(image, static, name, new)
+        _check_broker(image, static, current, name, new)
     else:
         _check_other(static, kind, new)
     if kind == TOPIC_KIND and topic is None:
@@ -163,11 +164,12 @@ def _check_topic(current: BrokerConfig, name: str, values: Mapping[str, str]) ->
         raise KafkaError(ErrorCode.INVALID_CONFIG, error.client_message) from error
 
 
-def _check_broker(image: ClusterImage, static: BrokerConfig, name: str, values: Mapping[str, str]) -> None:
+def _check_broker(image: ClusterImage, static: BrokerConfig, current: BrokerConfig, name: str, values: Mapping[str, str]) -> None:
     of_all = values if not name else image.configs_of(BROKER_KIND, "")
     of_this = values if name else image.configs_of(BROKER_KIND, str(static.node_id))
     try:
         config = in_force(static, of_all, of_this)
+        check_cleaner_threads(current, config)
         if _CONNECTION_LIMITS in values:
             connection_limits(config)
         for configs in [{}, *(topic.configs for topic in image.topics.values() if topic.configs)]:

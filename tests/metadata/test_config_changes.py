@@ -54,6 +54,27 @@ async def test_a_host_without_an_address_is_refused_when_it_is_set(monkeypatch: 
     assert await controller.alter_configs([setting(OF_ALL, max_connections_per_ip_overrides="127.0.0.1:5")]) == [None]
 
 
+async def test_cleaner_threads_at_most_double_and_at_most_halve_as_in_kafka() -> None:
+    controller = await started(MemoryStore())
+    for value, words in (
+        ("3", "increased to more than double the current value 1"),
+        ("2", None),
+        ("4", None),
+        ("9", "increased to more than double the current value 4"),
+        ("1", "reduced to less than half the current value 4"),
+        ("2", None),
+        ("1", None),
+        ("0", "should be at least 1"),
+    ):
+        (error,) = await controller.alter_configs([setting(OF_ONE, log_cleaner_threads=value)])
+        assert (error is None) == (words is None), value
+        if error is not None and words is not None:
+            assert error.code == ErrorCode.INVALID_REQUEST
+            assert words in error.message
+        else:
+            assert controller.config.log_cleaner_threads == int(value)
+
+
 async def run_in_line(work: object, *arguments: object) -> object:
     assert callable(work)
     return work(*arguments)
