@@ -133,11 +133,25 @@ def test_a_thread_that_dies_is_counted_and_begins_again(
     assert scene.cleaner.dead_thread_count == 0
 
 
+def test_a_look_at_many_logs_pauses_between_and_none_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pybroker.log.cleaner.cleaner.LOGS_PER_TURN", 2)
+    scene = CompactedLogs(tmp_path, 7, overrides={"log.cleaner.threads": "2"})
+    for log in (scene.all[0], scene.all[6]):
+        scene.fill(log)
+    scene.run(BACKOFF_S)
+    assert not scene.busy()
+    looked = [scene.step() for _ in range(3)]
+    assert len(looked) == 3
+    assert set(scene.busy()) | {log for log in scene.all if len(log.segments) == 2} >= {scene.all[0], scene.all[6]}
+    scene.run(1)
+    assert scene.counts() == [1, 0, 0, 0, 0, 0, 1]
+
+
 def test_a_look_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = CompactedLogs(tmp_path, 1)
     scene.fill(scene.all[0])
     with monkeypatch.context() as patch:
-        patch.setattr(LogCleaner, "_dirtiest", lambda _self: 1 / 0)
+        patch.setattr(LogCleaner, "_cleanable", lambda _self, _log: 1 / 0)
         scene.run(BACKOFF_S + 1)
     assert (scene.cleaner.dead_thread_count, scene.bugs) == (1, 1)
     scene.run(BACKOFF_S)

@@ -9,8 +9,9 @@ Source: LogCleaner, LogCleanerManager of Kafka.
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,7 @@ from pybroker.log.cleaner import head
 from pybroker.log.cleaner.cleanable import Cleanable, cleanable
 from pybroker.log.cleaner.cleaning import clean
 from pybroker.log.cleaner.progress import Progress
-from pybroker.log.cleaner.turns import Later, Throttle, Turns
+from pybroker.log.cleaner.turns import PAUSE_S, Later, Throttle, Turns
 from pybroker.log.cleaner.worker import CleanerWorker, is_usable
 from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.leftovers import drop_unfinished
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BACKOFF_S_MIN: Final = 0.05
+LOGS_PER_TURN: Final = 100
 
 
 class LogCleaner:
@@ -67,9 +69,11 @@ class LogCleaner:
         self._clock = logs.services.clock
         self._turns = Turns(later, Throttle(self._clock, lambda: config().log_cleaner_io_max_bytes_per_second))
         self._workers: list[CleanerWorker] = []
+        self._threads: dict[int, ThreadRunner] = {}  # by the number of the worker; they stay
         self._progress = Progress(logs)
         self._uncleanable: set[Log] = set()
         self._looks_pending = 0
+        self._is_looking = False
         self._is_stopped = False
         self.max_dirty_percent = 0
         self.max_compaction_delay_s = 0
@@ -121,13 +125,26 @@ class LogCleaner:
         self._looks_pending = max(self._looks_pending - 1, 0)
         if self._is_stopped:
             return
+        if self._is_looking:
+            self._look_later(PAUSE_S)
+            return
         self.last_run_ms = self._clock.monotonic_ms()
         self.dead_thread_count = 0  # they begin again
+        self._is_looking = True
+        self._continue(self._give_work())
+
+    def _continue(self, steps: Iterator[None]) -> None:
+        """Do a part of a look, and leave the rest for later: there may be thousands of logs."""
+        if self._is_stopped:
+            return
         try:
-            self._give_work()
+            for _ in steps:
+                self._later(PAUSE_S, partial(self._continue, steps))
+                return
         except Exception:
             logger.exception("The cleaner's look for work has met a bug, and is tried again after log.cleaner.backoff.ms")
             self._die()
+        self._is_looking = False
         if not self._looks_pending and (self._has_idle() or not self._busy()):
             self._look_later(self._backoff_s)
 
@@ -140,10 +157,25 @@ class LogCleaner:
         """Return whether another log may be cleaned now. One is always allowed, because space must be given back in any case."""
         return len(self._busy()) + self.dead_thread_count < max(self._config().log_cleaner_threads, 1)
 
-    def _give_work(self) -> None:
+    def _give_work(self) -> Iterator[None]:
+        """Look at all logs, with pauses between, and give workers those that need it most."""
         if not self._has_idle():
             return
-        for log, steps in self._jobs():
+        self._uncleanable = {log for log in self._uncleanable if self._logs.get(log.topic_partition) is log}
+        self._progress.forget_deleted()
+        logs = list(self._logs.all_logs())
+        cuttable: list[Log] = []
+        found: list[Cleanable] = []
+        for number, log in enumerate(logs, start=1):
+            if not cuttable and self._is_cuttable(log):
+                cuttable.append(log)
+            elif (one := self._cleanable(log)) is not None:
+                found.append(one)
+            if number % LOGS_PER_TURN == 0:
+                yield
+        self.max_dirty_percent = round(100 * max((one.ratio for one in found), default=0))
+        self.max_compaction_delay_s = max((one.delay_ms for one in found), default=0) // 1000
+        for log, steps in self._jobs(logs, cuttable, found):
             worker = self._idle_worker()
             worker.begin(log, steps(worker))
             if not self._has_idle():
@@ -156,9 +188,13 @@ class LogCleaner:
             self._workers.remove(idle.pop())
         if idle:
             return idle[0]
+        number = next(number for number in itertools.count() if all(worker.number != number for worker in self._workers))
+        if number not in self._threads:
+            self._threads[number] = self._thread_of(f"log-cleaner-{number}")
         worker = CleanerWorker(
+            number,
             self._turns,
-            run_codec=self._thread_of(f"log-cleaner-{len(self._workers)}"),
+            run_codec=self._threads[number],
             is_current=lambda log: self._logs.get(log.topic_partition) is log,
             on_turn=self._after_turn,
             on_end=self._after,
@@ -168,32 +204,39 @@ class LogCleaner:
         self._workers.append(worker)
         return worker
 
-    def _jobs(self) -> Iterator[tuple[Log, Callable[[CleanerWorker], Iterator[Step]]]]:
-        """Yield the logs to work on, the most urgent first. A log that a worker has is left out."""
-        for log in list(self._logs.all_logs()):
+    def _jobs(
+        self, logs: Sequence[Log], cuttable: Sequence[Log], found: Sequence[Cleanable]
+    ) -> Iterator[tuple[Log, Callable[[CleanerWorker], Iterator[Step]]]]:
+        """Yield the logs to work on, the most urgent first. A log that a worker has is left out.
+
+        Time may have passed since the logs were looked at, so each is looked at again.
+        """
+        for log in logs:
             if log.replacement is not None and log.replacement.is_serving and self._is_free(log):
                 yield log, lambda _, replacement=log.replacement: replacement.finish()  # type: ignore[misc]
-        if (cuttable := self._log_to_cut()) is not None:
-            yield cuttable, partial(self._cut, cuttable)
+        for log in cuttable:
+            if self._is_cuttable(log):
+                yield log, partial(self._cut, log)
         config = self._config()
         if config.log_cleaner_enable and config.log_cleaner_threads:
-            for one in self._dirtiest():
-                if self._is_free(one.log):
-                    yield one.log, partial(self._clean, one)
+            for one in sorted((one for one in found if one.is_due), key=lambda one: one.ratio, reverse=True):
+                now = self._cleanable(one.log)
+                if now is not None and now.is_due:
+                    yield one.log, partial(self._clean, now)
 
     def _is_free(self, log: Log) -> bool:
-        return is_usable(log) and all(worker.log is not log for worker in self._workers)
+        is_current = is_usable(log) and self._logs.get(log.topic_partition) is log
+        return is_current and all(worker.log is not log for worker in self._workers)
 
-    def _log_to_cut(self) -> Log | None:
-        """Return a log whose first segment has enough below the log start offset to give the space back."""
-        for log in list(self._logs.all_logs()):
-            if self._is_free(log) and log not in self._uncleanable:
-                try:
-                    if head.is_due(log):
-                        return log
-                except OSError as error:
-                    log.log_directory.fail(error)
-        return None
+    def _is_cuttable(self, log: Log) -> bool:
+        """Return whether a log's first segment has enough below the log start offset to give the space back."""
+        if not self._is_free(log) or log in self._uncleanable:
+            return False
+        try:
+            return head.is_due(log)
+        except OSError as error:
+            log.log_directory.fail(error)
+            return False
 
     def _cut(self, log: Log, worker: CleanerWorker) -> Iterator[Step]:
         """Yield the steps of giving back the space below a log's start."""
@@ -214,25 +257,14 @@ class LogCleaner:
             stats=worker.stats,
         )
 
-    def _dirtiest(self) -> list[Cleanable]:
-        """Return what is due, the dirtiest first."""
-        now_ms, get = self._clock.time_ms(), self._logs.get
-        self._uncleanable = {log for log in self._uncleanable if get(log.topic_partition) is log}
-        self._progress.forget_deleted()
-        candidates = [self._cleanable(log, now_ms) for log in list(self._logs.all_logs())]
-        found = [one for one in candidates if one is not None]
-        self.max_dirty_percent = round(100 * max((one.ratio for one in found), default=0))
-        self.max_compaction_delay_s = max((one.delay_ms for one in found), default=0) // 1000
-        return sorted((one for one in found if one.is_due), key=lambda one: one.ratio, reverse=True)
-
-    def _cleanable(self, log: Log, now_ms: int) -> Cleanable | None:
+    def _cleanable(self, log: Log) -> Cleanable | None:
         if "compact" not in log.config.cleanup_policy or not self._is_free(log) or log in self._uncleanable:
             return None
-        tp = log.topic_partition
         try:
             log.flush(upto=log.segments.active.base_offset)  # what a killed process wrote is not durable yet
             first_dirty_offset = self._progress.first_dirty_offset(log)
-            return cleanable(log, first_dirty_offset, high_watermark=Offset(self._high_watermark(tp)), now_ms=now_ms)
+            high_watermark = Offset(self._high_watermark(log.topic_partition))
+            return cleanable(log, first_dirty_offset, high_watermark=high_watermark, now_ms=self._clock.time_ms())
         except OSError as error:
             log.log_directory.fail(error)
         except (CorruptDataError, CorruptIndexError) as error:

@@ -40,6 +40,7 @@ class CleanerWorker:
 
     def __init__(
         self,
+        number: int,
         turns: Turns,
         *,
         run_codec: ThreadRunner,
@@ -49,6 +50,7 @@ class CleanerWorker:
         on_uncleanable: Callable[[Log, Exception], None],
         on_bug: Callable[[CleanerWorker], None],
     ) -> None:
+        self.number = number
         self._turns = turns
         self._run_codec = run_codec
         self._is_current = is_current
