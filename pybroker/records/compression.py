@@ -12,7 +12,7 @@
 | 4  | zstd   | a zstd frame (KIP-110), magic 2 only                                                                      |
 
 A codec's package is imported when the first batch in that codec comes, so a broker without such clients starts faster.
-Everything here may run in a thread: no state is shared between calls.
+Everything here may run in a thread: each thread keeps its own state, which is that of zstd's usual frames.
 
 Source: `org.apache.kafka.common.compress`.
 """
@@ -20,8 +20,10 @@ Source: `org.apache.kafka.common.compress`.
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from enum import IntEnum
+from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
@@ -40,6 +42,10 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 << 10
 _INT32: Final = struct.Struct(">i")
+
+_ZSTD_LEVEL: Final = 3
+_ZSTD_WINDOW_BYTES: Final = 1 << 21  # of the default level
+_OF_THREAD: Final = threading.local()
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_BLOCKS_INDEPENDENT: Final = 0x20
@@ -74,8 +80,7 @@ def compress(codec: CompressionType, data: bytes | bytearray | memoryview, *, le
         case CompressionType.LZ4:
             return _compress_lz4(data, level, wrong_checksum=magic == 0)
         case CompressionType.ZSTD:
-            compressor = import_module("zstandard").ZstdCompressor(level=3 if level is None else level)
-            return bytes(compressor.compress(data))
+            return bytes(_zstd_compressor(_ZSTD_LEVEL if level is None else level).compress(data))
         case CompressionType.NONE:
             return bytes(data)
 
@@ -107,6 +112,7 @@ def _too_large(bytes_max: int) -> InvalidRecordError:
     return InvalidRecordError(f"the compressed records expand to more than {bytes_max} bytes")
 
 
+@cache  # an import that fails takes longer than decompressing a batch
 def _inflate_module() -> Any:  # zlib, or its faster twin in isal
     try:
         return import_module("isal.isal_zlib")
@@ -248,17 +254,45 @@ def _lz4_header_checksum(header: bytes) -> int:
     return (value ^ value >> 16) >> 8 & 0xFF
 
 
+def _zstd_compressor(level: int) -> Any:
+    """Return a compressor of this thread; one of another level than the default may need much memory, and is not kept."""
+    zstandard = import_module("zstandard")
+    if level != _ZSTD_LEVEL:
+        return zstandard.ZstdCompressor(level=level)
+    kept = getattr(_OF_THREAD, "compressor", None)
+    if kept is None:
+        kept = _OF_THREAD.compressor = zstandard.ZstdCompressor(level=level)
+    return kept
+
+
+def _zstd_decompressor() -> Any:
+    """Return this thread's decompressor, which refuses frames that want a large window: it would keep that memory."""
+    kept = getattr(_OF_THREAD, "decompressor", None)
+    if kept is None:
+        kept = import_module("zstandard").ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
+        _OF_THREAD.decompressor = kept
+    return kept
+
+
 def _decompress_zstd(data: bytes | memoryview, bytes_max: int) -> bytes:
     zstandard = import_module("zstandard")
-    pieces: list[bytes] = []
-    left = bytes_max
     try:
-        with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
-            while piece := reader.read(min(left + 1, _PIECE_BYTES)):
-                left -= len(piece)
-                if left < 0:
-                    raise _too_large(bytes_max)
-                pieces.append(piece)
+        return _read_zstd(_zstd_decompressor(), data, bytes_max)
+    except zstandard.ZstdError:
+        pass  # a large window, or damage
+    try:
+        return _read_zstd(zstandard.ZstdDecompressor(), data, bytes_max)
     except zstandard.ZstdError as error:
         raise CorruptRecordError(f"damaged zstd data: {error}") from error
+
+
+def _read_zstd(decompressor: Any, data: bytes | memoryview, bytes_max: int) -> bytes:
+    pieces: list[bytes] = []
+    left = bytes_max
+    with decompressor.stream_reader(data, read_across_frames=True) as reader:
+        while piece := reader.read(min(left + 1, _PIECE_BYTES)):
+            left -= len(piece)
+            if left < 0:
+                raise _too_large(bytes_max)
+            pieces.append(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -50,6 +50,20 @@ def test_we_read_the_libraries() -> None:
     assert decompress(CompressionType.SNAPPY, kafka_codec.snappy_encode(DATA)) == DATA
 
 
+def test_a_zstd_frame_with_a_large_window_is_read_and_so_is_the_next_one() -> None:
+    """Frames with a small window share a decompressor, which keeps its memory; large windows and damage get another."""
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=24)
+    stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    large = stream.compress(DATA) + stream.flush()
+    assert zstandard.get_frame_parameters(large).window_size == 1 << 24
+    small = compress(CompressionType.ZSTD, DATA)
+    for data, times in ((small, 1), (large, 1), (small + large, 2), (small, 1)):
+        assert decompress(CompressionType.ZSTD, data) == DATA * times
+    with pytest.raises(CorruptRecordError):
+        decompress(CompressionType.ZSTD, small[:20] + b"damage" + small[26:])
+    assert decompress(CompressionType.ZSTD, small) == DATA
+
+
 def test_snappy_without_framing_is_read_too() -> None:
     assert decompress(CompressionType.SNAPPY, snappy.compress(DATA)) == DATA
 
