@@ -16,7 +16,7 @@ from pybroker.config.broker import BrokerConfig
 from pybroker.log import checkpoint
 from pybroker.metadata.config_changes import ConfigChange, Edit, Operation
 from pybroker.metadata.entries import CLUSTER_ID_KEY, LEFT_PREFIX
-from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
+from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, NO_LEADER, ConfigResource
 from pybroker.metadata.kraft.reading import metadata_records
 from pybroker.metadata.kraft.state import KraftState, state_of
 from pybroker.metadata.new_topic import NewTopic
@@ -130,6 +130,7 @@ def test_partitions_are_in_the_directories_of_their_logs_one_epoch_later(scene: 
             properties = checkpoint.read_meta_properties(scene.disk, path)
             assert properties is not None
             assert [topic_id_text(TopicId(one)) for one in record.directories] == [properties.directory_id]
+            assert (record.leader, record.isr) == (NO_LEADER, [1]), "the controller elects it when the broker has registered"
             assert record.leader_epoch == image.topics[name].partitions[record.partition_id].leader_epoch + 1
     assert (
         len({path for path in DIRECTORIES if scene.disk.exists(f"{path}/orders-0") or scene.disk.exists(f"{path}/users-0")}) == 2
