@@ -70,6 +70,7 @@ NO_MEMBER_EPOCH: Final = MemberEpoch(-1)
 NO_GROUP_EPOCH: Final = GroupEpoch(NO_MEMBER_EPOCH)
 NO_OFFSET: Final = Offset(-1)
 FIRST_OFFSET: Final = Offset(0)
+LAST_OFFSET: Final = Offset((1 << 63) - 1)
 
 new_tuple: Final = tuple.__new__
 """`new_tuple(TopicPartition, (topic, partition))` costs half of calling the class. For the hot path."""

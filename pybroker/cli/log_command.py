@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pybroker.cli.main import ConfigurationError, RunError
+from pybroker.model import Offset
 
 if TYPE_CHECKING:
     from pybroker.inspection.findings import Problem
@@ -51,8 +52,8 @@ def dump(
     choice = Choice(
         has_records=has_records or decoder is not None,
         decoder=decoder,
-        first_offset=first_offset,
-        last_offset=last_offset,
+        first_offset=Offset(first_offset),
+        last_offset=Offset(last_offset),
     )
     with _refusals():
         for path in paths:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from pybroker.inspection.search import Budget, next_sound
-from pybroker.model import NO_LEADER_EPOCH, LeaderEpoch
+from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, LeaderEpoch, Offset
 from pybroker.records.batch import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
@@ -54,8 +54,8 @@ class Batch:
     position: int
     size: int
     magic: int
-    base_offset: int
-    last_offset: int
+    base_offset: Offset
+    last_offset: Offset
     crc: int
     is_valid: bool
     view: BatchView | MessageView
@@ -109,7 +109,7 @@ class Gap:
     text: str
 
 
-def walk(file: DataFile, *, base_offset: int = 0) -> Iterator[Batch | Gap]:
+def walk(file: DataFile, *, base_offset: Offset = FIRST_OFFSET) -> Iterator[Batch | Gap]:
     """Yield the batches of a file in order, and the gaps between them. Raises OSError.
 
     A batch that is cut at the end of the file is read again if the file has grown meanwhile. The first offset should be

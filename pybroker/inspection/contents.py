@@ -31,7 +31,7 @@ class Contents(NamedTuple):
     """What the records of a batch say. `base_offset` is that of the batch; for old messages, that of the first record."""
 
     record_count: int
-    base_offset: int
+    base_offset: Offset
     max_timestamp: int
 
 

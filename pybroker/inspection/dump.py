@@ -25,6 +25,7 @@ from pybroker.inspection.entries import (
 from pybroker.inspection.places import BOOTSTRAP_SNAPSHOT, Place, files_in, partition_of, partitions_in, place_of
 from pybroker.inspection.text import json_of
 from pybroker.log.names import offset_of
+from pybroker.model import FIRST_OFFSET, LAST_OFFSET, Offset
 from pybroker.records.batch import BatchView
 from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionError
 
@@ -47,8 +48,8 @@ class Choice:
 
     has_records: bool = False
     decoder: str | None = None
-    first_offset: int = 0
-    last_offset: int = (1 << 63) - 1
+    first_offset: Offset = FIRST_OFFSET
+    last_offset: Offset = LAST_OFFSET
 
 
 def objects_in(path: Path, choice: Choice) -> Iterator[Fields]:
@@ -72,7 +73,7 @@ def _dump_file(place: Place, path: Path, choice: Choice) -> Iterator[Fields]:
         if place in {Place.LOG, Place.METADATA_SNAPSHOT}:
             with DataFile(path) as file:
                 yield {"type": "file", "file": str(path), **({"baseOffset": base_offset} if place is Place.LOG else {})}
-                yield from _dump_log(file, max(base_offset, 0), choice)
+                yield from _dump_log(file, Offset(max(base_offset, 0)), choice)
         else:
             yield {"type": "file", "file": str(path)}
             yield from _dump_entries(place, path, base_offset)
@@ -85,7 +86,7 @@ def _dump_file(place: Place, path: Path, choice: Choice) -> Iterator[Fields]:
 # --- batches ---
 
 
-def _dump_log(file: DataFile, base_offset: int, choice: Choice) -> Iterator[Fields]:
+def _dump_log(file: DataFile, base_offset: Offset, choice: Choice) -> Iterator[Fields]:
     decode = _decoder_of(file.path, choice)
     for found in walk(file, base_offset=base_offset):
         if isinstance(found, Gap):
@@ -166,7 +167,7 @@ def _record(batch: Batch, record: Record, decode: Callable[[Record], Fields] | N
 # --- the other files ---
 
 
-def _dump_entries(place: Place, path: Path, base_offset: int) -> Iterator[Fields]:
+def _dump_entries(place: Place, path: Path, base_offset: Offset) -> Iterator[Fields]:
     if place is Place.LEADER_EPOCHS:
         for epoch, offset in checkpoint_entries(path, fields=2):
             yield {"type": "epoch", "epoch": int(epoch), "startOffset": int(offset)}
@@ -183,7 +184,7 @@ def _dump_entries(place: Place, path: Path, base_offset: int) -> Iterator[Fields
             yield from _dump_index(place, file, base_offset)
 
 
-def _dump_index(place: Place, file: DataFile, base_offset: int) -> Iterator[Fields]:
+def _dump_index(place: Place, file: DataFile, base_offset: Offset) -> Iterator[Fields]:
     if place is Place.OFFSET_INDEX:
         for entry in offset_entries(file, base_offset):
             yield {"type": "index", "offset": entry.offset, "position": entry.value}

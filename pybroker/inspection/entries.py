@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pybroker.inspection.data_file import DataFile
+    from pybroker.model import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId
 
 TEXT_BYTES_MAX: Final = 64 << 20
 _PIECE: Final = 64 << 10
@@ -47,23 +48,23 @@ class IndexEntry(NamedTuple):
 class Producer(NamedTuple):
     """One producer of a snapshot; -1 stands for what is not known."""
 
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     first_sequence: int
     last_sequence: int
-    last_offset: int
+    last_offset: Offset
     timestamp: int
-    coordinator_epoch: int
-    transaction_first_offset: int
+    coordinator_epoch: CoordinatorEpoch
+    transaction_first_offset: Offset
 
 
-def offset_entries(file: DataFile, base_offset: int) -> Iterator[IndexEntry]:
+def offset_entries(file: DataFile, base_offset: Offset) -> Iterator[IndexEntry]:
     """Yield the entries of an offset index."""
     for at, (relative, position) in _fixed(file, offset_index.ENTRY):
         yield IndexEntry(at, base_offset + relative, position)
 
 
-def time_entries(file: DataFile, base_offset: int) -> Iterator[IndexEntry]:
+def time_entries(file: DataFile, base_offset: Offset) -> Iterator[IndexEntry]:
     """Yield the entries of a time index."""
     for at, (timestamp, relative) in _fixed(file, time_index.ENTRY):
         yield IndexEntry(at, base_offset + relative, timestamp)

@@ -19,6 +19,7 @@ from pybroker.inspection.verify_segment import Course, verify_segment
 from pybroker.inspection.verify_small import read_epochs, read_offsets, verify_small
 from pybroker.log import checkpoint
 from pybroker.log.names import offset_of
+from pybroker.model import Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -120,13 +121,13 @@ def _verify_partition_once(findings: Findings, path: Path, may_have_gaps: bool) 
             snapshots.append(file)
         else:
             verify_small(findings, place, file)
-    for base_offset, files in sorted(segments.items()):
+    for number, files in sorted(segments.items()):
         data = files.pop(Place.LOG, None)
         if data is None:
             for file in files.values():
                 findings.add(file, "index", "there is no data file beside the index")
         else:
-            verify_segment(findings, data, course, base_offset=base_offset, indexes=list(files.items()))
+            verify_segment(findings, data, course, base_offset=Offset(number), indexes=list(files.items()))
     for one in snapshots:
         verify_segment(findings, one, Course(), base_offset=None)
     if course.is_compacted:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pybroker.inspection.data_file import DataFile
     from pybroker.inspection.findings import Findings
     from pybroker.log.transaction_index import AbortedTransaction
+    from pybroker.model import Offset
 
 WAITING_MAX: Final = 1000
 
@@ -35,14 +36,14 @@ WAITING_MAX: Final = 1000
 class OffsetIndexCheck:
     """The entries of an offset index, each compared with the batch at its position."""
 
-    def __init__(self, findings: Findings, file: DataFile, base_offset: int) -> None:
+    def __init__(self, findings: Findings, file: DataFile, base_offset: Offset) -> None:
         self._findings, self._path = findings, file.path
         _report_rest(findings, file, entry_bytes=offset_index.ENTRY.size, rest=bytes_left_over(file, offset_index.ENTRY))
         self._entries = _in_order(findings, file, offset_entries(file, base_offset), base_offset)
         self._next = next(self._entries, None)
         self._waiting: deque[IndexEntry] = deque()  # entries whose offset is to come
 
-    def feed(self, batch: Batch, base_offset: int) -> None:
+    def feed(self, batch: Batch, base_offset: Offset) -> None:
         """Compare the entries at the batch, which begins at `base_offset`."""
         while (entry := self._next) is not None and entry.value < batch.position:
             self._add(entry, f"points to byte {entry.value}, where no batch begins")
@@ -66,7 +67,7 @@ class OffsetIndexCheck:
             self._next = next(self._entries, None)
         self._waiting.clear()
 
-    def finish(self, file: DataFile, next_offset: int) -> None:
+    def finish(self, file: DataFile, next_offset: Offset) -> None:
         """Report the entries after the last batch; those of batches that were appended meanwhile are right."""
         if file.grow():
             return
@@ -84,14 +85,14 @@ class OffsetIndexCheck:
 class TimeIndexCheck:
     """The entries of a time index, each compared with the largest timestamp up to its offset."""
 
-    def __init__(self, findings: Findings, file: DataFile, base_offset: int) -> None:
+    def __init__(self, findings: Findings, file: DataFile, base_offset: Offset) -> None:
         self._findings, self._path = findings, file.path
         _report_rest(findings, file, entry_bytes=time_index.ENTRY.size, rest=bytes_left_over(file, time_index.ENTRY))
         self._entries = _in_order(findings, file, time_entries(file, base_offset), base_offset)
         self._next = next(self._entries, None)
         self._newest = -1
 
-    def feed(self, batch: Batch, base_offset: int) -> None:
+    def feed(self, batch: Batch, base_offset: Offset) -> None:
         """Compare the entries up to the batch, which begins at `base_offset`."""
         self._newest = max(self._newest, batch.max_timestamp)
         while (entry := self._next) is not None and entry.offset <= batch.last_offset:
@@ -105,13 +106,13 @@ class TimeIndexCheck:
                 )
             self._next = next(self._entries, None)
 
-    def skip(self, next_offset: int | None) -> None:
+    def skip(self, next_offset: Offset | None) -> None:
         """Pass over the entries before `next_offset`, where damage ends; None: over all."""
         while self._next is not None and (next_offset is None or self._next.offset < next_offset):
             self._newest = max(self._newest, self._next.value)
             self._next = next(self._entries, None)
 
-    def finish(self, file: DataFile, next_offset: int) -> None:
+    def finish(self, file: DataFile, next_offset: Offset) -> None:
         """Report the entries after the last batch; those of batches that were appended meanwhile are right."""
         if file.grow():
             return
@@ -126,7 +127,7 @@ class TimeIndexCheck:
 class TransactionIndexCheck:
     """The aborted transactions of a segment, each compared with the marker at its last offset."""
 
-    def __init__(self, findings: Findings, file: DataFile, base_offset: int) -> None:
+    def __init__(self, findings: Findings, file: DataFile, base_offset: Offset) -> None:
         self._findings, self._path, self._base_offset = findings, file.path, base_offset
         _report_rest(
             findings, file, entry_bytes=transaction_index.ENTRY.size, rest=bytes_left_over(file, transaction_index.ENTRY)
@@ -164,12 +165,12 @@ class TransactionIndexCheck:
                 self._add(at, one, f"has no marker of producer {one.producer_id} at offset {one.last_offset}")
             self._next = next(self._entries, None)
 
-    def skip(self, next_offset: int | None) -> None:
+    def skip(self, next_offset: Offset | None) -> None:
         """Pass over the entries before `next_offset`, where damage ends; None: over all."""
         while self._next is not None and (next_offset is None or self._next[1].last_offset < next_offset):
             self._next = next(self._entries, None)
 
-    def finish(self, file: DataFile, next_offset: int) -> None:
+    def finish(self, file: DataFile, next_offset: Offset) -> None:
         """Report the entries after the last batch; those of batches that were appended meanwhile are right."""
         if file.grow():
             return
@@ -183,7 +184,7 @@ class TransactionIndexCheck:
         self._findings.add(self._path, "transaction index", text, position=at, offset=one.last_offset)
 
 
-def _in_order(findings: Findings, file: DataFile, entries: Iterator[IndexEntry], base_offset: int) -> Iterator[IndexEntry]:
+def _in_order(findings: Findings, file: DataFile, entries: Iterator[IndexEntry], base_offset: Offset) -> Iterator[IndexEntry]:
     """Yield the entries that continue the order of both columns."""
     previous: IndexEntry | None = None
     for entry in entries:

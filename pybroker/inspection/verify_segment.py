@@ -11,6 +11,7 @@ from pybroker.inspection.contents import read_contents
 from pybroker.inspection.data_file import DataFile
 from pybroker.inspection.places import Place
 from pybroker.inspection.verify_index import OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
+from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, LeaderEpoch, Offset
 from pybroker.records.batch import MAGIC, TimestampType
 from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionError
 
@@ -36,8 +37,8 @@ class Course:
 
     epochs: Sequence[EpochEntry] | None = None
     may_have_gaps: bool = False
-    next_offset: int | None = None
-    leader_epoch: int = -1
+    next_offset: Offset | None = None
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     is_compacted: bool = False
 
 
@@ -50,7 +51,7 @@ class _Checks:
     transactions: TransactionIndexCheck | None = None
     is_after_gap: bool = field(default=False)
 
-    def feed(self, batch: Batch, base_offset: int) -> None:
+    def feed(self, batch: Batch, base_offset: Offset) -> None:
         if self.is_after_gap:
             self._skip_to(base_offset)
             self.is_after_gap = False
@@ -66,21 +67,21 @@ class _Checks:
         if self.offsets is not None:
             self.offsets.skip(gap)
 
-    def finish(self, file: DataFile, next_offset: int) -> None:
+    def finish(self, file: DataFile, next_offset: Offset) -> None:
         if self.is_after_gap:
             self._skip_to(None)
         for one in (self.offsets, self.times, self.transactions):
             if one is not None:
                 one.finish(file, next_offset)
 
-    def _skip_to(self, next_offset: int | None) -> None:
+    def _skip_to(self, next_offset: Offset | None) -> None:
         for one in (self.times, self.transactions):
             if one is not None:
                 one.skip(next_offset)
 
 
 def verify_segment(
-    findings: Findings, path: Path, course: Course, *, base_offset: int | None, indexes: Sequence[tuple[Place, Path]] = ()
+    findings: Findings, path: Path, course: Course, *, base_offset: Offset | None, indexes: Sequence[tuple[Place, Path]] = ()
 ) -> None:
     """Check the data file at `path` and its indexes. Raises OSError.
 
@@ -92,27 +93,27 @@ def verify_segment(
         for place, index in indexes:  # before the data, which is written before them
             file = stack.enter_context(DataFile(index))
             if place is Place.OFFSET_INDEX:
-                checks.offsets = OffsetIndexCheck(findings, file, base_offset or 0)
+                checks.offsets = OffsetIndexCheck(findings, file, base_offset or FIRST_OFFSET)
             elif place is Place.TIME_INDEX:
-                checks.times = TimeIndexCheck(findings, file, base_offset or 0)
+                checks.times = TimeIndexCheck(findings, file, base_offset or FIRST_OFFSET)
             elif place is Place.TRANSACTION_INDEX:
-                checks.transactions = TransactionIndexCheck(findings, file, base_offset or 0)
+                checks.transactions = TransactionIndexCheck(findings, file, base_offset or FIRST_OFFSET)
         data = stack.enter_context(DataFile(path))
         if base_offset is not None:
             _begin(findings, path, course, base_offset)
-        for found in walk(data, base_offset=course.next_offset or 0):
+        for found in walk(data, base_offset=course.next_offset or FIRST_OFFSET):
             if isinstance(found, Gap):
                 findings.add(path, found.kind, found.text, position=found.position, offset=course.next_offset)
                 checks.skip(found)
                 course.next_offset = None
             else:
                 base = _verify_batch(findings, data, found, course)
-                checks.feed(found, base)
+                checks.feed(found, Offset(base))
         findings.counts["bytes"] += data.size
-        checks.finish(data, base_offset or 0 if course.next_offset is None else course.next_offset)
+        checks.finish(data, (base_offset or FIRST_OFFSET) if course.next_offset is None else course.next_offset)
 
 
-def _begin(findings: Findings, path: Path, course: Course, base_offset: int) -> None:
+def _begin(findings: Findings, path: Path, course: Course, base_offset: Offset) -> None:
     expected = course.next_offset
     if expected is not None and base_offset < expected:
         findings.add(path, "name", f"the segment begins at offset {base_offset}, but the one before it ends at {expected}")
@@ -183,6 +184,6 @@ def _verify_epoch(findings: Findings, file: DataFile, batch: Batch, course: Cour
     elif epoch < course.leader_epoch:
         text = f"the batch has the leader epoch {epoch}, after {course.leader_epoch}"
     else:
-        course.leader_epoch = epoch
+        course.leader_epoch = LeaderEpoch(epoch)
         return
     findings.add(file.path, "epoch", text, position=batch.position, offset=batch.base_offset)

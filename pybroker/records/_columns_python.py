@@ -7,7 +7,7 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pybroker.records._kernels_python import (
     _INT64_MAX,
@@ -20,6 +20,9 @@ from pybroker.records._kernels_python import (
     _whole,
 )
 from pybroker.records.errors import RecordFault, record_fault
+
+if TYPE_CHECKING:
+    from pybroker.model import Offset
 
 __all__ = ["ColumnBuilder"]
 
@@ -108,12 +111,12 @@ class ColumnBuilder:
         self,
         section: _Buffer,
         record_count: int,
-        base_offset: int,
+        base_offset: Offset,
         base_timestamp: int,
         is_log_append_time: bool,
         log_append_time: int,
-        first_offset: int,
-        end_offset: int,
+        first_offset: Offset,
+        end_offset: Offset,
     ) -> int:
         """Add the uncompressed records of a magic 2 batch. Returns the number of rows added."""
         section = _whole(section)
@@ -178,11 +181,11 @@ class ColumnBuilder:
         self,
         messages: _Buffer,
         position: int,
-        wrapper_offset: int,
+        wrapper_offset: Offset,
         is_log_append_time: bool,
         log_append_time: int,
-        first_offset: int,
-        end_offset: int,
+        first_offset: Offset,
+        end_offset: Offset,
     ) -> tuple[int, int]:
         """Add uncompressed messages of magic 0 or 1 from `position` on, and check their checksums.
 
@@ -240,7 +243,7 @@ class ColumnBuilder:
             self._header_ends.append(self._header_keys.count)
         return timestamp
 
-    def append_run(self, count: int, first_offset: int, timestamp: int) -> None:
+    def append_run(self, count: int, first_offset: Offset, timestamp: int) -> None:
         """Add rows that follow from a batch's header alone, with consecutive offsets and one timestamp. Raises
         ValueError if keys, values or headers are wanted.
         """
@@ -279,7 +282,7 @@ class ColumnBuilder:
         return result
 
 
-def _shift(messages: bytes, position: int, wrapper_offset: int) -> int:
+def _shift(messages: bytes, position: int, wrapper_offset: Offset) -> int:
     """Return what must be added to the offsets inside a wrapper, whose own offset is that of its last message."""
     last = -1
     while len(messages) - position >= 12:

@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log import offset_index, time_index
 from pybroker.log.file_records import SegmentFile
@@ -34,6 +34,9 @@ from pybroker.records.batch import (
     claimed_size,
 )
 from pybroker.records.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from pybroker.model import Offset
 
 HEADER_WINDOW: Final = 4096
 _INT64: Final = struct.Struct(">q")
@@ -66,7 +69,7 @@ class Segment:
     """A segment as it was listed: its data file has `size` bytes and the inode number `inode`."""
 
     directory: str
-    base_offset: int
+    base_offset: Offset
     size: int
     inode: int
 
@@ -86,7 +89,7 @@ class Segment:
         return self.stem + TRANSACTION_INDEX_SUFFIX
 
     @classmethod
-    def of(cls, directory: str, base_offset: int) -> Segment:
+    def of(cls, directory: str, base_offset: Offset) -> Segment:
         """List the segment as it is now. Raises FileNotFoundError."""
         status = os.stat(f"{directory}/{base_offset:020d}{DATA_SUFFIX}")  # noqa: PTH116  (a Path costs more than the call)
         return cls(directory, base_offset, status.st_size, status.st_ino)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-OFFSET_MAX: Final = (1 << 63) - 1
+from pybroker.model import FIRST_OFFSET, LAST_OFFSET, Offset
+
 TIMESTAMP_MIN: Final = -(1 << 63)
 TIMESTAMP_MAX: Final = (1 << 63) - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,8 +23,8 @@ _MILLISECOND_US: Final = 1000
 class Constraints:
     """The bounds of the rows: offsets in [first_offset, end_offset), times (ms) in [min_timestamp, max_timestamp]."""
 
-    first_offset: int = 0
-    end_offset: int = OFFSET_MAX
+    first_offset: Offset = FIRST_OFFSET
+    end_offset: Offset = LAST_OFFSET
     min_timestamp: int = TIMESTAMP_MIN
     max_timestamp: int = TIMESTAMP_MAX
     rules: list[tuple[str, str, object]] = field(default_factory=list)
@@ -56,9 +57,9 @@ class Constraints:
         }:
             return False
         if kind in {"EqualTo", "GreaterThan", "GreaterThanOrEqual"}:
-            self.first_offset = max(self.first_offset, value + (kind == "GreaterThan"))
+            self.first_offset = Offset(max(self.first_offset, value + (kind == "GreaterThan")))
         if kind in {"EqualTo", "LessThan", "LessThanOrEqual"}:
-            self.end_offset = min(self.end_offset, value + (kind != "LessThan"))
+            self.end_offset = Offset(min(self.end_offset, value + (kind != "LessThan")))
         return True
 
     def _push_time(self, kind: str, since_epoch: timedelta) -> None:

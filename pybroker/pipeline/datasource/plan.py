@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from pybroker.model import Offset
 from pybroker.pipeline.datasource.files import Segment, SegmentLookup
 from pybroker.pipeline.datasource.filters import TIMESTAMP_MAX, TIMESTAMP_MIN, Constraints
 from pybroker.pipeline.datasource.options import EARLIEST, LATEST, Bound, Options
@@ -29,8 +30,8 @@ class SegmentRange:
     tp: TopicPartition
     segment: Segment
     position: int
-    start_offset: int
-    end_offset: int
+    start_offset: Offset
+    end_offset: Offset
     aborted: tuple[AbortedRange, ...] = ()
     min_timestamp: int = TIMESTAMP_MIN
     max_timestamp: int = TIMESTAMP_MAX
@@ -110,7 +111,7 @@ def _split(
     """Yield ranges of about `split_bytes` that begin at batches in the offset index, without ranges that are wholly too old."""
     file = segment.open()
     if file is None:  # deleted since it was listed: the task that reads it finds out what that means
-        yield SegmentRange(tp=tp, segment=segment, position=0, start_offset=first, end_offset=last)
+        yield SegmentRange(tp=tp, segment=segment, position=0, start_offset=Offset(first), end_offset=Offset(last))
         return
     lookup = SegmentLookup(segment, file)
     if constraints.min_timestamp > TIMESTAMP_MIN:
@@ -124,10 +125,10 @@ def _split(
         if found is not None and found[1] > position and found[0] > first:
             if found[0] >= last:
                 break
-            yield SegmentRange(tp=tp, segment=segment, position=position, start_offset=first, end_offset=found[0])
+            yield SegmentRange(tp=tp, segment=segment, position=position, start_offset=Offset(first), end_offset=Offset(found[0]))
             first, position = found
         goal += split_bytes
-    yield SegmentRange(tp=tp, segment=segment, position=position, start_offset=first, end_offset=last)
+    yield SegmentRange(tp=tp, segment=segment, position=position, start_offset=Offset(first), end_offset=Offset(last))
 
 
 def _with_aborted(one: SegmentRange, aborted: frozenset[AbortedRange], constraints: Constraints) -> SegmentRange:

@@ -20,6 +20,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pybroker.log.file_records import SegmentFile
 from pybroker.log.names import offset_of
 from pybroker.log.segment_files import DATA_SUFFIX
+from pybroker.model import (
+    FIRST_OFFSET,
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+)
 from pybroker.pipeline.datasource.files import (
     FILESYSTEM,
     HEADER_WINDOW,
@@ -52,13 +63,13 @@ class Run(NamedTuple):
     """Consecutive rows of one batch, and the fields of its header."""
 
     rows: int
-    base_offset: int  # -1: magic 0 or 1, which has no base offset
+    base_offset: Offset  # -1: magic 0 or 1, which has no base offset
     codec: str
     magic: int
     timestamp_type: int
-    leader_epoch: int
-    producer_id: int
-    producer_epoch: int
+    leader_epoch: LeaderEpoch
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     base_sequence: int
     is_transactional: bool
 
@@ -183,7 +194,7 @@ class RangeReader:
         if codec:
             if self._options.are_checksums_checked:
                 message.ensure_valid()
-            is_append_time, offset = bool(message.timestamp_type), message.offset if message.magic else 0
+            is_append_time, offset = bool(message.timestamp_type), message.offset if message.magic else FIRST_OFFSET
             inside = message.inner_messages()
             end, rows = self._builder.append_messages(
                 inside, 0, offset, is_append_time, message.timestamp, one.start_offset, one.end_offset
@@ -192,10 +203,23 @@ class RangeReader:
                 raise InvalidRecordError("a compressed message that holds no messages")
             following = entry.position + entry.size
         else:
-            end, rows = self._builder.append_messages(buffer, at, -1, False, 0, one.start_offset, one.end_offset)
+            end, rows = self._builder.append_messages(buffer, at, NO_OFFSET, False, 0, one.start_offset, one.end_offset)
             following = entry.position + end - at
         if rows:
-            self._runs.append(Run(rows, -1, CODECS[codec], message.magic, kind, -1, -1, -1, -1, False))
+            self._runs.append(
+                Run(
+                    rows,
+                    NO_OFFSET,
+                    CODECS[codec],
+                    message.magic,
+                    kind,
+                    NO_LEADER_EPOCH,
+                    NO_PRODUCER_ID,
+                    NO_PRODUCER_EPOCH,
+                    -1,
+                    False,
+                )
+            )
         return following
 
 

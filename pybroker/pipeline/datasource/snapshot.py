@@ -16,7 +16,7 @@ from pybroker.log import checkpoint, producer_snapshot
 from pybroker.log.names import offset_of
 from pybroker.log.offset_checkpoint import StoredOffset, read_stored
 from pybroker.log.segment_files import DATA_SUFFIX, SWAP_SUFFIX
-from pybroker.model import ZERO_TOPIC_ID, TopicPartition
+from pybroker.model import ZERO_TOPIC_ID, Offset, TopicPartition
 from pybroker.pipeline.datasource.files import FILESYSTEM, CorruptSegmentError, Segment, SegmentLookup, walk
 from pybroker.pipeline.datasource.transactions import AbortedRange, TransactionState, indexed_aborts
 from pybroker.pipeline.errors import PipelineError
@@ -36,7 +36,7 @@ class Place:
 
     tp: TopicPartition
     directory: str
-    log_start_offset: int
+    log_start_offset: Offset
     high_watermark: int | None
 
 
@@ -46,9 +46,9 @@ class PartitionSnapshot:
 
     tp: TopicPartition
     segments: tuple[Segment, ...]
-    start_offset: int
-    end_offset: int
-    log_end_offset: int
+    start_offset: Offset
+    end_offset: Offset
+    log_end_offset: Offset
     aborted: frozenset[AbortedRange] = field(default_factory=frozenset)
 
     def bounds(self) -> Iterator[tuple[Segment, int, int]]:
@@ -104,7 +104,7 @@ def _places_in(directory: str, options: Options, seen_topics: set[str]) -> Itera
             )
         path = f"{directory}/{entry.name}"
         known = None if options.is_until_log_end or watermarks is None else _offset_in(watermarks, tp, path)
-        yield Place(tp, path, _offset_in(starts, tp, path), known)
+        yield Place(tp, path, Offset(_offset_in(starts, tp, path)), known)
     if not seen_topics and not FILESYSTEM.exists(f"{directory}/{checkpoint.META_PROPERTIES_FILE}"):
         raise PipelineError(
             f"{directory} is not the data directory of a broker: it has neither topics nor {checkpoint.META_PROPERTIES_FILE}"
@@ -141,21 +141,21 @@ def take(place: Place, options: Options, states: dict[TopicPartition, Transactio
         start = place.log_start_offset
         return PartitionSnapshot(place.tp, (), start, start, start)
     segments[-1], log_end = _find_end(segments[-1], are_checksums_checked=options.is_until_log_end)
-    start = min(max(place.log_start_offset, segments[0].base_offset), log_end)
+    start = Offset(min(max(place.log_start_offset, segments[0].base_offset), log_end))
     end = max(start, log_end if place.high_watermark is None else min(place.high_watermark, log_end))
     if not options.is_committed_only:
-        return PartitionSnapshot(place.tp, tuple(segments), start, end, log_end)
+        return PartitionSnapshot(place.tp, tuple(segments), start, Offset(end), Offset(log_end))
     state = None if states is None else states.get(place.tp)
     if state is None or not start <= state.offset <= end:
-        state = TransactionState.at_snapshot(place.directory, snapshots, end_offset=end, start_offset=start)
-    state.advance(segments, end)
+        state = TransactionState.at_snapshot(place.directory, snapshots, end_offset=Offset(end), start_offset=start)
+    state.advance(segments, Offset(end))
     if states is not None:
         states[place.tp] = state
     stable = max(start, min(end, state.stable_offset()))
     aborted = {one for one in state.aborted if one[2] >= start and one[1] < stable} | indexed_aborts(
-        segments, start_offset=start, end_offset=stable
+        segments, start_offset=start, end_offset=Offset(stable)
     )
-    return PartitionSnapshot(place.tp, tuple(segments), start, stable, log_end, frozenset(aborted))
+    return PartitionSnapshot(place.tp, tuple(segments), start, Offset(stable), Offset(log_end), frozenset(aborted))
 
 
 def _list(place: Place) -> tuple[list[Segment], list[int]]:
@@ -167,7 +167,7 @@ def _list(place: Place) -> tuple[list[Segment], list[int]]:
         try:
             names = [entry.name for entry in FILESYSTEM.list(place.directory)]
             if not any(name.endswith(DATA_SUFFIX + SWAP_SUFFIX) for name in names):
-                segments = [Segment.of(place.directory, offset) for offset in _offsets(names, DATA_SUFFIX)]
+                segments = [Segment.of(place.directory, Offset(offset)) for offset in _offsets(names, DATA_SUFFIX)]
                 return segments, _offsets(names, producer_snapshot.SUFFIX)
         except FileNotFoundError as error:  # deleted between listing and opening
             if not FILESYSTEM.exists(place.directory):
@@ -194,7 +194,7 @@ def _find_end(segment: Segment, *, are_checksums_checked: bool) -> tuple[Segment
                 batch = BatchView(memoryview(file.pread(entry.size, entry.position)))
                 if not batch.is_valid:
                     break
-            end, position = entry.last_offset + 1, entry.position + entry.size
+            end, position = Offset(entry.last_offset + 1), entry.position + entry.size
     except CorruptSegmentError:
         pass  # a batch that is being written, or was torn by a crash: the log ends before it
     return Segment(segment.directory, segment.base_offset, position, segment.inode), end

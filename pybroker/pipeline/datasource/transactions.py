@@ -38,7 +38,7 @@ class TransactionState:
         self.aborted: set[AbortedRange] = set()
 
     @classmethod
-    def at_snapshot(cls, directory: str, offsets: Iterable[int], *, end_offset: int, start_offset: int) -> TransactionState:
+    def at_snapshot(cls, directory: str, offsets: Iterable[int], *, end_offset: Offset, start_offset: Offset) -> TransactionState:
         """Return the state of the latest sound snapshot up to `end_offset`, or else of the start of the log."""
         for offset in sorted((one for one in offsets if start_offset <= one <= end_offset), reverse=True):
             try:
@@ -55,7 +55,7 @@ class TransactionState:
         """Return the offset below which every transaction is decided."""
         return min(self.open.values(), default=self.offset)
 
-    def advance(self, segments: Sequence[Segment], end_offset: int) -> None:
+    def advance(self, segments: Sequence[Segment], end_offset: Offset) -> None:
         """Read the headers up to `end_offset`."""
         for index, segment in enumerate(segments):
             following = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
@@ -67,7 +67,7 @@ class TransactionState:
             self._advance_in(segment, file, end_offset)
         self.offset = max(self.offset, end_offset)
 
-    def _advance_in(self, segment: Segment, file: SegmentFile, end_offset: int) -> None:
+    def _advance_in(self, segment: Segment, file: SegmentFile, end_offset: Offset) -> None:
         for entry in walk(file, SegmentLookup(segment, file).position_before(self.offset), limit=segment.size):
             if entry.magic != MAGIC:
                 continue
@@ -92,7 +92,7 @@ def _is_abort(file: SegmentFile, position: int, header: BatchView) -> bool:
         raise CorruptSegmentError(file.path, position, error) from error
 
 
-def indexed_aborts(segments: Iterable[Segment], *, start_offset: int, end_offset: int) -> set[AbortedRange]:
+def indexed_aborts(segments: Iterable[Segment], *, start_offset: Offset, end_offset: Offset) -> set[AbortedRange]:
     """Return the aborted transactions in the indexes that touch [start_offset, end_offset). Raises PipelineError."""
     found: set[AbortedRange] = set()
     for segment in segments:

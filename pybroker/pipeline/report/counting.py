@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, final
 
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset
 from pybroker.pipeline.report.keys import Found, KeyCounts
 from pybroker.pipeline.report.tally import HEADER_NAMES_MAX, PRODUCERS_MAX, Codec, Tally
 from pybroker.records.batch import HEADER_SIZE, LOG_APPEND_TIME_BIT, MAGIC, MAGIC_AT, BatchView, entry_size
@@ -87,8 +88,8 @@ class Counting:
             batch.base_timestamp,
             bool(batch.attributes & LOG_APPEND_TIME_BIT),
             batch.max_timestamp,
-            first,
-            end,
+            Offset(first),
+            Offset(end),
         )
         self._count(MAGIC, batch.compression, batch.record_count, size=batch.batch_length, plain_size=len(section) + HEADER_SIZE)
         if not batch.record_count:
@@ -119,13 +120,13 @@ class Counting:
         message.ensure_valid()
         codec, size = message.compression, message.size
         if not codec:
-            _, rows = self._builder.append_messages(message.data, 0, -1, False, 0, first, end)
+            _, rows = self._builder.append_messages(message.data, 0, NO_OFFSET, False, 0, Offset(first), Offset(end))
             self._count(message.magic, codec, 1, size=size, plain_size=size)
             return
         inside = message.inner_messages()
         before = self._builder.rows
-        is_append_time, offset = bool(message.timestamp_type), message.offset if message.magic else 0
-        self._builder.append_messages(inside, 0, offset, is_append_time, message.timestamp, first, end)
+        is_append_time, offset = bool(message.timestamp_type), message.offset if message.magic else FIRST_OFFSET
+        self._builder.append_messages(inside, 0, offset, is_append_time, message.timestamp, Offset(first), Offset(end))
         rows = self._builder.rows - before
         if rows:
             self._count(message.magic, codec, _message_count(inside), size=size, plain_size=len(inside))
