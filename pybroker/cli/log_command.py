@@ -12,7 +12,7 @@ from pybroker.cli.main import ConfigurationError, RunError
 from pybroker.model import Offset
 
 if TYPE_CHECKING:
-    from pybroker.inspection.findings import Problem
+    from pybroker.inspection.findings import Info, Problem
 
 _PATHS: Final = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 _JSON: Final = click.option("--json", "is_json", is_flag=True, help="Print one JSON object for each line.")
@@ -84,8 +84,8 @@ def verify(context: click.Context, *, paths: tuple[Path, ...], is_json: bool, is
     from pybroker.inspection.findings import Findings  # noqa: PLC0415
     from pybroker.inspection.verify import verify as check  # noqa: PLC0415
 
-    def emit(problem: Problem) -> None:
-        click.echo(json.dumps(problem.as_json()) if is_json else problem.line())
+    def emit(found: Problem | Info) -> None:
+        click.echo(json.dumps(found.as_json()) if is_json else found.line())
 
     findings = Findings(emit)
     with _refusals():

@@ -23,6 +23,7 @@ _NOUNS: Final = (
     ("producer snapshots", "producer snapshot", "producer snapshots"),
     ("leader epochs", "leader epoch", "leader epochs"),
     ("checkpoint entries", "checkpoint entry", "checkpoint entries"),
+    ("infos", "thing that is no file of a log", "things that are no files of a log"),
     ("batches without their records", "batch too large to look at its records", "batches too large to look at their records"),
 )
 COUNTED: Final = tuple(name for name, _, _ in _NOUNS)
@@ -56,15 +57,31 @@ class Problem(NamedTuple):
         }
 
 
+class Info(NamedTuple):
+    """Something that is worth a line and no fault."""
+
+    path: Path
+    text: str
+
+    def line(self) -> str:
+        """Return one line for a person."""
+        return f"{self.path}: info: {self.text}"
+
+    def as_json(self) -> dict[str, object]:
+        """Return the object for `--json`."""
+        return {"type": "info", "file": str(self.path), "text": self.text}
+
+
 class Findings:
     """Gathers problems and counts. A part of a log that has to be looked at again gets findings of its own, which are
     added when they are final.
     """
 
-    def __init__(self, emit: Callable[[Problem], None] | None = None) -> None:
-        """Give each problem to `emit` when it is found; without it, keep the problems."""
+    def __init__(self, emit: Callable[[Problem | Info], None] | None = None) -> None:
+        """Give each problem and info to `emit` when it is found; without it, keep them."""
         self._emit = emit
         self.problems: list[Problem] = []
+        self.infos: list[Info] = []
         self.counts: Counter[str] = Counter()
         self._found: Counter[tuple[Path, str]] = Counter()
 
@@ -73,6 +90,15 @@ class Findings:
         self._found[path, kind] += 1
         if self.per_file[path] <= PROBLEMS_MAX:
             self._note(Problem(path, kind, text, position, offset))
+
+    def inform(self, path: Path, text: str) -> None:
+        """Note something that is no problem."""
+        info = Info(path, text)
+        self.counts["infos"] += 1
+        if self._emit is None:
+            self.infos.append(info)
+        else:
+            self._emit(info)
 
     def forget(self, kind: str) -> None:
         """Drop the problems of this kind, which turned out to be none."""
@@ -89,6 +115,8 @@ class Findings:
         """Add what other findings hold."""
         for problem in other.problems:
             self._note(problem)
+        for info in other.infos:
+            self.infos.append(info) if self._emit is None else self._emit(info)
         self.counts += other.counts
         self._found += other._found
 

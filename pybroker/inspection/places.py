@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log import checkpoint
+from pybroker.log.directory import LOCK_FILE
+from pybroker.log.leftovers import DAMAGED_SUFFIX, TEMPORARY_SUFFIXES
 from pybroker.log.names import OFFSET_DIGITS, offset_of
 from pybroker.log.offset_checkpoint import COMPANION_SUFFIX
+from pybroker.log.room import RESERVE_FILE
+from pybroker.log.segment_files import SWAP_SUFFIX
 from pybroker.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -18,6 +23,12 @@ if TYPE_CHECKING:
 INTERNAL_COMPACTED: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
 """The snapshot with which a new KRaft cluster begins."""
+_KNOWN_STARTS: Final = (
+    *(checkpoint.META_PROPERTIES_FILE, checkpoint.CLEAN_SHUTDOWN_FILE, LOCK_FILE),
+    *(RESERVE_FILE, "metadata.sqlite", "quorum-state", "partition.name"),
+)
+"""What the names of other files begin with that a broker, this one or Kafka, keeps in these directories."""
+_KNOWN_ENDS: Final = (*TEMPORARY_SUFFIXES, SWAP_SUFFIX, DAMAGED_SUFFIX, ".part")
 _PARTITION: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+?)-(?P<number>\d+)((\.[\w-]+)?-(delete|future|stray))?")
 _DELETED: Final = "-delete"
 
@@ -90,7 +101,12 @@ def _place_of_directory(path: Path) -> Place:
 
 def partition_of(path: Path) -> TopicPartition | None:
     """Return the partition that a directory's name says, also if it is a stray or future one; None for other names."""
-    match = _PARTITION.fullmatch(path.resolve().name)
+    return partition_of_name(path.resolve().name)
+
+
+def partition_of_name(name: str) -> TopicPartition | None:
+    """Return the partition that the name of a directory says; None for other names."""
+    match = _PARTITION.fullmatch(name)
     return TopicPartition(match["topic"], int(match["number"])) if match else None
 
 
@@ -107,3 +123,30 @@ def files_in(path: Path) -> Iterator[tuple[Place, Path]]:
         place = place_of_file(one)
         if place is not None and one.is_file():
             yield place, one
+
+
+class Oddity(NamedTuple):
+    """An entry of a directory that is no file or directory of a log. It is a fault if its name promises one."""
+
+    path: Path
+    kind: str
+    text: str
+    is_fault: bool
+
+
+def oddities_in(path: Path) -> Iterator[Oddity]:
+    """Yield the entries of a data directory or a partition that are not what they should be, or that are not known."""
+    for one in sorted(path.iterdir()):
+        if not os.path.lexists(one):
+            continue  # removed meanwhile
+        is_named = place_of_file(one) is not None or partition_of_name(one.name) is not None
+        if one.is_symlink() and not one.exists():
+            yield Oddity(one, "link", f"the link leads to {one.readlink()}, which cannot be reached", is_fault=True)
+        elif place_of_file(one) is not None and one.is_dir():
+            yield Oddity(one, "directory", "a directory has the name of a file of a log", is_fault=True)
+        elif partition_of_name(one.name) is not None and one.is_file():
+            yield Oddity(one, "unknown", "a file with the name of a partition's directory", is_fault=False)
+        elif is_named and not one.is_file() and not one.is_dir():
+            yield Oddity(one, "file", "neither a file nor a directory", is_fault=True)
+        elif not is_named and not one.name.startswith(_KNOWN_STARTS) and not one.name.endswith(_KNOWN_ENDS):
+            yield Oddity(one, "unknown", "not one of the files of a log", is_fault=False)

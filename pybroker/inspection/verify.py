@@ -11,10 +11,13 @@ Which logs may have gaps
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pybroker.inspection.findings import Findings
-from pybroker.inspection.places import INTERNAL_COMPACTED, Place, files_in, partition_of, partitions_in, place_of
+from pybroker.inspection.places import INTERNAL_COMPACTED, Place, files_in, oddities_in, partition_of, partitions_in, place_of
+from pybroker.inspection.verify_producers import ProducerCourse
 from pybroker.inspection.verify_segment import Course, verify_segment
 from pybroker.inspection.verify_small import read_epochs, read_offsets, verify_small
 from pybroker.log import checkpoint
@@ -22,8 +25,7 @@ from pybroker.log.names import offset_of
 from pybroker.model import Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pybroker.model import TopicPartition
 
@@ -65,21 +67,44 @@ def _may_have_gaps(partition: Path, said: bool | None) -> bool:
 
 def _verify_data_directory(findings: Findings, path: Path, may_have_gaps: bool | None) -> None:
     checkpoints: dict[str, tuple[Path, dict[TopicPartition, int]]] = {}
+    _note_oddities(findings, path)
     for place, file in files_in(path):  # before the logs, which only grow
-        if place is Place.OFFSETS:
-            checkpoints[file.name] = file, read_offsets(findings, file)
-        elif place is Place.METADATA_SNAPSHOT:
-            verify_segment(findings, file, Course(), base_offset=None)
-        else:
-            verify_small(findings, place, file)
+        with _readable(findings, file):
+            if place is Place.OFFSETS:
+                checkpoints[file.name] = file, read_offsets(findings, file)
+            elif place is Place.METADATA_SNAPSHOT:
+                verify_segment(findings, file, Course(), base_offset=None)
+            elif place not in _OF_SEGMENTS:
+                verify_small(findings, place, file)
     ends: dict[TopicPartition, int] = {}
     for one in partitions_in(path):
-        end = _verify_partition(findings, one, _may_have_gaps(one, may_have_gaps))
+        end = None
+        with _readable(findings, one):
+            end = _verify_partition(findings, one, _may_have_gaps(one, may_have_gaps))
         tp = partition_of(one)
         if tp is not None and end is not None and one.name == str(tp):
             ends[tp] = end
     for file, offsets in checkpoints.values():
         _verify_ends(findings, file, offsets, ends)
+
+
+def _note_oddities(findings: Findings, path: Path) -> None:
+    for one in oddities_in(path):
+        if one.is_fault:
+            findings.add(one.path, one.kind, one.text)
+        else:
+            findings.inform(one.path, one.text)
+
+
+@contextlib.contextmanager
+def _readable(findings: Findings, path: Path) -> Iterator[None]:
+    """Report an error of the operating system as a problem, so that the other files are checked. A file that is gone raises."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        findings.add(path if error.filename is None else Path(error.filename), "unreadable", error.strerror or str(error))
 
 
 def _verify_ends(
@@ -112,28 +137,56 @@ def _verify_partition_once(findings: Findings, path: Path, may_have_gaps: bool) 
     course = Course(may_have_gaps=may_have_gaps)
     segments: dict[int, dict[Place, Path]] = {}
     snapshots: list[Path] = []
+    producers: list[Path] = []
+    _note_oddities(findings, path)
     for place, file in files_in(path):
         if place in _INDEXES or place is Place.LOG:
             segments.setdefault(offset_of(file.name), {})[place] = file
         elif place is Place.LEADER_EPOCHS:
-            course.epochs = read_epochs(findings, file)
+            with _readable(findings, file):
+                course.epochs = read_epochs(findings, file)
         elif place is Place.METADATA_SNAPSHOT:
             snapshots.append(file)
         else:
-            verify_small(findings, place, file)
+            if place is Place.PRODUCER_SNAPSHOT:
+                producers.append(file)
+            with _readable(findings, file):
+                verify_small(findings, place, file)
+    by_producer = Findings()
+    course.producers = ProducerCourse(by_producer, [] if may_have_gaps else producers)
     for number, files in sorted(segments.items()):
         data = files.pop(Place.LOG, None)
         if data is None:
             for file in files.values():
                 findings.add(file, "index", "there is no data file beside the index")
-        else:
+            continue
+        is_read = False
+        with _readable(findings, data):
             verify_segment(findings, data, course, base_offset=Offset(number), indexes=list(files.items()))
+            is_read = True
+        if not is_read:
+            course.next_offset = None
+            course.producers.stop()
     for one in snapshots:
-        verify_segment(findings, one, Course(), base_offset=None)
+        with _readable(findings, one):
+            verify_segment(findings, one, Course(), base_offset=None)
+    _verify_snapshots_end(findings, producers, course)
+    if course.next_offset is not None:
+        course.producers.compare(course.next_offset)
     if course.is_compacted:
         findings.forget("gap")
+    else:
+        findings.merge(by_producer)
     _verify_last_epoch(findings, path / checkpoint.LEADER_EPOCH_FILE, course)
     return course.next_offset
+
+
+def _verify_snapshots_end(findings: Findings, paths: Sequence[Path], course: Course) -> None:
+    for path in paths:
+        offset = offset_of(path.name)
+        if course.next_offset is not None and offset > course.next_offset:
+            text = f"the snapshot is of offset {offset}, but the log ends at {course.next_offset}"
+            findings.add(path, "snapshot", text, offset=offset)
 
 
 def _verify_last_epoch(findings: Findings, path: Path, course: Course) -> None:

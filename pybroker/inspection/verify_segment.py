@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pybroker.inspection.contents import Contents
     from pybroker.inspection.findings import Findings
+    from pybroker.inspection.verify_producers import ProducerCourse
     from pybroker.log.leader_epoch_cache import EpochEntry
 
 
@@ -33,6 +34,7 @@ class Course:
         may_have_gaps: whether offsets may be missing, because the topic is or was compacted.
         next_offset: the offset that must come next; None if that is not known.
         is_compacted: whether a sound batch has fewer records than offsets, so that compaction was there.
+        producers: what the snapshots of producers are compared with; None if they are not compared.
     """
 
     epochs: Sequence[EpochEntry] | None = None
@@ -40,6 +42,7 @@ class Course:
     next_offset: Offset | None = None
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     is_compacted: bool = False
+    producers: ProducerCourse | None = None
 
 
 @dataclass(slots=True)
@@ -91,7 +94,13 @@ def verify_segment(
     with contextlib.ExitStack() as stack:
         checks = _Checks()
         for place, index in indexes:  # before the data, which is written before them
-            file = stack.enter_context(DataFile(index))
+            try:
+                file = stack.enter_context(DataFile(index))
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                findings.add(index, "unreadable", error.strerror or str(error))
+                continue
             if place is Place.OFFSET_INDEX:
                 checks.offsets = OffsetIndexCheck(findings, file, base_offset or FIRST_OFFSET)
             elif place is Place.TIME_INDEX:
@@ -106,6 +115,8 @@ def verify_segment(
                 findings.add(path, found.kind, found.text, position=found.position, offset=course.next_offset)
                 checks.skip(found)
                 course.next_offset = None
+                if course.producers is not None:
+                    course.producers.stop()
             else:
                 base = _verify_batch(findings, data, found, course)
                 checks.feed(found, Offset(base))
@@ -130,7 +141,11 @@ def _verify_batch(findings: Findings, file: DataFile, batch: Batch, course: Cour
         text = f"the checksum of the batch is {batch.crc}, which is not that of its contents"
         findings.add(file.path, "crc", text, position=batch.position, offset=batch.base_offset)
         course.next_offset = None  # its header may be what is wrong
+        if course.producers is not None:
+            course.producers.stop()
         return base
+    if course.producers is not None:
+        course.producers.feed(batch)
     contents = _contents(findings, file, batch)
     if contents is not None:
         base = contents.base_offset
