@@ -16,6 +16,14 @@ from testing.process.broker import is_kafka
 pytestmark = pytest.mark.skipif(is_kafka(), reason="is about files")
 
 MASKS = (0x01, 0x80)
+EPOCHS = "leader-epoch-checkpoint"
+UNNOTICED = {
+    "tx-0": [(EPOCHS, 6)],
+    "magic1-0": [(EPOCHS, 6), (EPOCHS, 8)],
+}
+"""Where a change leaves another sound file. The first epoch may begin later than the first batch: deleted records lie before it.
+Batches of magic 1 have no epochs with which those of the checkpoint can be compared.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +53,4 @@ def test_every_flipped_byte(folder: Path, partition: str) -> None:
                 for fields in objects_in(file, Choice(has_records=True, decoder=AUTO)):
                     assert line_of(fields)
         file.write_bytes(sound)
-    if partition == "magic1-0":  # whose batches have no epochs with which those of the checkpoint can be compared
-        missed = [one for one in missed if one[0] != "leader-epoch-checkpoint"]
-    assert not missed, missed
+    assert not [one for one in missed if one not in UNNOTICED[partition]], missed
