@@ -55,8 +55,7 @@ def settle(log: Log) -> set[str]:
         _drop_unfinished(files)
         for name in files.ending_in(DATA_SUFFIX + SWAP_SUFFIX):
             _put_in_place(log, files, name)
-        for name in files.ending_in(SWAP_SUFFIX):
-            files.rename(name, name.removesuffix(SWAP_SUFFIX))
+        _put_indexes_in_place(log, files)
         files.sync()
         files.remove_all(files.ending_in(TRANSACTION_INDEX_SUFFIX + DELETED_SUFFIX))
         files.sync()  # the data's `.deleted` shows that such an index does not belong to other data of the same name
@@ -151,6 +150,17 @@ def _put_in_place(log: Log, files: _Files, name: str) -> None:
     files.remove_all([one for one in files.ending_in(*SEGMENT_SUFFIXES) if first < offset_of(one) < end])
     files.sync()
     files.rename(name, name.removesuffix(SWAP_SUFFIX))
+
+
+def _put_indexes_in_place(log: Log, files: _Files) -> None:
+    """Rename indexes whose data has its name; remove those of a copy of which a power failure has left no other name."""
+    for first in sorted({offset_of(name) for name in files.ending_in(SWAP_SUFFIX)}):
+        names = [name for name in files.ending_in(SWAP_SUFFIX) if offset_of(name) == first]
+        if _is_within_another(log, files, first):
+            files.remove_all(names)
+            continue
+        for name in names:
+            files.rename(name, name.removesuffix(SWAP_SUFFIX))
 
 
 def _is_within_another(log: Log, files: _Files, first: int) -> bool:

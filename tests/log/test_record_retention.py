@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pybroker.config.broker import BrokerConfig
-from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.log import Log
 from pybroker.log.record_retention import known_size, retained_size
 from pybroker.log.retention import advance_steps
@@ -19,7 +17,8 @@ from pybroker.log.segment import LogSegment
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.compression import CompressionType
-from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, Producer, append, batch, delete_old_segments, read_batches
+from testing.scenes.cut_log import CutLog
+from testing.scenes.logs import START_MS, Disk, Producer, append, batch, delete_old_segments, read_batches
 
 NEVER = 10**12
 CODECS = list(CompressionType)
@@ -206,42 +205,11 @@ def test_random_logs_begin_where_the_model_says(tmp_path: Path, seed: int) -> No
             log = disk.open(was_clean=True, log_start_offset=start)
 
 
-class Scene:
-    """A manager with one log, and the cleaner that gives back its space."""
-
-    def __init__(self, path: Path) -> None:
-        self.disk = Disk(path, retention_ms=10_000, file_delete_delay_ms=0)
-        self.logs = self.disk.manager()
-        self.logs.start()
-        self.log = self.logs.create(TP, TOPIC_ID, self.disk.config)
-        self.turns: list[Callable[[], None]] = []
-        self.cleaner = LogCleaner(
-            self.logs,
-            config=BrokerConfig,
-            high_watermark=lambda _: self.log.log_end_offset,
-            later=lambda _, work: self.turns.append(work),
-        )
-
-    def give_back(self, looks: int = 6) -> None:
-        """Let the cleaner look some times, and do what it finds."""
-        for _ in range(looks):
-            self.turns[:] = []
-            self.cleaner.look()
-            for _ in range(1000):
-                if not self.turns or self.turns == [self.cleaner.look]:
-                    break
-                self.turns.pop(0)()
-
-    def files(self) -> list[str]:
-        return sorted(path.name for path in self.disk.log_path.glob("*.log*"))
-
-
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_space_below_the_start_is_given_back_when_half_of_the_segment_is_gone(tmp_path: Path, codec: CompressionType) -> None:
-    scene = Scene(tmp_path)
+    scene = CutLog(tmp_path)
     log = scene.log
-    for second in range(100):
-        append(log, batch(3, size=100, timestamp=START_MS + second * 1000, compression=codec))
+    scene.fill(codec)
     before = log.size
     expected = [(one.base_offset, bytes(one.data)) for one in read_batches(log)]
     scene.logs.clean_up(START_MS + 40_000)
@@ -259,16 +227,15 @@ def test_the_space_below_the_start_is_given_back_when_half_of_the_segment_is_gon
     assert found is not None
     assert found.offset == 285
     scene.logs.remove_due(START_MS + 10**9)
-    assert len(scene.files()) == 2, scene.files()
+    assert len(scene.names(".log")) == 2, scene.names(".log")
     scene.logs.stop()
     log = scene.disk.open(was_clean=True, log_start_offset=240)
     assert visible(log) == list(range(240, 301))
 
 
-def cut_at_240(scene: Scene) -> dict[str, bytes]:
+def cut_at_240(scene: CutLog) -> dict[str, bytes]:
     """Give back what is below the log start offset, 240, and stop. Returns the files of before, each by its name."""
-    for second in range(100):
-        append(scene.log, batch(3, size=100, timestamp=START_MS + second * 1000))
+    scene.fill()
     scene.logs.clean_up(START_MS + 90_000)
     old = {path.name: path.read_bytes() for path in scene.disk.log_path.glob("*0.*")}
     scene.give_back()
@@ -277,7 +244,7 @@ def cut_at_240(scene: Scene) -> dict[str, bytes]:
 
 
 def test_an_old_segment_that_comes_back_is_removed_at_the_start(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
+    scene = CutLog(tmp_path)
     old = cut_at_240(scene)
     for was_clean in (True, False):
         for name, data in old.items():
@@ -289,7 +256,7 @@ def test_an_old_segment_that_comes_back_is_removed_at_the_start(tmp_path: Path) 
 
 
 def test_an_unfinished_copy_of_a_segment_is_dropped(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
+    scene = CutLog(tmp_path)
     old = cut_at_240(scene)
     for path in list(scene.disk.log_path.glob("*240.*")):
         path.rename(f"{path}.swap")
@@ -303,10 +270,9 @@ def test_an_unfinished_copy_of_a_segment_is_dropped(tmp_path: Path) -> None:
 
 
 def test_a_volume_without_room_for_the_copy_stays_online(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(tmp_path)
+    scene = CutLog(tmp_path)
     log = scene.log
-    for second in range(100):
-        append(log, batch(3, size=100, timestamp=START_MS + second * 1000))
+    scene.fill()
     scene.logs.clean_up(START_MS + 90_000)
 
     def no_room(*_: object) -> None:
@@ -316,6 +282,6 @@ def test_a_volume_without_room_for_the_copy_stays_online(tmp_path: Path, monkeyp
         patch.setattr(LogSegment, "write_noted", no_room)
         scene.give_back()
     assert not log.log_directory.is_offline
-    assert not [name for name in scene.files() if name.endswith(".cleaned")]
+    assert not [name for name in scene.names(".log") if name.endswith(".cleaned")]
     scene.give_back()
     assert log.segments[0].base_offset == 240

@@ -10,6 +10,7 @@ offset are on the disk: if both segments come back, the old one lies below the l
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,8 @@ FREED_BYTES_MIN = 4096
 """Less than a block of a file system gives nothing back."""
 
 
-class NoRoomForCopyError(Exception):
-    """The volume has no room for the part of a segment that stays. It is tried again later."""
+class NoRoomForCopyError(OSError):
+    """The volume has no room for the part of a segment that stays. The copy is tried again later; nothing is offline."""
 
 
 def is_due(log: Log) -> bool:
@@ -67,15 +68,30 @@ def cut(
     if header is None or not position:
         return
     yield checkpoint_work()
-    target = new_target(log, Offset(header.base_offset), now_ms)
+    with _needing_room(head):
+        target = new_target(log, Offset(header.base_offset), now_ms)
     note_target(target)
-    try:
+    with _needing_room(head):
         yield from _copy(head, position, target)
+    sync_copy = target.sync_work()
+
+    def sync() -> None:
+        with _needing_room(head):
+            sync_copy()
+
+    yield sync  # a file system may find only here that it has no room
+    yield from replace(log, [head], target, truncations=truncations, now_ms=now_ms)
+
+
+@contextlib.contextmanager
+def _needing_room(head: LogSegment) -> Iterator[None]:
+    """Raise NoRoomForCopyError if there is no room. The directory has served without the copy, and continues so."""
+    try:
+        yield
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            raise NoRoomForCopyError(f"{log.topic_partition}: there is no room to copy what stays of {head.path}") from error
+            raise NoRoomForCopyError(errno.ENOSPC, f"no room to copy what stays of {head.path}") from error
         raise
-    yield from replace(log, [head], target, truncations=truncations, now_ms=now_ms)
 
 
 def _copy(head: LogSegment, start: int, target: LogSegment) -> Iterator[Step]:
