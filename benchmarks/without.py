@@ -1,6 +1,6 @@
 """Runs the broker without some of the special cases of its hot paths, so that each can be measured alone.
 
-    python -m benchmarks.without accept_batch,only_frame start --port 9092 ...
+    python -m benchmarks.without accept_batch,maker start --port 9092 ...
 
 The general way behind a special case takes its place, so the broker does the same without it.
 """
@@ -51,11 +51,16 @@ def maker() -> None:
     _put(codec, "maker", by_name)
 
 
-@case("a request that comes alone is handled without the bookkeeping of a turn")
-def only_frame() -> None:
-    from pybroker.network.receiver import Receiver
+@case("the network's receiver, sender, connection and counters are compiled")
+def network() -> None:
+    from pybroker.network import _connection_python, _counters_python, _receiver_python, _sender_python, counters
 
-    _put(Receiver, "only_frame", _nothing)
+    _put(counters, "ListenerCounters", _counters_python.ListenerCounters)
+    from pybroker.network import connection
+
+    for name, twin in (("Receiver", _receiver_python), ("Sender", _sender_python)):
+        _put(_connection_python, name, getattr(twin, name))
+    connection.Connection.__bases__ = (_connection_python.ConnectionCore, *connection.Connection.__bases__[1:])
 
 
 @case("a produce of one partition goes without the dicts and lists that several need")

@@ -26,6 +26,10 @@ SWITCH: Final = "PYBROKER_PURE"
 PARTS: Final = (
     "log.tail",
     "metrics.counts",
+    "network.connection",
+    "network.counters",
+    "network.receiver",
+    "network.sender",
     "protocol.codec",
     "records.columns",
     "records.kernels",

@@ -25,11 +25,13 @@ from pybroker.network.receiver import new_scratch
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from pybroker.network._connection_python import ConnectionCore
     from pybroker.network.memory_pool import MemoryPool
 
 logger = logging.getLogger(__name__)
 
 _NS_PER_MS: Final = 1_000_000
+_NOTE_SHARE: Final = 100
 
 
 class SocketServer:
@@ -77,7 +79,7 @@ class SocketServer:
         self.listener_counters = {listener.name: ListenerCounters(listener.name) for listener in self.listeners}
         self._acceptors: list[Acceptor] = []
         self._hangups: Hangups | None = None  # while started
-        self._connections: OrderedDict[Connection, None] = OrderedDict()  # least recently active first
+        self._connections: OrderedDict[ConnectionCore, None] = OrderedDict()  # least recently active first
         self._per_ip: dict[str, int] = {}
         self._last_connection_id = 0
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -165,7 +167,7 @@ class SocketServer:
 
     # -- what connections call
 
-    def opened(self, connection: Connection) -> bool:
+    def opened(self, connection: ConnectionCore) -> bool:
         """Count and admit a connection, unless a limit forbids it."""
         context, counters = connection.context, connection.counters
         extra = connection.extra
@@ -189,11 +191,15 @@ class SocketServer:
         self._connections[connection] = None
         return True
 
-    def active(self, connection: Connection) -> None:
-        """Mark the connection as active, the last to be idle."""
-        self._connections.move_to_end(connection)
+    def active(self, connection: ConnectionCore) -> int:
+        """Mark the connection as active, the last to be idle; its next mark may come `_NOTE_SHARE` of the idle time later.
 
-    def lost(self, connection: Connection) -> None:
+        So the connections are in the order of their activity only up to that share, and one may be closed that much later.
+        """
+        self._connections.move_to_end(connection)
+        return connection.active_ns + self.limits.connections_max_idle_ms * _NS_PER_MS // _NOTE_SHARE
+
+    def lost(self, connection: ConnectionCore) -> None:
         """Forget a connection."""
         del self._connections[connection]
         connection.counters.connections_open -= 1
@@ -208,12 +214,12 @@ class SocketServer:
             self._all_lost.set()
         self._let_in()
 
-    def watch(self, connection: Connection) -> None:
+    def watch(self, connection: ConnectionCore) -> None:
         """Watch for the end of the peer of a connection that is not read."""
         assert self._hangups is not None
         self._hangups.watch(connection.descriptor, connection)
 
-    def unwatch(self, connection: Connection) -> None:
+    def unwatch(self, connection: ConnectionCore) -> None:
         """Stop watching the connection."""
         assert self._hangups is not None
         self._hangups.unwatch(connection.descriptor)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.clock import ManualClock
+from pybroker.network._connection_python import ConnectionCore
 from pybroker.network.admission import Admission
 from pybroker.network.connection import TURN_NS, TURN_REQUESTS, Connection
 from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing
@@ -39,7 +40,7 @@ class FakeServer:
         self.handled: list[bytes] = []
         self.parked: list[tuple[bytes, asyncio.Future[EncodedResponse]]] = []
         self.lost_count = 0
-        self.watched: list[Connection] = []
+        self.watched: list[ConnectionCore] = []
         self.sent = 0
 
     def now_ns(self) -> int:
@@ -60,20 +61,20 @@ class FakeServer:
     def on_sent(self) -> None:
         self.sent += 1
 
-    def opened(self, connection: Connection) -> bool:
+    def opened(self, connection: ConnectionCore) -> bool:
         return True
 
-    def active(self, connection: Connection) -> None:
-        pass
+    def active(self, connection: ConnectionCore) -> int:
+        return 0
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: ConnectionCore) -> None:
         self.lost_count += 1
 
-    def watch(self, connection: Connection) -> None:
+    def watch(self, connection: ConnectionCore) -> None:
         assert connection not in self.watched
         self.watched.append(connection)
 
-    def unwatch(self, connection: Connection) -> None:
+    def unwatch(self, connection: ConnectionCore) -> None:
         self.watched.remove(connection)
 
     def tell_end(self, *, is_lost: bool = False) -> None:

@@ -41,12 +41,8 @@ class Peer:
         assert len(into) > 0
         count = min(len(into), len(data))
         into[:count] = data[:count]
-        if (frame := self.receiver.only_frame(count)) is not None:
-            self.requests.append(bytes(frame))
-            assert not self.receiver.has_more
-        else:
-            self.receiver.received(count)
-            self.take()
+        self.receiver.received(count)
+        self.take()
         return data[count:]
 
     def take(self) -> None:
@@ -126,59 +122,24 @@ def test_a_complete_small_request_is_handled_where_it_was_received() -> None:
     assert admission.pool.used == 0
 
 
-def test_a_request_that_comes_alone_is_taken_without_more_ado() -> None:
+def test_a_request_that_is_complete_is_a_writable_view_of_the_scratch() -> None:
     admission, scratch = setting()
     receiver = Peer(admission, scratch).receiver
     for request in (b"a", b"abc", bytes(SCRATCH_BYTES - 4)):
         data = framed(request)
         receiver.get_buffer(False)[: len(data)] = data
-        frame = receiver.only_frame(len(data))
-        assert frame is not None
+        receiver.received(len(data))
+        frame = taken_view(receiver)
         assert (bytes(frame), frame.obj is scratch.obj, frame.readonly) == (request, True, False)
-        assert not receiver.has_more
-        receiver.leave_scratch()
+        assert receiver.next_frame() is None
         assert not receiver.has_more
     assert admission.pool.used == 0
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\0\0",
-        framed(b""),
-        framed(b"abc")[:-1],
-        framed(b"abc") + b"\0",
-        framed(b"a") * 2,
-        struct.pack(">i", -1),
-        framed(bytes(301)),
-    ],
-)
-def test_anything_else_is_not_a_request_alone(data: bytes) -> None:
-    admission, scratch = setting(scratch_bytes=1000)
-    receiver = Peer(admission, scratch).receiver
-    receiver.get_buffer(False)[: len(data)] = data
-    assert receiver.only_frame(len(data)) is None
-
-
-def test_no_request_is_alone_behind_a_part_or_in_work_or_without_memory() -> None:
-    admission, scratch = setting(pool_bytes=SCRATCH_BYTES * 4)
-    peer = Peer(admission, scratch)
-    data = framed(b"abc")
-    peer.feed(data[:2])
-    into = peer.receiver.get_buffer(False)
-    into[:5] = data[2:]
-    assert peer.receiver.only_frame(5) is None, "its first bytes were kept"
-    peer.receiver.received(5)
-    peer.take()
-    into = peer.receiver.get_buffer(True)
-    assert len(into) == PREFIX.size
-    assert peer.receiver.only_frame(4) is None
-    assert peer.requests == [b"abc"]
-    into = peer.receiver.get_buffer(False)
-    into[:7] = data
-    buffer = admission.pool.try_allocate(SCRATCH_BYTES * 5)
-    assert buffer is not None
-    assert peer.receiver.only_frame(7) is None, "no memory, although it would need none"
+def taken_view(receiver: Receiver) -> memoryview:
+    frame = receiver.next_frame()
+    assert frame is not None
+    return frame
 
 
 @pytest.mark.parametrize("size", [0, -1, -(2**31), REQUEST_BYTES_MAX + 1, 2**31 - 1, 0x47455420])

@@ -1,0 +1,26 @@
+"""The types of `_connection_python`: its receiver and its sender are the native ones, and are called without looking them up."""
+
+cimport cython
+from libc.stdint cimport int64_t
+from pybroker.network cimport _counters_native, _receiver_native, _sender_native
+
+cdef int64_t TURN_REQUESTS
+cdef int64_t TURN_NS
+
+
+cdef class ConnectionCore:
+    cdef object _loop, _owner, _transport, _parked
+    cdef _receiver_native.Receiver _receiver
+    cdef _sender_native.Sender _sender
+    cdef int64_t _mute
+    cdef bint _is_turn_scheduled, _is_ending, _is_watched
+    cdef readonly object context
+    cdef readonly _counters_native.ListenerCounters counters
+    cdef int64_t _noted_until_ns
+    cdef public int64_t active_ns
+    cdef public bint is_open
+
+    @cython.locals(receiver=_receiver_native.Receiver)
+    cpdef object buffer_updated(self, int64_t nbytes)
+    @cython.locals(receiver=_receiver_native.Receiver, sender=_sender_native.Sender, taken=int64_t, deadline_ns=int64_t, now_ns=int64_t)
+    cpdef object _turn(self)

@@ -1,0 +1,423 @@
+# cython: annotation_typing=False
+"""One connection, except that it is no asyncio protocol: `connection.py` makes it one. `_connection_native` is this same text,
+compiled with the types of `_connection_native.pxd`.
+
+A turn takes requests one by one, hands each to the handler, and joins the responses into one write. A turn ends when there is no
+complete request, when a request is parked (the handler returned a Future), when a response cannot be handed over at once, or
+after TURN_REQUESTS requests or TURN_NS, so that a deep pipeline does not starve other connections. One request is in work per
+connection, so responses leave in the order of the requests.
+
+End of input
+    A peer that closes its sending side still gets its responses, but nothing is kept for it behind a parked request: that request
+    is completed when it can be, what was received behind it is dropped at once, and the connection is closed. A connection that
+    is not read would not notice its peer's end, so the server watches it while a request is parked (see hangups.py). TLS has no
+    half-closed state: the connection is closed at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing, ProtocolViolation, RequestHandler
+from pybroker.network.mute import MuteEvent, MuteReason
+from pybroker.network.receiver import Receiver
+from pybroker.network.sender import COPIED_PIECE_BYTES, HIGH_WATER_BYTES, PIECE_BYTES, Sender
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from concurrent.futures import Executor
+
+    from pybroker.network.admission import Admission
+    from pybroker.network.counters import ListenerCounters
+    from pybroker.network.mute import MuteCounters
+
+__all__ = ["ConnectionCore"]
+
+logger = logging.getLogger("pybroker.network.connection")
+
+TURN_REQUESTS: Final = 64
+TURN_NS: Final = 2_000_000
+
+
+class ConnectionOwner(Protocol):
+    """The server, as its connections see it."""
+
+    admission: Admission
+    scratch: memoryview
+    request_bytes_max: int
+    mute_counters: MuteCounters
+
+    @property
+    def handler(self) -> RequestHandler:
+        """The function that handles requests."""
+
+    @property
+    def executor(self) -> Executor | None:
+        """The executor for cold reads; None is the loop's default."""
+
+    @property
+    def now_ns(self) -> Callable[[], int]:
+        """Monotonic time in ns."""
+
+    def opened(self, connection: ConnectionCore) -> bool:
+        """Return whether the accepted connection may stay; False when a limit forbids it."""
+
+    def active(self, connection: ConnectionCore) -> int:
+        """Note that bytes came or went at `active_ns`. Returns until when (monotonic ns) further bytes need no note."""
+
+    def lost(self, connection: ConnectionCore) -> None:
+        """Forget a connection that is gone. Only called when `opened` returned True."""
+
+    def watch(self, connection: ConnectionCore) -> None:
+        """Call `connection.peer_ended` when its peer sends no more or is gone, although the connection is not read."""
+
+    def unwatch(self, connection: ConnectionCore) -> None:
+        """Stop watching the connection."""
+
+
+class ConnectionCore:
+    """What happens on a connection, between receiver, handler, sender and the mute table. Belongs to the loop."""
+
+    __slots__ = (
+        "_is_ending",
+        "_is_turn_scheduled",
+        "_is_watched",
+        "_loop",
+        "_mute",
+        "_noted_until_ns",
+        "_owner",
+        "_parked",
+        "_receiver",
+        "_sender",
+        "_transport",
+        "active_ns",
+        "context",
+        "counters",
+        "is_open",
+    )
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, owner: ConnectionOwner, context: ConnectionContext, counters: ListenerCounters
+    ) -> None:
+        self._loop = loop
+        self._owner = owner
+        self.context = context
+        self.counters = counters
+        self._mute = 0  # set of MuteReason; reading is paused while it is not empty
+        self._parked: Future[EncodedResponse] | None = None
+        self._is_turn_scheduled = False
+        self._is_ending = False  # no new requests; the connection closes when none is in work
+        self._is_watched = False  # by the server, for its peer's end
+        self.active_ns = 0  # when bytes last came or went, or a parked request was completed
+        self._noted_until_ns = 0  # until then the owner need not learn that it is active
+        self.is_open = False
+
+    # -- what the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Refuse the accepted connection at once, or set it up."""
+        self._transport = cast("asyncio.Transport", transport)
+        if not self._owner.opened(self):
+            self._transport.abort()
+            return
+        self.is_open = True
+        self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
+        self._receiver = Receiver(self._owner.scratch, self._owner.admission, self._owner.request_bytes_max, self)
+        piece_bytes = COPIED_PIECE_BYTES if _is_copying(self._transport) else PIECE_BYTES
+        self._sender = Sender(self._transport, self, self.counters, piece_bytes)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """Return the buffer that the transport receives into."""
+        return self._receiver.get_buffer(self._parked is not None or self._sender.is_blocked)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take over the `nbytes` that the transport received."""
+        if self._is_ending:
+            return
+        self.context.received_ns = self.active_ns = self._owner.now_ns()
+        if self.active_ns >= self._noted_until_ns:
+            self._noted_until_ns = self._owner.active(self)
+        self.counters.bytes_in += nbytes
+        receiver = self._receiver
+        receiver.received(nbytes)
+        if self._parked is not None or self._sender.is_blocked:
+            receiver.leave_scratch()  # at most the size of the next request
+            self._mute_data_behind()
+            return
+        try:
+            self._turn()
+        except Exception as error:
+            self._failed(error)
+
+    def eof_received(self) -> bool:
+        """Return whether the connection stays open to respond, now that the peer sends no more."""
+        if not self.is_open or not self._is_busy or self._transport.get_extra_info("sslcontext") is not None:
+            return False
+        self.end()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (a peer that goes away is not worth a line)
+        """Give everything back, whatever the reason of the loss."""
+        if not self.is_open:
+            return
+        self.is_open, self._is_ending = False, True
+        self._receiver.close()
+        self._unwatch()
+        self._owner.lost(self)
+        self._guarded(self._sender.close)
+
+    def pause_writing(self) -> None:
+        """Stop sending: the transport is above its high water mark."""
+        self._sender.pause()
+
+    def resume_writing(self) -> None:
+        """Send again: the transport is below its low water mark."""
+        if not self.is_open:
+            return
+        self._touch()
+        self._guarded(self._sender.resume)
+
+    # -- what the server calls
+
+    @property
+    def is_waiting_for_broker(self) -> bool:
+        """Whether the broker does not receive what the peer sends, for lack of memory: such a connection is not idle."""
+        return self._receiver.is_waiting
+
+    def peer_ended(self, *, is_lost: bool) -> None:
+        """End the connection because the watched peer sends no more, or is gone."""
+        self._is_watched = False
+        if is_lost or self._transport.get_extra_info("sslcontext") is not None:
+            self.abort()
+        else:
+            self.end()
+
+    def end(self) -> None:
+        """Take no more requests and drop those that were received; close when the one in work has its response."""
+        self._is_ending = True
+        self._mute_event(MuteEvent.CLOSING)
+        self._receiver.close()
+        if not self._is_busy:
+            self.close()
+
+    def close(self) -> None:
+        """Close after everything handed to the transport is sent."""
+        self._drop(self._transport.close)
+
+    def abort(self) -> None:
+        """Close now; unsent bytes are lost."""
+        self._drop(self._transport.abort)
+
+    def _drop(self, how: Callable[[], None]) -> None:
+        self._is_ending = True
+        self._receiver.close()  # at once: how long the transport takes to send the rest is up to the peer
+        # Not from within resume_writing: plain asyncio would report the loss of the connection twice.
+        self._loop.call_soon(how)
+
+    # -- what receiver and sender call
+
+    def memory_granted(self) -> None:
+        """Continue with the next request, which now has its memory."""
+        self._mute_event(MuteEvent.MEMORY_GRANTED)
+        if self._receiver.has_more and not self._is_busy:
+            self._schedule_turn()
+
+    def output_ready(self) -> None:
+        """Take the next turn: a response that could not be handed over at once now is."""
+        self._guarded(self._turn)
+
+    def output_failed(self, error: BaseException) -> None:
+        """Close the connection: a response cannot be finished, and the peer would take the next bytes for the rest of it."""
+        logger.error("Closing %s: the data of its response could not be read: %r", self.context, error)
+        self.abort()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run `callback` in the next iteration of the loop."""
+        self._loop.call_soon(self._guarded, callback)
+
+    def run_in_thread(self, function: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        """Run a blocking read in the executor."""
+
+        def finished(future: Future[None]) -> None:
+            error = asyncio.CancelledError() if future.cancelled() else future.exception()
+            self._guarded(lambda: done(error))
+
+        self._loop.run_in_executor(self._owner.executor, function).add_done_callback(finished)
+
+    # -- requests
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._parked is not None or self._sender.is_blocked
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Run `step`; an exception in it ends this connection only."""
+        try:
+            step()
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, ProtocolViolation):
+            logger.info("Closing %s: %s", self.context, error)
+            self.counters.protocol_violations += 1
+            self._sender.flush()  # the responses to earlier requests
+            self.close()
+        else:
+            logger.error("Closing %s after an unexpected error, which is a bug", self.context, exc_info=error)
+            self.abort()
+
+    def _turn(self) -> None:
+        """Take requests until there is none, one is in work, or other connections get their turn."""
+        if self._is_ending:
+            self._finish_ending()
+            return
+        receiver, sender, context, handler = self._receiver, self._sender, self.context, self._owner.handler
+        taken = deadline_ns = 0
+        while (frame := receiver.next_frame()) is not None:
+            taken += 1
+            response = handler(context, frame)
+            if type(response) is bytes:
+                sender.queue(response)
+                if sender.is_blocked:
+                    break
+            elif response is not None:
+                self._send(response)
+                if self._is_busy or self._is_ending:
+                    break
+            if not taken & 7:  # reading the clock is expensive
+                now_ns = self._owner.now_ns()
+                deadline_ns = deadline_ns or now_ns + TURN_NS
+                if (taken >= TURN_REQUESTS or now_ns > deadline_ns) and receiver.has_more:
+                    self._schedule_turn()
+                    break
+        else:
+            self.counters.requests += taken
+            sender.flush()
+            if self._mute or receiver.is_waiting:
+                self._settle()
+            return
+        self.counters.requests += taken
+        receiver.leave_scratch(is_turn_over=self._is_turn_scheduled)
+        sender.flush()
+        self._settle()
+
+    def _send(self, response: EncodedResponse | Future[EncodedResponse]) -> None:
+        if isinstance(response, bytes):
+            self._sender.queue(response)
+        elif isinstance(response, Outgoing):
+            if response.close_after:
+                self._is_ending = True
+            self._sender.stream(response)
+        elif response is not None:
+            self._parked = response
+            response.add_done_callback(self._unpark)
+
+    def _unpark(self, future: Future[EncodedResponse]) -> None:
+        self._parked = None
+        self._unwatch()
+        if future.cancelled():
+            self.abort()
+            return
+        error = future.exception()
+        if not self.is_open:
+            if error is None and isinstance(response := future.result(), Outgoing):
+                response.discard()
+            return
+        self._touch()
+        try:
+            self._send_parked(future)
+        except Exception as failure:
+            self._failed(failure)
+
+    def _send_parked(self, future: Future[EncodedResponse]) -> None:
+        self._send(future.result())
+        if self._is_busy:
+            self._sender.flush()
+        else:
+            self._turn()
+
+    def _schedule_turn(self) -> None:
+        if not self._is_turn_scheduled:
+            self._is_turn_scheduled = True
+            self._loop.call_soon(self._scheduled_turn)
+
+    def _scheduled_turn(self) -> None:
+        self._is_turn_scheduled = False
+        if self.is_open and not self._is_busy:
+            self._guarded(self._turn)
+
+    def _finish_ending(self) -> None:
+        self._sender.flush()
+        if not self._is_busy:
+            self.close()
+
+    def _touch(self) -> None:
+        self.active_ns = self._owner.now_ns()
+        if self.active_ns >= self._noted_until_ns:
+            self._noted_until_ns = self._owner.active(self)
+
+    # -- reading
+
+    def _settle(self) -> None:
+        """Pause or resume reading after a turn, as its outcome demands."""
+        if self._is_ending:
+            self._mute_event(MuteEvent.CLOSING)
+            self._finish_ending()
+            return
+        if self._receiver.is_waiting:
+            self._mute_event(MuteEvent.MEMORY_REFUSED)
+        if self._receiver.has_more:
+            self._mute_data_behind()
+        elif self._mute and not self._is_busy:
+            self._mute_event(MuteEvent.OUTPUT_READY)
+            self._mute_event(MuteEvent.WORK_DONE)
+
+    def _mute_data_behind(self) -> None:
+        if self._receiver.is_waiting:
+            self._mute_event(MuteEvent.MEMORY_REFUSED)
+        if self._receiver.has_more:
+            blocked = self._sender.is_blocked
+            self._mute_event(MuteEvent.DATA_BEHIND_OUTPUT if blocked else MuteEvent.DATA_BEHIND_WORK)
+            if self._parked is not None and not self._is_watched:
+                self._is_watched = True
+                self._owner.watch(self)
+
+    def _unwatch(self) -> None:
+        if self._is_watched:
+            self._is_watched = False
+            self._owner.unwatch(self)
+
+    def _mute_event(self, event: MuteEvent) -> None:
+        before = self._mute
+        self._mute = after = self._owner.mute_counters.after(before, event)
+        if bool(before) != bool(after) and not self._transport.is_closing():
+            if after:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    @property
+    def mute_reasons(self) -> set[MuteReason]:
+        """The reasons why this connection is not read now; empty when it is read."""
+        return {reason for reason in MuteReason if self._mute & reason}
+
+    @property
+    def extra(self) -> Callable[[str], Any]:
+        """The `get_extra_info` of the transport."""
+        return self._transport.get_extra_info
+
+    @property
+    def descriptor(self) -> int:
+        """The socket's file descriptor."""
+        descriptor: int = self._transport.get_extra_info("socket").fileno()
+        return descriptor
+
+
+def _is_copying(transport: asyncio.Transport) -> bool:
+    """Return whether `writelines` joins its arguments: asyncio's own transports before 3.12 do."""
+    return sys.version_info < (3, 12) and type(transport).__module__.startswith("asyncio.")

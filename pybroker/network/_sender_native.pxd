@@ -1,0 +1,18 @@
+"""The types of `_sender_python`: numbers of 64 bits."""
+
+cimport cython
+from libc.stdint cimport int64_t
+from pybroker.network cimport _counters_native
+
+
+cdef class Sender:
+    cdef _counters_native.ListenerCounters _counters
+    cdef object _output, _owner, _outgoing, _on_sent
+    cdef list _chunks
+    cdef int64_t _piece_bytes, _chunks_bytes, _made_bytes, _high_water, _part_index, _part_left
+    cdef bint _is_paused, _is_in_thread
+    cdef public bint is_blocked, is_closed
+
+    cpdef object queue(self, bytes response)
+    @cython.locals(chunks=list)
+    cpdef object flush(self)

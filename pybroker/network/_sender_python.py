@@ -1,0 +1,286 @@
+# cython: annotation_typing=False
+"""Turns responses into bytes, without a socket: the sending half of one connection. `_sender_native` is this same text, compiled
+with the types of `_sender_native.pxd`. A number of Python has 64 bits in the extension.
+
+Small responses are joined into one write per turn of the connection. A large response is pulled in pieces of about 1 MB. Each
+piece is handed to the transport in one `writelines` (header and first views together), and the next follows only when the
+transport is below its high water mark again. So a consumer that never reads can make the broker hold one such piece, however much
+it fetched. Views into a mapped log file are handed over as they are; the transport keeps them alive until they are sent.
+
+A part that makes its bytes (`SendPart.makes_bytes`) is pulled once, and again only when the transport has nothing left unsent,
+because a transport that keeps references keeps a whole chunk until its last byte is out. Parts small enough to be one chunk
+together are pulled together; otherwise a response from many partitions would need one write for each.
+
+A part whose bytes are not in the page cache reports it (`SendPart.cold`) and is read in a thread before its pull.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pybroker.network.context import Outgoing
+    from pybroker.network.counters import ListenerCounters
+    from pybroker.protocol.parts import SendPart
+
+__all__ = ["Sender"]
+
+PIECE_BYTES: Final = 1024 * 1024
+"""At most about this much of a large response is with the transport at a time."""
+COPIED_PIECE_BYTES: Final = 128 * 1024
+"""The same for a transport that copies what is handed to it, where a large piece costs six times the CPU of a small one."""
+TURN_BYTES: Final = 4 * PIECE_BYTES
+"""After this many bytes other connections have their turn, even if the socket takes more."""
+MADE_BYTES: Final = 128 * 1024
+"""Parts that make their bytes are pulled together up to this total size."""
+HIGH_WATER_BYTES: Final = 64 * 1024
+"""The transport asks for no more while it has more than this unsent."""
+JOINED_BYTES: Final = 256 * 1024
+"""Small responses are joined until they reach this many bytes."""
+
+_BYTES: Final = (bytes, bytearray, memoryview)  # a union of types would be made again for every part of a response
+
+
+class Output(Protocol):
+    """The part of a transport that the sender needs."""
+
+    def write(self, data: bytes) -> None:
+        """Send a copy, or keep a reference."""
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Send several buffers, each as `write` does."""
+
+    def get_write_buffer_size(self) -> int:
+        """Return the number of bytes not sent yet."""
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Set the high water mark, and pause the writer if it is exceeded already."""
+
+
+class SenderOwner(Protocol):
+    """The connection, as its sender sees it."""
+
+    def run_in_thread(self, function: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        """Run `function` in a thread, then `done` in the loop with the exception that `function` raised, or None."""
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run `callback` in the loop's next iteration."""
+
+    def output_ready(self) -> None:
+        """Continue, because the sender is not blocked any more. The sender does not call this when the block ends within the
+        connection's own call of `stream` or `flush`.
+        """
+
+    def output_failed(self, error: BaseException) -> None:
+        """Close the connection: a part could not give the bytes it had promised, so the response cannot be finished."""
+
+
+class Sender:
+    """The responses of one connection, in order.
+
+    `is_blocked`: a response is not wholly handed over, or the transport is above its high water mark; then nothing may be queued.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_chunks_bytes",
+        "_counters",
+        "_high_water",
+        "_is_in_thread",
+        "_is_paused",
+        "_made_bytes",
+        "_on_sent",
+        "_outgoing",
+        "_output",
+        "_owner",
+        "_part_index",
+        "_part_left",
+        "_piece_bytes",
+        "is_blocked",
+        "is_closed",
+    )
+
+    def __init__(self, output: Output, owner: SenderOwner, counters: ListenerCounters, piece_bytes: int = PIECE_BYTES) -> None:
+        self._output = output
+        self._owner = owner
+        self._counters = counters
+        self._piece_bytes = piece_bytes
+        self._chunks: list[bytes | bytearray | memoryview] = []  # gathered for the next write
+        self._chunks_bytes = 0
+        self._made_bytes = 0  # bytes of parts that make them, as gathered now or as they may yet make
+        self._high_water = HIGH_WATER_BYTES  # of the transport now
+        self._outgoing: Outgoing | None = None  # the response in hand
+        self._part_index = 0  # index of its next part
+        self._part_left = -1  # bytes that this part has yet to give; -1 when it was not begun
+        self._on_sent: Callable[[], None] | None = None  # waits for the high water mark
+        self._is_paused = False
+        self._is_in_thread = False
+        self.is_blocked = False
+        self.is_closed = False
+
+    def queue(self, response: bytes) -> None:
+        """Send `response`, joined with others, at the next `flush` at the latest."""
+        self._chunks.append(response)
+        self._chunks_bytes += len(response)
+        if self._chunks_bytes >= JOINED_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand over the responses that `queue` collected."""
+        chunks = self._chunks
+        if not chunks:
+            return
+        self._chunks = []
+        self._counters.bytes_out += self._chunks_bytes
+        self._chunks_bytes = 0
+        self._output.write(b"".join(chunks) if len(chunks) > 1 else bytes(chunks[0]))
+
+    def stream(self, outgoing: Outgoing) -> None:
+        """Send `outgoing`, owned from now on, after the queued responses."""
+        assert self._outgoing is None
+        self._outgoing = outgoing
+        self._part_index, self._part_left = 0, -1
+        self.is_blocked = True
+        self._pump()
+
+    def pause(self) -> None:
+        """Stop writing: the transport is above its high water mark."""
+        self._is_paused = self.is_blocked = True
+
+    def resume(self) -> None:
+        """Write again: the transport is below its low water mark."""
+        self._is_paused = False
+        on_sent, self._on_sent = self._on_sent, None
+        if on_sent is not None:
+            on_sent()
+        self._continue()
+
+    def close(self) -> None:
+        """Close all parts and call `on_sent`: the connection is gone."""
+        self.is_closed = self.is_blocked = True
+        self._chunks = []
+        on_sent, self._on_sent = self._on_sent, None
+        if on_sent is not None:
+            on_sent()
+        if not self._is_in_thread:
+            self._discard()  # else when the thread is done with the part
+
+    def _discard(self) -> None:
+        outgoing, self._outgoing = self._outgoing, None
+        if outgoing is not None:
+            outgoing.discard(self._part_index)
+
+    def _continue(self) -> None:
+        """Continue after a wait of any kind."""
+        if self.is_closed or self._is_in_thread:
+            return
+        self._pump()
+        if not self.is_blocked:
+            self._owner.output_ready()
+
+    def _pump(self) -> None:
+        turn_bytes = 0
+        while self._outgoing is not None and not self._is_paused:
+            if turn_bytes >= TURN_BYTES:
+                self._owner.call_soon(self._continue)
+                return
+            try:
+                cold = self._gather(self._outgoing)
+            except Exception as error:  # a file that cannot be read, or a bug: either way the peer waits for these bytes
+                self._owner.output_failed(error)
+                return
+            turn_bytes += self._chunks_bytes
+            is_last = cold is None and self._part_index == len(self._outgoing.parts)
+            self._write()
+            if is_last:
+                self._finish()
+            elif cold is not None:
+                self._is_in_thread = True
+                self._owner.run_in_thread(cold, self._thread_done)
+                return
+        self.is_blocked = self._is_paused or self._outgoing is not None
+
+    def _gather(self, outgoing: Outgoing) -> Callable[[], None] | None:
+        """Collect the next piece from the parts: up to the end of the last one, or to a part that must be read in a thread first,
+        or to one that makes its bytes and has to wait until the bytes made before are gone.
+        """
+        parts = outgoing.parts
+        while self._part_index < len(parts) and self._chunks_bytes < self._piece_bytes:
+            part = parts[self._part_index]
+            if isinstance(part, _BYTES):
+                self._chunks.append(part)
+                self._chunks_bytes += len(part)
+            elif part.makes_bytes and self._made_bytes and (self._part_left >= 0 or self._made_bytes + part.size > MADE_BYTES):
+                return None
+            elif (cold := self._pull(part)) is not None:
+                return cold
+            elif self._part_left > 0:
+                continue
+            else:
+                part.close()
+            self._part_index += 1
+            self._part_left = -1
+        return None
+
+    def _pull(self, part: SendPart) -> Callable[[], None] | None:
+        if self._part_left < 0:
+            self._part_left = part.size
+        if self._part_left == 0:
+            return None
+        cold = part.cold()
+        if cold is not None:
+            return cold
+        if part.makes_bytes:
+            self._made_bytes += part.size
+        pulled = part.pull(self._piece_bytes - self._chunks_bytes)
+        count = sum(map(len, pulled))
+        if not 0 < count <= self._part_left:
+            raise ValueError(f"{type(part).__name__} gave {count} bytes where {self._part_left} were left")
+        self._chunks.extend(pulled)
+        self._chunks_bytes += count
+        self._part_left -= count
+        return None
+
+    def _write(self) -> None:
+        chunks = self._chunks
+        if not chunks:
+            return
+        self._chunks = []
+        self._counters.bytes_out += self._chunks_bytes
+        self._chunks_bytes = 0
+        output = self._output
+        self._set_high_water(0 if self._made_bytes else HIGH_WATER_BYTES)
+        self._made_bytes = 0
+        output.writelines(chunks)
+        if not self._is_paused and output.get_write_buffer_size() > self._high_water:
+            output.set_write_buffer_limits(self._high_water)  # asyncio's writelines of 3.12 and 3.13.0 forgets to check
+
+    def _set_high_water(self, high: int) -> None:
+        """Set how much the transport may have unsent before it asks for no more: 0 while its bytes were made for it."""
+        if high != self._high_water:
+            self._high_water = high
+            self._output.set_write_buffer_limits(high)
+
+    def _finish(self) -> None:
+        assert self._outgoing is not None
+        self._set_high_water(HIGH_WATER_BYTES)
+        outgoing, self._outgoing = self._outgoing, None
+        on_sent, outgoing.on_sent = outgoing.on_sent, None
+        if on_sent is None:
+            return
+        if self._is_paused:
+            self._on_sent = on_sent
+        else:
+            on_sent()
+
+    def _thread_done(self, error: BaseException | None) -> None:
+        self._is_in_thread = False
+        if self.is_closed:
+            self._discard()
+        elif error is not None:
+            self._owner.output_failed(error)
+        else:
+            self._continue()
