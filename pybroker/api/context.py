@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +42,7 @@ class Services:
         return self._groups
 
 
-@dataclass(slots=True)
-class RequestContext:
+class RequestContext(NamedTuple):
     """One request. `connection` outlives it; the rest is from the request's header."""
 
     connection: ConnectionContext

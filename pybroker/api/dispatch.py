@@ -24,6 +24,7 @@ from pybroker.api.handlers import api_versions
 from pybroker.api.registry import APIS, Api, load_api
 from pybroker.api.response_memo import KeptResponse
 from pybroker.metrics.counts import NO_ERROR
+from pybroker.model import new_tuple
 from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import DecodeError, RequestHeader, decode, decode_request_header, encode_response
@@ -73,7 +74,7 @@ class Dispatcher:
         except DecodeError as error:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
         metrics = self._request_metrics[key]
-        context = RequestContext(connection, version, correlation_id, client_id)
+        context = new_tuple(RequestContext, (connection, version, correlation_id, client_id))
         try:
             response = api.handle(self._broker, context, request)
         except ProtocolViolation:

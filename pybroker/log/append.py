@@ -18,7 +18,7 @@ from pybroker.log.append_rules import sound_batches
 from pybroker.log.producer_entry import ProducerBatch
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.log.transaction_index import AbortedTransaction
-from pybroker.model import NO_COORDINATOR_EPOCH, LeaderEpoch, Offset, ProducerEpoch, ProducerId, new_tuple
+from pybroker.model import NO_COORDINATOR_EPOCH, LeaderEpoch, Offset, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records import kernels
 from pybroker.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView
@@ -32,18 +32,15 @@ if TYPE_CHECKING:
     from pybroker.log.producer_entry import BatchMetadata
     from pybroker.log.producer_state import CompletedTransaction
     from pybroker.log.segment import LogSegment
-
-Accepted = tuple[int, int, ProducerId, ProducerEpoch, int]
-"""The result of `kernels.accept_batch`: last offset delta, max timestamp, producer id, producer epoch, base sequence."""
+    from pybroker.records.validate import ValidationRules
 
 _NOT_PLAIN: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 _CLIENT: Final = AppendOrigin.CLIENT  # looking up an enum's member costs more than the decision by it
 
 
-def append_as_leader(
+def append_as_leader(  # noqa: PLR0917  (a call by position is a third of a call by name)
     log: Log,
     records: memoryview,
-    *,
     leader_epoch: LeaderEpoch,
     now_ms: int,
     origin: AppendOrigin = AppendOrigin.CLIENT,
@@ -58,18 +55,9 @@ def append_as_leader(
     rules = validator.current if config is validator.config else validator.rules(config)
     first_offset = log.log_end_offset
     if rules.keeps_batches and origin is _CLIENT:
-        accepted = kernels.accept_batch(
-            records,
-            first_offset,
-            leader_epoch,
-            now_ms,
-            rules.max_message_bytes,
-            rules.timestamp_before_max_ms,
-            rules.timestamp_after_max_ms,
-            rules.is_compacted,
-        )
-        if accepted is not None:
-            return append_accepted(log, records, accepted, leader_epoch, now_ms)
+        info = _append_usual(log, records, rules, leader_epoch, now_ms)
+        if info is not None:
+            return info
     validated = validate_and_assign(
         records,
         first_offset=first_offset,
@@ -103,17 +91,33 @@ def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppe
     return _append(log, records[: batches[-1].end if batches else 0], batches, now_ms, AppendOrigin.REPLICATION)
 
 
-def append_accepted(log: Log, data: memoryview, accepted: Accepted, leader_epoch: LeaderEpoch, now_ms: int) -> LogAppendInfo:
-    """Write a client's batch to which `accept_batch` has given the log end offset. Raises the errors of `append_as_leader`."""
+def _append_usual(
+    log: Log, data: memoryview, rules: ValidationRules, leader_epoch: LeaderEpoch, now_ms: int
+) -> LogAppendInfo | None:
+    """Append a client's batch of the usual form, which one call checks. Returns None, with nothing done, for any other.
+
+    Raises the errors of `append_as_leader`.
+    """
+    first_offset, config = log.log_end_offset, log.config
+    accepted = kernels.accept_batch(
+        data,
+        first_offset,
+        leader_epoch,
+        now_ms,
+        rules.max_message_bytes,
+        rules.timestamp_before_max_ms,
+        rules.timestamp_after_max_ms,
+        rules.is_compacted,
+    )
+    if accepted is None:
+        return None
     last_offset_delta, max_timestamp, producer_id, producer_epoch, base_sequence = accepted
     continued = None
     if producer_id >= 0:
         continued = log.producers.find_continued(producer_id, producer_epoch, base_sequence)
         if continued is None:
             return _append(log, data, [BatchView(data)], now_ms, _CLIENT)
-    first_offset = log.log_end_offset
-    last_offset, next_offset = first_offset + last_offset_delta, first_offset + last_offset_delta + 1
-    record_count, size, config = next_offset - first_offset, len(data), log.config
+    last_offset, record_count, size = first_offset + last_offset_delta, last_offset_delta + 1, len(data)
     try:
         entries = log.epochs.entries
         if not entries or entries[-1][0] != leader_epoch:
@@ -125,7 +129,7 @@ def append_accepted(log: Log, data: memoryview, accepted: Accepted, leader_epoch
             position = segment.size
             segment.append(data, last_offset, max_timestamp, last_offset)
             segment.remember(first_offset, position, size)
-        log.log_end_offset = log.producers.map_end_offset = next_offset
+        log.log_end_offset = log.producers.map_end_offset = last_offset + 1
         if continued is not None:
             continued.add(base_sequence, last_offset, last_offset_delta, max_timestamp)
         log.unflushed_messages = unflushed = log.unflushed_messages + record_count

@@ -112,7 +112,7 @@ class BrokerMetrics:
             self._counted.append(metrics)
         return metrics
 
-    def produced(self, name: str, *, size: int, record_count: int) -> None:
+    def produced(self, name: str, size: int, record_count: int) -> None:
         """Count an append to a topic: `size` bytes of batches with that many records."""
         metrics = self.topics.get(name) or self.topic(name)
         metrics.produce_requests += 1

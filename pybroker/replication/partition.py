@@ -188,7 +188,6 @@ class Partition:
     def append_records_to_leader(
         self,
         records: memoryview,
-        *,
         acks: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
@@ -207,9 +206,7 @@ class Partition:
                 f"{self.topic_partition} has {len(self.isr)} replicas in sync and needs {self.min_isr}",
             )
         log = self.log
-        info = log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, request_version=request_version
-        )
+        info = log.append_as_leader(records, self.leader_epoch, now_ms, origin, request_version)
         if self._is_alone and log.unsettled_upto <= log.recovery_point:
             self._follow_log_end()
         else:

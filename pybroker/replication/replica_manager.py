@@ -369,13 +369,11 @@ class ReplicaManager:
         if partition is None or (topic in INTERNAL_TOPICS and not is_internal_allowed):
             return PartitionProduceResult(self._no_leader(topic_partition, is_internal_allowed)), REFUSED
         try:
-            info = partition.append_records_to_leader(
-                records, acks=acks, now_ms=now_ms, origin=origin, request_version=request_version
-            )
+            info = partition.append_records_to_leader(records, acks, now_ms, origin, request_version)
         except Exception as error:
             return failed_append(partition, records, error, self._metrics), REFUSED
         first_offset, last_offset, _, log_append_time, log_start_offset, record_count, size, converted, took_ns, _ = info
-        self._metrics.produced(topic, size=size, record_count=record_count)
+        self._metrics.produced(topic, size, record_count)
         if converted:
             self._count_conversion(topic, record_count=converted, took_ns=took_ns)
         code: ErrorCode | None = _NONE
@@ -417,10 +415,11 @@ class ReplicaManager:
         """Check again the requests that wait for a partition: its log's end, its high watermark or its role may have
         changed.
         """
-        if topic_partition in self.produce_purgatory.watchers:
-            self.produce_purgatory.check_and_complete(topic_partition)
-        if topic_partition in self.fetch_purgatory.watchers:
-            self.fetch_purgatory.check_and_complete(topic_partition)
+        produces, fetches = self.produce_purgatory, self.fetch_purgatory
+        if produces.watchers and topic_partition in produces.watchers:
+            produces.check_and_complete(topic_partition)
+        if fetches.watchers and topic_partition in fetches.watchers:
+            fetches.check_and_complete(topic_partition)
 
     # Fetching
 

@@ -90,7 +90,7 @@ class ModelLog:
         self.batches = [batch for batch in self.batches if batch.last_offset < offset]
         self.segments = [segment for segment in self.segments if segment <= offset] or [offset]
 
-    def append_as_leader(self, records: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int, **_: Any) -> LogAppendInfo:
+    def append_as_leader(self, records: memoryview, leader_epoch: LeaderEpoch, now_ms: int, *_: Any) -> LogAppendInfo:
         if self.error is not None:
             raise self.error
         self.add(len(records))
