@@ -32,6 +32,7 @@ ONE, MANY = "one", "many"
 PARTITIONS = 12
 SHAPES = ((1, 1), (50, 1), (50, 16))  # connections, requests under way on each
 WARM_TURNS = 8
+RECORDS = [Sample(None, b"v" * 1000, T0_MS)] * 16  # a full batch
 BATCHED_SHARE = 10  # of the requests with full batches fewer are enough
 
 
@@ -63,7 +64,7 @@ class CountedPeer(Peer):
 def frames(bootstrap: str) -> dict[str, tuple[bytes, int]]:
     """Return requests by what they ask for, and how many times fewer of each are enough; write what they will fetch."""
     record = sample_batch([Sample(None, b"v" * 100, T0_MS)])
-    full = sample_batch([Sample(None, b"v" * 1000, T0_MS)] * 16)
+    full = sample_batch(RECORDS)
     create_topic(bootstrap, ONE)
     create_topic(bootstrap, MANY, PARTITIONS)
     for topic, partitions, data in ((f"{ONE}-read", 1, record), (f"{MANY}-read", PARTITIONS, full)):
@@ -73,12 +74,14 @@ def frames(bootstrap: str) -> dict[str, tuple[bytes, int]]:
                 assert raw.produce(connection, 7, topic, data, partition=partition).error == 0
     everywhere = dict.fromkeys(range(PARTITIONS), full)
     one, end = raw.Ask(topic=f"{ONE}-read"), raw.Ask(topic=f"{ONE}-read", offset=1)
+    ends = [raw.Ask(topic=f"{MANY}-read", partition=partition, offset=len(RECORDS)) for partition in range(PARTITIONS)]
     many = [raw.Ask(topic=f"{MANY}-read", partition=partition) for partition in range(PARTITIONS)]
     return {
         "Produce v7, one record": (raw.request(raw.PRODUCE, 7, raw.produce_body(7, ONE, {0: record}, acks=1)), 1),
         "Produce v7, acks=all": (raw.request(raw.PRODUCE, 7, raw.produce_body(7, ONE, {0: record}, acks=-1)), 1),
         "Fetch v11, one record": (raw.request(raw.FETCH, 11, raw.fetch_body(11, [one])), 1),
         "Fetch v11, at the end": (raw.request(raw.FETCH, 11, raw.fetch_body(11, [end])), 1),
+        "Fetch v11, at 12 ends": (raw.request(raw.FETCH, 11, raw.fetch_body(11, ends)), 1),
         "Produce v7, 12 x 16 kB": (raw.request(raw.PRODUCE, 7, raw.produce_body(7, MANY, everywhere, acks=1)), BATCHED_SHARE),
         "Fetch v11, 12 x 16 kB": (raw.request(raw.FETCH, 11, raw.fetch_body(11, many)), BATCHED_SHARE),
     }

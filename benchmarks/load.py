@@ -13,8 +13,9 @@ import struct
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
-from benchmarks.peers import Peer, pin_client
+from benchmarks.peers import pin_client
 from testing.process import procstat
 
 RECEIVE_BYTES = 1 << 18
@@ -33,7 +34,17 @@ class Load:
         return self.cpu_s * 1e6 / self.requests
 
 
-def run(peer: Peer, frame: bytes, *, connections: int, depth: int, seconds: float, warm_s: float) -> Load:
+class Server(Protocol):
+    """The process under load: a broker, or an echo."""
+
+    bootstrap: str
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+
+
+def run(peer: Server, frame: bytes, *, connections: int, depth: int, seconds: float, warm_s: float) -> Load:
     """Send `frame` (with its size) to the broker until the time is over."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=pin_client) as pool:

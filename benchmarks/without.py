@@ -53,14 +53,10 @@ def maker() -> None:
 
 @case("the network's receiver, sender, connection and counters are compiled")
 def network() -> None:
-    from pybroker.network import _connection_python, _counters_python, _receiver_python, _sender_python, counters
+    from pybroker import native
 
-    _put(counters, "ListenerCounters", _counters_python.ListenerCounters)
-    from pybroker.network import connection
-
-    for name, twin in (("Receiver", _receiver_python), ("Sender", _sender_python)):
-        _put(_connection_python, name, getattr(twin, name))
-    connection.Connection.__bases__ = (_connection_python.ConnectionCore, *connection.Connection.__bases__[1:])
+    whole = native.extension
+    _put(native, "extension", lambda name: None if name.startswith("pybroker.network.") else whole(name))
 
 
 @case("a produce of one partition goes without the dicts and lists that several need")

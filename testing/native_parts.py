@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
+from typing import Final
 
 from pybroker import native
 from testing.places import ROOT
+
+_CIMPORT: Final = re.compile(r"(?m)^from (pybroker[\w.]*) cimport \(?([\w, *]+)")
+_INCLUDE: Final = re.compile(r'(?m)^include "([\w.]+)"')
+_HEADER: Final = re.compile(r'(?:cdef extern from|#include) "([\w.]+)"')
 
 
 def stale() -> list[str]:
@@ -30,11 +36,32 @@ def is_older(extension: Path, made_from: list[Path]) -> bool:
 
 
 def sources(part: str) -> list[Path]:
-    """Return what the part is compiled from: its own Cython text with its types, or else the text of its Python twin."""
+    """Return what the part is compiled from: its Cython text or else its Python twin, its types, and what these use."""
     stem = ROOT / _module(part).replace(".", "/")
-    own = [path for path in (stem.with_suffix(".pyx"), stem.with_suffix(".pxd")) if path.exists()]
     twin = stem.with_name(f"{stem.name.removesuffix('_native')}_python.py")
-    return own if stem.with_suffix(".pyx").exists() else [*own, twin]
+    text = stem.with_suffix(".pyx") if stem.with_suffix(".pyx").exists() else twin
+    found = {text: None, **dict.fromkeys(_used(text))}
+    types = stem.with_suffix(".pxd")
+    if types.exists():
+        found |= {types: None, **dict.fromkeys(_used(types))}
+    return list(found)
+
+
+def _used(source: Path) -> list[Path]:
+    """Return the types, included text and C headers of ours that a source uses, and what these use in turn."""
+    text = source.read_text()
+    modules = [name for groups in _CIMPORT.findall(text) for name in _cimported(*groups)]
+    direct = [
+        *(path for name in modules if (path := ROOT / f"{name.replace('.', '/')}.pxd").exists()),
+        *(source.with_name(name) for name in _INCLUDE.findall(text)),
+        *(path for name in _HEADER.findall(text) if (path := source.with_name(name)).exists()),
+    ]
+    return [one for path in direct for one in (path, *(_used(path) if path.suffix != ".h" else ()))]
+
+
+def _cimported(module: str, names: str) -> list[str]:
+    """Return the modules that `from module cimport names` may mean: the module, or modules in a package of that name."""
+    return [module, *(f"{module}.{name.split()[0]}" for name in names.split(",") if name.split())]
 
 
 def _module(part: str) -> str:

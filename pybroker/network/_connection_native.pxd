@@ -9,9 +9,10 @@ cdef int64_t TURN_NS
 
 
 cdef class ConnectionCore:
-    cdef object _loop, _owner, _transport, _parked
+    cdef object _loop, _owner, _parked
+    cdef readonly object _transport
     cdef _receiver_native.Receiver _receiver
-    cdef _sender_native.Sender _sender
+    cdef readonly _sender_native.Sender _sender
     cdef int64_t _mute
     cdef bint _is_turn_scheduled, _is_ending, _is_watched
     cdef readonly object context
