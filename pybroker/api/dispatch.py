@@ -60,25 +60,25 @@ class Dispatcher:
         started_ns = monotonic_ns()
         try:
             header, body_offset = decode_request_header(frame)
-            key, version, correlation_id, client_id = header
+            key, api_version, correlation_id, client_id = header
             api = self._apis.get(key) or self._first_of(key)
-            if api is None or not api.lowest <= version <= api.highest:
+            if api is None or not api.lowest <= api_version <= api.highest:
                 return self._unsupported(header)
             memo = api.memo
             if memo is not None:
-                memo_key = memo.key(connection, version, frame[body_offset:])
+                memo_key = memo.key(connection, api_version, frame[body_offset:])
                 kept = memo.find(self._broker.controller.image, memo_key)
                 if kept is not None:
                     return self._send_again(kept, connection, header, size=len(frame), started_ns=started_ns)
-            request = decode(api.request, version, frame, body_offset)
+            request = decode(api.request, api_version, frame, body_offset)
         except DecodeError as error:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
         metrics = self._request_metrics[key]
-        context = new_tuple(RequestContext, (connection, version, correlation_id, client_id))
+        context = new_tuple(RequestContext, (connection, api_version, correlation_id, client_id))
         try:
             response = api.handle(self._broker, context, request)
         except ProtocolViolation:
-            metrics.received(version, size=len(frame) + _SIZE_PREFIX)
+            metrics.received(api_version, size=len(frame) + _SIZE_PREFIX)
             raise
         except Exception as error:
             response = self._failure(api, context, request, error)
@@ -86,13 +86,13 @@ class Dispatcher:
         if type(response) is api.response:
             codes = api.error_codes(response)
             none_count = _count_errors(metrics, codes) if any(codes) else len(codes)
-            parts = encode_response(response, version, correlation_id)
+            parts = encode_response(response, api_version, correlation_id)
             encoded = parts[0]
             if len(parts) == 1 and type(encoded) is bytes:  # nearly always, except for large fetches
                 if memo is not None:
                     memo.keep(self._broker.controller.image, memo_key, KeptResponse(encoded, codes))
                 metrics.at_once(
-                    version,
+                    api_version,
                     len(frame) + _SIZE_PREFIX,
                     len(encoded),
                     started_ns - connection.received_ns,
@@ -102,11 +102,11 @@ class Dispatcher:
                 )
                 return encoded
             metrics.error(NO_ERROR, none_count)
-            metrics.received(version, size=len(frame) + _SIZE_PREFIX)
+            metrics.received(api_version, size=len(frame) + _SIZE_PREFIX)
             return _outgoing(
                 parts, _Timing(metrics, received_ns=connection.received_ns, started_ns=started_ns, handled_ns=handled_ns)
             )
-        metrics.received(version, size=len(frame) + _SIZE_PREFIX)
+        metrics.received(api_version, size=len(frame) + _SIZE_PREFIX)
         timing = _Timing(metrics, received_ns=connection.received_ns, started_ns=started_ns, handled_ns=handled_ns)
         if response is None:
             timing.responded(0)
