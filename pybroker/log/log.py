@@ -422,9 +422,9 @@ class Log:
         """
         return truncate.increment_log_start_offset(self, offset, high_watermark=high_watermark)
 
-    def delete_below_start(self, now_ms: int, count_max: int | None = None) -> int:
+    def delete_below_start(self, *, now_ms: int, count_max: int | None = None) -> int:
         """Delete the segments below the log start offset, after that is durable, at most `count_max`. Returns their number."""
-        return retention.delete_below_start(self, now_ms, count_max)
+        return retention.delete_below_start(self, now_ms=now_ms, count_max=count_max)
 
     # --- life ---
 

@@ -103,7 +103,7 @@ def _advance_by_segment(log: Log, now_ms: int, high_watermark: Offset) -> None:
         _advance_while(log, now_ms, high_watermark, is_old, "retention.ms")
 
 
-def delete_below_start(log: Log, now_ms: int, count_max: int | None = None) -> int:
+def delete_below_start(log: Log, *, now_ms: int, count_max: int | None = None) -> int:
     """Delete the segments whose records all lie below the log start offset, the oldest first, at most `count_max`.
 
     Returns their number. Raises KafkaError.

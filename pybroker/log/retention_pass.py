@@ -109,7 +109,7 @@ class RetentionPass:
         for log in self._due:
             try:
                 while not log.is_closed and not self.directory.is_offline:
-                    if log.delete_below_start(self._now_ms, DELETED_PER_TURN) < DELETED_PER_TURN:
+                    if log.delete_below_start(now_ms=self._now_ms, count_max=DELETED_PER_TURN) < DELETED_PER_TURN:
                         break
                     yield
             except KafkaError as refusal:

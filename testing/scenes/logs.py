@@ -243,4 +243,4 @@ def delete_old_segments(log: Log, now_ms: int, *, high_watermark: Offset | None 
     """Make one pass of retention over `log`, without anything between its two steps. Returns the number of deleted segments."""
     for _ in retention.advance_steps(log, now_ms, log.settled_end_offset if high_watermark is None else high_watermark):
         pass
-    return log.delete_below_start(now_ms)
+    return log.delete_below_start(now_ms=now_ms)
