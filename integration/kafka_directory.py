@@ -96,7 +96,11 @@ def is_compacted(kafka: KafkaDirectory) -> bool:
 
 
 def transaction(bootstrap: str, name: str, end: Callable[[Producer, float], None] | None, topic: str = "tx") -> Producer:
-    """Produce in a transaction, and commit an offset in it: of the group `by-transaction` if it has an end."""
+    """Produce in a transaction, and commit an offset in it: of the group `by-transaction` if it has an end.
+
+    Returns when the markers of that end are in the log. Kafka writes them after its response, and a producer with another
+    transactional id could write before them.
+    """
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "transaction.timeout.ms": 600_000})
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
@@ -108,8 +112,23 @@ def transaction(bootstrap: str, name: str, end: Callable[[Producer, float], None
     producer.flush(TIMEOUT_S)
     if end is not None:
         end(producer, TIMEOUT_S)
+        until(lambda: is_stable(bootstrap, topic), f"the markers of transaction {name} are in {topic}", TIMEOUT_S)
     consumer.close()
     return producer
+
+
+def is_stable(bootstrap: str, topic: str) -> bool:
+    """Return whether no transaction is open in either partition of a topic, which has no other producers."""
+    stable, end = ([high for _, high in limits(bootstrap, topic, one)] for one in ("read_committed", "read_uncommitted"))
+    return stable == end
+
+
+def limits(bootstrap: str, topic: str, isolation: str) -> list[tuple[int, int]]:
+    """Return where each of both partitions begins and ends for a reader."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "limits", "isolation.level": isolation})
+    found = [consumer.get_watermark_offsets(TopicPartition(topic, number), TIMEOUT_S) for number in range(2)]
+    consumer.close()
+    return found
 
 
 def consume_and_commit(bootstrap: str, group: str, topic: str, count: int, *, protocol: str) -> None:
