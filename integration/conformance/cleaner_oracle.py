@@ -1,10 +1,13 @@
 """Apache Kafka's cleaner and ours on the same log: what each of them keeps, batch by batch.
 
-    python -m integration.conformance.cleaner_oracle --seed 1 --cases 500
+    python -m integration.conformance.cleaner_oracle --seed 1 --cases 500 [--cut]
 
 The command draws logs (keys, tombstones, records without a key, idempotent and transactional producers, every codec, old and new
 timestamps, large and small batches and segments). Both cleaners clean each log in several passes at the same times, and the
 command prints where they differ.
+
+With `--cut`, our retention cuts the head of each log (`cleanup.policy=compact,delete`) before the first pass and between passes,
+and both cleaners get what is left.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pybroker.log.checkpoint import CLEANER_OFFSET_FILE, read_offsets
 from pybroker.log.filesystem import Filesystem
@@ -35,7 +38,7 @@ from testing.places import JAVA_SOURCES
 from testing.process.java import QUICK_JVM
 from testing.process.kafka_peer import classpath
 from testing.scenes.compacted_log import CompactedLog
-from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append
+from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, delete_old_segments
 from testing.waiting import line_of
 
 PROGRAM = JAVA_SOURCES / "KafkaCleaner.java"
@@ -79,12 +82,20 @@ class KafkaCleaner:
         )  # fmt: skip
 
     def clean(
-        self, directory: Path, *, high_watermark: int, now_ms: int, first_dirty_offset: int, settings: dict[str, object]
+        self,
+        directory: Path,
+        *,
+        high_watermark: int,
+        now_ms: int,
+        first_dirty_offset: int,
+        log_start_offset: int,
+        settings: Mapping[str, object],
     ) -> tuple[int, int, int]:
         """Make one pass. Returns where the pass began, the first offset that it could not clean, and where it ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        words = [directory, high_watermark, now_ms, first_dirty_offset, *(f"{name}={value}" for name, value in settings.items())]
+        options = [f"{name}={value}" for name, value in settings.items()]
+        words = [directory, high_watermark, now_ms, first_dirty_offset, log_start_offset, *options]
         self._process.stdin.write("\t".join(map(str, words)) + "\n")
         self._process.stdin.flush()
         line = line_of(self._process.stdout, "Kafka's cleaner")
@@ -112,11 +123,14 @@ def offsets_and_keys(kept: list[KeptBatch]) -> list[tuple[int, bytes | None]]:
     return [(offset, key) for batch in kept for offset, key, _, _ in batch.records]
 
 
-def kept_in(directory: Path) -> list[KeptBatch]:
-    """Return all batches of a log's directory."""
+def kept_in(directory: Path, log_start_offset: int = 0) -> list[KeptBatch]:
+    """Return the batches of a log's directory that end at the log start offset or behind it."""
     assert not [path for path in directory.iterdir() if path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
     return [
-        _kept(batch) for path in sorted(directory.glob("*" + DATA_SUFFIX)) for batch in batches(memoryview(path.read_bytes()))
+        _kept(batch)
+        for path in sorted(directory.glob("*" + DATA_SUFFIX))
+        for batch in batches(memoryview(path.read_bytes()))
+        if batch.last_offset >= log_start_offset
     ]
 
 
@@ -139,11 +153,13 @@ def _kept(batch: BatchView) -> KeptBatch:
 class Case:
     """A log, drawn from a seed, of which each cleaner gets a copy.
 
-    It had `record_count` records, including `marker_count` markers.
+    It had `record_count` records, including `marker_count` markers. If `is_cut`, retention cuts its head before the first pass
+    and between passes; `cuts` says how often the first segment was copied for that.
     """
 
-    def __init__(self, seed: int, folder: Path) -> None:
+    def __init__(self, seed: int, folder: Path, *, is_cut: bool = False) -> None:
         self._random = seeded = random.Random(seed)
+        self._is_cut, self._cutting, self.cuts = is_cut, random.Random(seed), 0
         self._sequences: dict[int, int] = {}
         self._open: set[int] = set()
         self._keys = [b"", *(b"key-%d" % n for n in range(seeded.choice([2, 5, 30])))]
@@ -153,11 +169,10 @@ class Case:
         whole = kept_in(folder / "ours" / str(TP))
         self.record_count = len(offsets_and_keys(whole))
         self.marker_count = sum(batch.is_control for batch in whole)
-        shutil.copytree(folder / "ours" / str(TP), self._theirs)
         segment_bytes, retention_ms = seeded.choice([600, 1500, 6000, 1 << 20]), seeded.choice([0, 0, DAY_MS, 100_000 * DAY_MS])
         lag_ms = seeded.choice([0, 0, 0, DAY_MS])
         self._settings = {
-            "cleanup.policy": "compact",
+            "cleanup.policy": "compact,delete" if is_cut else "compact",
             "segment.bytes": segment_bytes,
             "delete.retention.ms": retention_ms,
             "min.compaction.lag.ms": lag_ms,
@@ -166,11 +181,18 @@ class Case:
         self._ours = CompactedLog(
             folder / "ours",
             filesystem=Unsynced(),
+            cleanup_policy=frozenset({"compact", "delete"} if is_cut else {"compact"}),
+            retention_ms=-1,
+            file_delete_delay_ms=0,
             segment_bytes=segment_bytes,
             delete_retention_ms=retention_ms,
             min_compaction_lag_ms=lag_ms,
         )
         self._ours.disk.clock.advance(now_ms - START_MS)
+        if is_cut:
+            self._cut(whole[-1].last_offset)
+        else:
+            shutil.copytree(self._ours.disk.log_path, self._theirs)
 
     def _write(self, folder: Path, count: int) -> int:
         """Fill a log that is not compacted yet, so that there may be records without a key. Returns the time at its end."""
@@ -183,7 +205,7 @@ class Case:
         for _ in range(count):
             disk.clock.advance(seeded.choice([0, 1, 1000, DAY_MS // 10]))
             chance = seeded.random()
-            if chance < 0.15:
+            if chance < (0.04 if self._is_cut else 0.15):
                 log.roll(disk.clock.time_ms())
             elif chance < 0.35 and self._open:
                 self._end(log, seeded.choice(sorted(self._open)))
@@ -236,35 +258,64 @@ class Case:
         )
         log.append_as_leader(memoryview(marker), leader_epoch=LeaderEpoch(0), now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
 
+    def _cut(self, high_watermark: int) -> None:
+        """Let retention delete up to two thirds of the log, by size or by time, and let the cleaner give their space back.
+
+        Kafka gets a copy. What it had differed only below the log start offset, where a transaction may keep its marker.
+        """
+        ours, draw = self._ours, self._cutting
+        log, now_ms = ours.log, ours.disk.clock.time_ms()
+        settings: dict[str, Any] = {"cleanup_policy": frozenset({"delete"})}
+        if draw.random() < 0.5:
+            settings["retention_bytes"] = int(log.size * draw.uniform(0.3, 0.9))
+        else:
+            batch = draw.choice(kept_in(ours.disk.log_path, log.log_start_offset))
+            settings["retention_ms"] = max(now_ms - batch.max_timestamp, 0)
+        before = log.segments[0].base_offset
+        compacting, log.config = log.config, replace(log.config, **settings)
+        delete_old_segments(log, now_ms, high_watermark=Offset(high_watermark))
+        is_in_first = log.log_start_offset < log.segments[0].end_offset
+        for _ in range(2):  # the first look flushes what is cut
+            ours.clean()
+        self.cuts += is_in_first and log.segments[0].base_offset > before
+        log.config = compacting
+        ours.restart(is_clean=True)
+        shutil.rmtree(self._theirs, ignore_errors=True)
+        shutil.copytree(ours.disk.log_path, self._theirs)
+
     def passes(self, kafka: KafkaCleaner) -> Iterator[Pass]:
         """Have both cleaners clean up to a high watermark that grows; tombstones may get old enough between the passes."""
         ours, ended = self._ours, 0
         steps = sorted(self._random.sample(self._bounds, min(len(self._bounds), self._random.choice([1, 3, 9, 20]))))
-        for high_watermark in steps:
+        for number, high_watermark in enumerate(steps):
             ours.disk.clock.advance(self._random.choice([0, 1, DAY_MS + 1, 5 * DAY_MS]))
             ours.restart(is_clean=True)
             ours.high_watermark = high_watermark
             ours.log.producers.on_high_watermark(Offset(high_watermark))
+            if number and self._is_cut and self._cutting.random() < 0.5:
+                self._cut(high_watermark)
             ours.clean()
             _, _, ended = kafka.clean(
                 self._theirs,
                 high_watermark=high_watermark,
                 now_ms=ours.disk.clock.time_ms(),
                 first_dirty_offset=ended,
+                log_start_offset=ours.log.log_start_offset,
                 settings=self._settings,
             )
             ours_ended = read_offsets(Filesystem(), f"{ours.disk.path}/{CLEANER_OFFSET_FILE}").get(TP, 0)
-            yield Pass(kept_in(ours.disk.log_path), kept_in(self._theirs), (ours_ended, ended))
+            start = ours.log.log_start_offset
+            yield Pass(kept_in(ours.disk.log_path, start), kept_in(self._theirs, start), (max(ours_ended, start), ended))
 
     def close(self) -> None:
         """Close the files."""
         self._ours.logs.abandon()
 
 
-def run(kafka: KafkaCleaner, seed: int) -> list[str]:
+def run(kafka: KafkaCleaner, seed: int, *, is_cut: bool) -> list[str]:
     """Run one case, and return what differs."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        case = Case(seed, Path(folder))
+        case = Case(seed, Path(folder), is_cut=is_cut)
         try:
             return [
                 f"seed {seed}, pass {number}: {text}"
@@ -291,12 +342,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="integration.conformance.cleaner_oracle", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="of the first case")
     parser.add_argument("--cases", type=int, default=100)
+    parser.add_argument("--cut", action="store_true", help="let retention cut the head of each log")
     options = parser.parse_args()
     count = 0
     for first in range(options.seed, options.seed + options.cases, CASES_OF_A_JVM):
         kafka = KafkaCleaner()
         for seed in range(first, min(first + CASES_OF_A_JVM, options.seed + options.cases)):
-            for text in run(kafka, seed):
+            for text in run(kafka, seed, is_cut=options.cut):
                 count += 1
                 print(text, flush=True)
         kafka.close()

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which("javac") is None or shutil.which("mvn") is None, reason="needs a Java compiler, and Maven for the jars"
 )
 SEEDS = range(1, 19)
+CUT_SEEDS = range(1, 21)
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +41,20 @@ def test_both_cleaners_keep_the_same(tmp_path: Path, kafka: KafkaCleaner) -> Non
             horizons += sum(batch.delete_horizon_ms is not None for batch in one.ours)
         case.close()
     assert min(records, markers, empty, horizons) > 10, "some of each have to occur"
+
+
+def test_both_cleaners_keep_the_same_of_a_log_whose_head_was_cut(tmp_path: Path, kafka: KafkaCleaner) -> None:
+    """Retention cuts in the middle of a segment, and both cleaners clean what is left of it, from its start offset on."""
+    cuts = cleaned = horizons = 0
+    for seed in CUT_SEEDS:
+        case = Case(seed, tmp_path / f"{seed}", is_cut=True)
+        before: set[int] = set()
+        for number, one in enumerate(case.passes(kafka), 1):
+            assert list(differences(one)) == [], f"seed {seed}, pass {number}"
+            kept = {offset for offset, _ in offsets_and_keys(one.ours)}
+            cleaned += sum(offset > min(kept) for offset in before - kept)
+            horizons += sum(batch.delete_horizon_ms is not None for batch in one.ours)
+            before = kept
+        cuts += case.cuts
+        case.close()
+    assert min(cuts, cleaned, horizons) > 10, (cuts, cleaned, horizons)

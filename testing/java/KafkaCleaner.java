@@ -29,8 +29,8 @@ import scala.runtime.BoxedUnit;
 /**
  * Kafka's own cleaner, on logs that lie in directories, at a time that is given. No broker, no waiting.
  *
- * Each line of stdin is a pass over a log: its directory, the high watermark, the time in ms, where the last pass ended, and the
- * topic's settings as name=value, parted by tabs. Each line of stdout is where it began, what it could not clean, where it ended.
+ * Each line of stdin is a pass over a log: its directory, the high watermark, the time in ms, where the last pass ended, the
+ * log start offset, and the topic's settings as name=value, parted by tabs. Each line of stdout is where it began, what it could not clean, where it ended.
  */
 public final class KafkaCleaner {
     private static final int DAY_MS = 86_400_000;
@@ -50,13 +50,13 @@ public final class KafkaCleaner {
         long now = Long.parseLong(words[2]);
         Time time = standing(now);
         Map<String, String> settings = new HashMap<>();
-        for (int i = 4; i < words.length; i++) {
+        for (int i = 5; i < words.length; i++) {
             String[] setting = words[i].split("=", 2);
             settings.put(setting[0], setting[1]);
         }
         File directory = new File(words[0]);
-        UnifiedLog log = UnifiedLog.apply(directory, new LogConfig(settings), 0, 0, scheduler, new BrokerTopicStats(false), time, 900_000,
-            new ProducerStateManagerConfig(DAY_MS, false), 600_000, new LogDirFailureChannel(1), true, Option.empty(), true,
+        UnifiedLog log = UnifiedLog.apply(directory, new LogConfig(settings), Long.parseLong(words[4]), 0, scheduler,
+            new BrokerTopicStats(false), time, 900_000, new ProducerStateManagerConfig(DAY_MS, false), 600_000, new LogDirFailureChannel(1), true, Option.empty(), true,
             new ConcurrentHashMap<>(), false, LogOffsetsListener.NO_OP_OFFSETS_LISTENER);
         log.updateHighWatermark(Long.parseLong(words[1]));
         OffsetsToClean offsets = LogCleanerManager.cleanableOffsets(log, Option.apply(Long.parseLong(words[3])), now);

@@ -49,8 +49,9 @@ class CompactedLog:
         overrides: dict[str, str] | None = None,
         **config: object,
     ) -> None:
-        config = {"segment_bytes": 500, "min_cleanable_dirty_ratio": 0.0, "index_interval_bytes": 100} | config
-        self.disk = Disk(folder, filesystem=filesystem, cleanup_policy=frozenset({"compact"}), **config)
+        small = {"segment_bytes": 500, "min_cleanable_dirty_ratio": 0.0, "index_interval_bytes": 100}
+        config = {"cleanup_policy": frozenset({"compact"})} | small | config
+        self.disk = Disk(folder, filesystem=filesystem, **config)
         self.disk.clock = self.clock = CleanerClock(START_MS)
         self.disk.services = LogServices(clock=self.clock, jitter=random.Random(1))
         self.settings = load(overrides=overrides or {}).config
