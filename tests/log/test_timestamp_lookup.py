@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import tempfile
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 
 from pybroker.log.timestamp_lookup import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pybroker.model import LeaderEpoch, Offset
-from pybroker.records.batch import TimestampType
+from pybroker.records.batch import Record, TimestampType
+from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
+from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, Disk, append, batch, read_batches
 
 
@@ -89,3 +92,63 @@ def test_epochs_end_where_the_next_begins(tmp_path: Path) -> None:
     log.increment_log_start_offset(Offset(12), high_watermark=Offset(20))
     assert tuple(log.end_offset_for_epoch(LeaderEpoch(1))) == (1, 12)
     assert log.epoch_for_offset(Offset(12)) == 2
+
+
+def test_the_largest_timestamp_is_found_right_after_a_cut_and_a_compaction(tmp_path: Path) -> None:
+    """Either may remove the record that a segment's index names as its largest; then the next one counts."""
+    moves = cuts = 0
+    for seed in range(6):
+        draw = random.Random(seed)
+        setting = CompactedLog(
+            tmp_path / f"{seed}",
+            cleanup_policy=frozenset({"compact", "delete"}),
+            retention_ms=-1,
+            file_delete_delay_ms=0,
+            segment_bytes=1 << 20,
+            message_timestamp_type=draw.choice(["CreateTime", "CreateTime", "LogAppendTime"]),
+        )
+        for _ in range(4):
+            for _ in range(25):
+                fill(setting, draw)
+            setting.roll()
+            for is_cut in draw.sample((True, False), 2):
+                before, base = setting.log.offset_of_max_timestamp(), setting.log.segments[0].base_offset
+                if is_cut:
+                    begin_later(setting, draw)
+                for _ in range(2):  # the first look flushes what is cut
+                    setting.clean()
+                assert_largest(setting)
+                moves += before != setting.log.offset_of_max_timestamp()
+                cuts += is_cut and setting.log.segments[0].base_offset > base
+            setting.restart(is_clean=draw.random() < 0.5)
+            assert_largest(setting)
+    assert min(moves, cuts) > 10, (moves, cuts)
+
+
+def begin_later(setting: CompactedLog, draw: random.Random) -> None:
+    """Let the log begin later, mostly in the middle of a segment of which less than half stays."""
+    log = setting.log
+    start = log.log_start_offset + int((log.log_end_offset - log.log_start_offset) * draw.uniform(0.2, 0.9))
+    log.increment_log_start_offset(Offset(start), high_watermark=log.log_end_offset)
+    assert_largest(setting)
+    log.delete_below_start(now_ms=setting.clock.time_ms())
+
+
+def fill(setting: CompactedLog, draw: random.Random) -> None:
+    """Append a batch of few keys; some of its times are far in the future."""
+    now_ms = setting.clock.time_ms()
+    records = [
+        Record(
+            Offset(n), now_ms + draw.choice([-5, 0, 0, draw.randrange(10**6)]), b"%d" % draw.randrange(40), draw.randbytes(300)
+        )
+        for n in range(draw.randint(1, 4))
+    ]
+    setting.append(build_batch(records, compression=draw.choice(list(CompressionType))))
+
+
+def assert_largest(setting: CompactedLog) -> None:
+    """Assert that the first record with the largest timestamp is found, as a reader of all records finds it."""
+    log = setting.log
+    found = [one for each in read_batches(log) for one in each.records() if one.offset >= log.log_start_offset]
+    largest = max(found, key=lambda one: (one.timestamp, -one.offset))
+    assert log.offset_of_max_timestamp() == (largest.offset, largest.timestamp, LeaderEpoch(0))
