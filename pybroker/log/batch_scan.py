@@ -100,16 +100,18 @@ def find(
     end: int,
     offset: Offset,
     *,
-    first_last_offset: Offset = NO_OFFSET,
+    first_last_offset: int = NO_OFFSET,
     base_offset: Offset = FIRST_OFFSET,
     end_offset: Offset = OFFSET_END,
 ) -> tuple[int, int] | None:
     """Return position and size of the first batch from `position` on that ends at or after `offset`; None if there is
     none.
 
-    `first_last_offset` is where the batch at `position` ends by the index; -1 if the index has no entry for it, and
-    that batch begins at or after `base_offset`. No batch may reach `end_offset`. This is the hot path of every fetch:
-    a search through `scan` without its objects. Raises CorruptDataError, also if the index is wrong; OSError.
+    `first_last_offset` is where the batch at `position` ends by the index, or a batch soon after it: an append of several
+    batches, such as a follower's, has one entry, with the end of the last and the position of the first. -1 if the index
+    has no entry; then the batch at `position` begins at or after `base_offset`. No batch may reach `end_offset`. This is
+    the hot path of every fetch: a search through `scan` without its objects. Raises CorruptDataError, also if the index is
+    wrong; OSError.
     """
     unpack = HEADER.unpack_from
     window, window_start, previous = b"", position, -1
@@ -125,9 +127,11 @@ def find(
         last = first + delta
         if delta < 0 or first < base_offset or last >= end_offset:
             raise _out_of_order(position=position, first=first, last=last, base_offset=base_offset, end_offset=end_offset)
-        if previous < 0 <= first_last_offset:
-            if last != first_last_offset:
-                raise CorruptDataError(position, f"a batch up to {last} where the index has {first_last_offset}")
+        if last <= first_last_offset:
+            if last == first_last_offset:
+                first_last_offset = -1
+        elif first_last_offset >= 0:
+            raise CorruptDataError(position, f"a batch up to {last} where the index has {first_last_offset}")
         elif first != base_offset and last >= offset:
             _check_order(file, position=position, following=position + length + LOG_OVERHEAD, end=end, last=last)
             if previous >= 0 and offset < first:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from pathlib import Path
 
 import pytest
 
-from pybroker.log import entry_file
+from pybroker.log import batch_scan, entry_file
+from pybroker.log.batch_scan import CorruptDataError
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.offset_index import OffsetIndex
@@ -140,3 +142,34 @@ def test_no_descriptor_stays_open_and_little_memory_is_kept(tmp_path: Path, monk
             assert index.lookup(Offset(offset)) == (offset, offset // 10)
     assert set(Path("/proc/self/fd").iterdir()) <= before, "what others have left open may go meanwhile"
     assert sum(len(index._windows) for index in indexes) <= 3
+
+
+def test_one_entry_for_several_batches_of_a_follower_is_no_damage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = Disk(tmp_path / "source").create()
+    for number in range(60):
+        append(source, batch(2, timestamp=START_MS + number))
+    disk = fresh_disk(tmp_path / "copy")
+    copy = disk.create()
+    sent = b"".join(bytes(one.data) for one in read_batches(source))
+    size = len(sent) // 60
+    for first in range(0, 60, 5):
+        copy.append_as_follower(memoryview(bytearray(sent[first * size : (first + 5) * size])), now_ms=START_MS)
+    copy.flush()
+    copy.close()
+    log = disk.open(was_clean=True)
+    with caplog.at_level(logging.WARNING):
+        for offset in range(120):
+            fetched = log.read(Offset(offset), bytes_max=1, upper_offset=log.log_end_offset, min_one_batch=True)
+            assert not isinstance(fetched.records, bytes)
+            assert int.from_bytes(fetched.records.read(0, 8), "big") == offset // 2 * 2
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("ends_at", [4, 5, 6, 8, 30])
+def test_an_entry_that_ends_where_no_batch_does_is_noticed(tmp_path: Path, ends_at: int) -> None:
+    log = Disk(tmp_path).create()
+    for number in range(10):
+        append(log, batch(4, timestamp=START_MS + number))
+    segment = log.segments.active
+    with pytest.raises(CorruptDataError, match=f"where the index has {ends_at}"):
+        batch_scan.find(segment.file, 0, segment.size, Offset(35), first_last_offset=ends_at)
