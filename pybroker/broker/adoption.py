@@ -30,6 +30,7 @@ from pybroker.log.directory import LOCK_FILE, LogDirectory
 from pybroker.log.names import offset_of
 from pybroker.log.offset_checkpoint import COMPANION_SUFFIX, read_stored
 from pybroker.log.producer_snapshot import CorruptSnapshotError
+from pybroker.log.room import RESERVE_FILE
 from pybroker.log.segment import LogSegment
 from pybroker.log.segment_files import DATA_SUFFIX
 from pybroker.metadata import names
@@ -124,18 +125,19 @@ class OpenTransaction(NamedTuple):
 def locked(config: BrokerConfig, filesystem: Filesystem, *, is_dry: bool = False) -> Iterator[list[LogDirectory]]:
     """Lock the configured directories and yield them. Raises AdoptionError when one is in use, missing, or another broker's.
 
-    With `is_dry` no file is made: a directory that has no lock file is in no broker's use.
+    No reserve is made, which would be a sign that this broker has used the directory. With `is_dry` no file is made at all: a
+    directory that has no lock file is in no broker's use.
     """
     directories = [LogDirectory(path.rstrip("/") or "/", filesystem) for path in config.log_dirs]
-    dry_locks = []
+    plain_locks = []
     try:
         for directory in directories:
             if not filesystem.exists(directory.path):
                 raise AdoptionError(f"There is no directory {directory.path}: is its disk mounted?")
-            if not is_dry:
-                directory.lock()
-            elif filesystem.exists(f"{directory.path}/{LOCK_FILE}"):
-                dry_locks.append(filesystem.lock(f"{directory.path}/{LOCK_FILE}"))
+            if not is_dry and filesystem.exists(f"{directory.path}/{RESERVE_FILE}"):
+                directory.lock()  # with the reserve, for what the command writes to a full volume
+            elif not is_dry or filesystem.exists(f"{directory.path}/{LOCK_FILE}"):
+                plain_locks.append(filesystem.lock(f"{directory.path}/{LOCK_FILE}"))
             try:
                 directory.properties = checkpoint.read_meta_properties(filesystem, directory.path)
             except checkpoint.CorruptCheckpointError as error:
@@ -158,7 +160,7 @@ def locked(config: BrokerConfig, filesystem: Filesystem, *, is_dry: bool = False
     finally:
         for directory in directories:
             directory.unlock()
-        for fd in dry_locks:
+        for fd in plain_locks:
             filesystem.close(fd)
 
 

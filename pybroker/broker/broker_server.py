@@ -25,7 +25,7 @@ from pybroker.broker.disks import Disks
 from pybroker.broker.dynamic_settings import DynamicSettings, network_limits
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
-from pybroker.broker.old_data import old_data, refusal, sqlite_path, why_not_start
+from pybroker.broker.old_data import old_data, refusal_of, sqlite_path, why_not_start
 from pybroker.broker.passes import schedule_passes
 from pybroker.broker.periodic import Periodic
 from pybroker.broker.registration import registration
@@ -185,7 +185,7 @@ class BrokerServer:
         if path is None:
             return open_store(self.config.metadata_store, asyncio.to_thread)
         if not Path(path).exists() and (found := old_data(self.config.log_dirs, self.filesystem)):
-            raise StartError(refusal(path, found))  # and nothing is created where a disk may be missing
+            raise StartError(refusal_of(path, found, self.filesystem))  # and nothing is created where a disk may be missing
         return open_store(f"sqlite:{path}", asyncio.to_thread)
 
     def _topic_config(self, topic: str) -> TopicConfig:

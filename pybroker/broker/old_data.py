@@ -4,16 +4,24 @@ A new store beside logs of an older one is most often a disk or a volume that is
 broker would have no topics, put every log aside, and assign offsets again that it has assigned before. So it does not start
 before its administrator decides which it is: the store comes back, or `pybroker directories adopt` makes a new one out of what
 the directories hold, or `pybroker directories set-aside` puts the logs aside.
+
+The directories of an Apache Kafka are another matter: `directories adopt` would give its topics default settings, and retention
+would then delete what Kafka kept. So for them the refusal names `pybroker adopt`, and `directories adopt` refuses them too.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.log import checkpoint, strays
+from pybroker.broker import ready_file
+from pybroker.log import checkpoint, old_formats, strays
+from pybroker.log.offset_checkpoint import COMPANION_SUFFIX
+from pybroker.log.room import RESERVE_FILE
 from pybroker.metadata.entries import CLUSTER_ID_KEY, LEFT_PREFIX
+from pybroker.model import FIRST_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
 
 SQLITE: Final = "sqlite:"
 METADATA_FILE: Final = "metadata.sqlite"
+CONTAINER_MARKS: Final = ("/.dockerenv", "/run/.containerenv")
 
 
 class OldData(NamedTuple):
@@ -66,7 +75,7 @@ async def why_not_start(store: Store, config: BrokerConfig, filesystem: Filesyst
     found = old_data(config.log_dirs, filesystem)
     path = sqlite_path(config)
     if path is not None:
-        return refusal(path, found) if found else None
+        return refusal_of(path, found, filesystem) if found else None
     with_logs = [] if config.metadata_memory_set_logs_aside else [one for one in found if one.logs]
     return memory_refusal(with_logs) if with_logs else None
 
@@ -74,6 +83,58 @@ async def why_not_start(store: Store, config: BrokerConfig, filesystem: Filesyst
 async def was_given_back(store: Store) -> bool:
     """Return whether a Kafka has the directories of this store, which had a cluster before."""
     return await store.get(CLUSTER_ID_KEY) is None and await store.get(LEFT_PREFIX + CLUSTER_ID_KEY) is not None
+
+
+async def why_not_by_names(store: Store, config: BrokerConfig, filesystem: Filesystem) -> str | None:
+    """Return why the names in the directories must not become topics with default settings; None when they may."""
+    if await store.get(CLUSTER_ID_KEY) is not None:
+        return None  # and the commit refuses, because the store is not new
+    if await was_given_back(store):
+        return "Kafka's metadata has the topics, because 'pybroker leave' wrote it: use 'pybroker adopt'"
+    sign = sign_of_kafka(config.log_dirs, filesystem)
+    return None if sign is None else use_adopt(config.log_dirs, sign)
+
+
+def sign_of_kafka(log_dirs: Sequence[str], filesystem: Filesystem) -> str | None:
+    """Return by what the directories are an Apache Kafka's that this broker has not taken over; None if they are not.
+
+    Of each data file the first batch is read, and only if nothing else decides. An unreadable directory is left out.
+    """
+    from pybroker.metadata.kraft.reading import METADATA_DIRECTORY  # noqa: PLC0415  no usual start needs it
+
+    is_used_here = False
+    for path in log_dirs:
+        try:
+            if filesystem.exists(f"{path}/{METADATA_DIRECTORY}"):
+                return f"Kafka's metadata lies in {path}/{METADATA_DIRECTORY}"
+            names = [entry.name for entry in filesystem.list(path)]
+        except OSError:
+            continue
+        is_used_here |= any(name == RESERVE_FILE or name.endswith(COMPANION_SUFFIX) for name in names)
+    if not is_used_here:
+        return "no file there is one that only pybroker writes"
+    return next((reason for path in log_dirs if (reason := _old_format(path, filesystem)) is not None), None)
+
+
+def _old_format(log_dir: str, filesystem: Filesystem) -> str | None:
+    try:
+        for entry in filesystem.list(log_dir):
+            if entry.is_dir() and strays.partition_of(entry.name) is not None:
+                old_formats.refuse_first(filesystem, entry.path, FIRST_OFFSET)
+    except OSError:
+        return None
+    except old_formats.OldFormatError as error:
+        return str(error).partition(", as Kafka")[0]
+    return None
+
+
+def use_adopt(log_dirs: Sequence[str], sign: str) -> str:
+    """Return the line that sends an administrator to `pybroker adopt`, because of the `sign` of an Apache Kafka."""
+    return (
+        f"These are the directories of an Apache Kafka: {sign}. Stop Kafka and run 'pybroker adopt {shlex.join(log_dirs)}' (name "
+        "the directory of Kafka's metadata too, if it is elsewhere): it takes over topics with their settings, and converts old "
+        "formats; with --dry-run it changes nothing"
+    )
 
 
 def sqlite_path(config: BrokerConfig) -> str | None:
@@ -84,12 +145,17 @@ def sqlite_path(config: BrokerConfig) -> str | None:
     return url.removeprefix(SQLITE) or f"{config.log_dirs[0]}/{METADATA_FILE}"
 
 
+def refusal_of(store: str, found: Sequence[OldData], filesystem: Filesystem) -> str:
+    """Return why the broker does not start with the new `store` beside what was found, which may be an Apache Kafka's."""
+    log_dirs = [one.path for one in found]
+    sign = sign_of_kafka(log_dirs, filesystem)
+    if sign is None:
+        return refusal(store, found)
+    return f"The metadata store {store} is new, but {_named(found)}. {use_adopt(log_dirs, sign)}"
+
+
 def refusal(store: str, found: Sequence[OldData], environment: Mapping[str, str] = os.environ) -> str:
     """Return why the broker does not start with the new `store`, and what to do, in one line for a person."""
-    named = ", ".join(
-        f"{one.path} has {_count(one.logs)}{f' of cluster {one.cluster_id}' if one.cluster_id is not None else ''}"
-        for one in found
-    )
     if is_in_container(environment):
         remedy = (
             f"Mount the volume that had it (this container expects it at {Path(store).parent}); if it is lost for good, run "
@@ -101,7 +167,7 @@ def refusal(store: str, found: Sequence[OldData], environment: Mapping[str, str]
             "Is a disk not mounted? If the store is lost for good, run 'pybroker directories adopt' with the same options, which "
             "makes the topics again out of the logs, or 'pybroker directories set-aside', which puts the logs aside"
         )
-    return f"The metadata store {store} is new, but {named}. {remedy}."
+    return f"The metadata store {store} is new, but {_named(found)}. {remedy}."
 
 
 def memory_refusal(found: Sequence[OldData]) -> str:
@@ -114,11 +180,18 @@ def memory_refusal(found: Sequence[OldData]) -> str:
 
 
 def is_in_container(environment: Mapping[str, str]) -> bool:
-    """Return whether this process seems to run in a container."""
+    """Return whether this process seems to run in a container. A variable KAFKA_... may also be set on a host that ran Kafka."""
     return (
-        Path("/.dockerenv").exists()
-        or Path("/run/.containerenv").exists()
-        or any(name.startswith("KAFKA_") for name in environment)
+        any(Path(mark).exists() for mark in CONTAINER_MARKS)
+        or ready_file.VARIABLE in environment
+        or "KUBERNETES_SERVICE_HOST" in environment
+    )
+
+
+def _named(found: Sequence[OldData]) -> str:
+    return ", ".join(
+        f"{one.path} has {_count(one.logs)}{f' of cluster {one.cluster_id}' if one.cluster_id is not None else ''}"
+        for one in found
     )
 
 

@@ -83,13 +83,13 @@ def adopt(
     data_dir: str | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Rebuild lost metadata from the logs in the directories.
+    """Rebuild lost metadata from the logs in the directories of this broker. For those of an Apache Kafka use 'pybroker adopt'.
 
     Topics get the broker's default settings and those of --set. Retention works from the start on: if a topic was kept longer
     than the defaults keep it, use --set retention.ms=-1 and set the topic's own value afterwards.
     """
     from pybroker.broker import adoption  # noqa: PLC0415
-    from pybroker.broker.old_data import was_given_back  # noqa: PLC0415
+    from pybroker.broker.old_data import use_adopt, why_not_by_names  # noqa: PLC0415
     from pybroker.config.setting import ConfigError  # noqa: PLC0415
     from pybroker.config.topic import TopicConfig  # noqa: PLC0415
 
@@ -100,9 +100,12 @@ def adopt(
     except ConfigError as error:
         raise ConfigurationError(str(error)) from error
     with refusals(), adoption.locked(loaded, filesystem_of_disk()) as directories:
-        if with_store(loaded, was_given_back, is_made=False):
-            raise RunError("Kafka's metadata has the topics, because 'pybroker leave' wrote it: use 'pybroker adopt'")
+        reason = with_store(loaded, lambda store: why_not_by_names(store, loaded, filesystem_of_disk()), is_made=False)
+        if reason is not None:
+            raise RunError(reason)
         found = adoption.survey(directories)
+        if found.old_formats:
+            raise RunError(use_adopt(loaded.log_dirs, f"{found.old_formats[0].directory} has messages of format 0 or 1"))
         topics = adoption.topics_of(found, loaded, wanted, are_gaps_allowed=allow_missing)
         with_store(loaded, lambda store: adoption.adopt(store, loaded, found, topics))
     for topic in topics:

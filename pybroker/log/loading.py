@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pybroker.log import checkpoint, lost, strays
 from pybroker.log.batch_scan import OFFSET_END
 from pybroker.log.log import Log
+from pybroker.log.old_formats import OldFormatError
 from pybroker.log.opening import open_logs
 from pybroker.model import FIRST_OFFSET, ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_text
 
@@ -263,10 +264,14 @@ class Loader:
         if not isinstance(outcome, Exception):
             return outcome
         if not found.directory.is_offline:
+            is_told = isinstance(outcome, OldFormatError)  # its text says all that a person needs
             logger.error(
-                "The log in %s cannot be opened; its partition is offline, the others are not", found.path, exc_info=outcome
+                "The log in %s cannot be opened; its partition is offline, the others are not%s",
+                found.path,
+                f": {outcome}" if is_told else "",
+                exc_info=None if is_told else outcome,
             )
-            self._note_unopened(found, f"its log in {found.path} cannot be opened: {outcome!r}")
+            self._note_unopened(found, f"its log in {found.path} cannot be opened: {outcome if is_told else repr(outcome)}")
         return None
 
     def _note_unopened(self, found: FoundLog, reason: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pybroker.broker import adoption, known_directories
-from pybroker.broker.old_data import old_data, refusal, why_not_start
+from pybroker.broker.old_data import is_in_container, old_data, refusal, why_not_by_names, why_not_start
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
@@ -23,7 +23,9 @@ from pybroker.metadata.directories import directories_key, read_directories, wri
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.metadata.store.base import StoreError
 from pybroker.metadata.store.memory import MemoryStore
-from pybroker.model import BrokerId, TopicId, TopicPartition, topic_id_text
+from pybroker.model import BrokerId, Offset, TopicId, TopicPartition, topic_id_text
+from pybroker.records.batch import Record
+from pybroker.records.build import build_message_set
 from testing.scenes.logs import START_MS, Producer, append, batch
 
 FS = Filesystem()
@@ -288,8 +290,59 @@ async def test_a_new_store_beside_older_data_is_refused_in_one_line(tmp_path: Pa
 
 def test_in_a_container_the_refusal_names_the_volume(tmp_path: Path) -> None:
     scene = AdoptionScene(tmp_path).fill()
-    text = refusal("/metadata/metadata.sqlite", old_data(scene.config.log_dirs, FS), {"KAFKA_NODE_ID": "1"})
+    text = refusal("/metadata/metadata.sqlite", old_data(scene.config.log_dirs, FS), {"PYBROKER_READY_FILE": "/tmp/ready"})
     assert "Mount the volume that had it (this container expects it at /metadata)" in text
+
+
+def test_a_host_that_ran_kafka_is_no_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("pybroker.broker.old_data.CONTAINER_MARKS", (f"{tmp_path}/mark",))
+    assert not is_in_container({"KAFKA_HOME": "/opt/kafka", "KAFKA_OPTS": "-Xmx1g"})
+    (tmp_path / "mark").touch()
+    assert is_in_container({})
+
+
+@pytest.mark.parametrize("sign", ["metadata", "unused", "old format"])
+async def test_the_directories_of_a_kafka_are_refused_with_the_command_that_takes_its_settings(tmp_path: Path, sign: str) -> None:
+    scene = AdoptionScene(tmp_path).fill()
+    assert await why_not_by_names(scene.store, scene.config, FS) is None, "they are this broker's"
+    if sign == "metadata":
+        (scene.folders[1] / "__cluster_metadata-0").mkdir()
+        why = f"Kafka's metadata lies in {scene.folders[1]}/__cluster_metadata-0"
+    elif sign == "unused":
+        for path in [one for folder in scene.folders for one in (*folder.glob("*.topic-ids"), *folder.glob(".reserve"))]:
+            path.unlink()
+        why = "no file there is one that only pybroker writes"
+    else:
+        path = scene.folder_of("users-0") / "00000000000000000000.log"
+        path.write_bytes(build_message_set([Record(Offset(0), 0, b"k", b"v")], magic=1))
+        why = f"{path} has messages of format 1 at byte 0"
+    refused = await why_not_by_names(scene.store, scene.config, FS)
+    reason = await why_not_start(scene.store, scene.config, FS)
+    assert reason is not None
+    assert refused is not None
+    assert f"{scene.folders[1]} has 3 logs of cluster {CLUSTER}" in reason
+    for text in (reason, refused):
+        assert "\n" not in text
+        assert f"These are the directories of an Apache Kafka: {why}." in text
+        assert f"'pybroker adopt {' '.join(scene.config.log_dirs)}'" in text
+        assert "directories adopt" not in text
+
+
+def test_a_start_names_messages_of_an_old_format_in_one_line_without_a_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = AdoptionScene(tmp_path).fill()
+    path = scene.folder_of("users-0") / "00000000000000000000.log"
+    path.write_bytes(build_message_set([Record(Offset(0), 0, b"k", b"v")], magic=1))
+    for folder in scene.folders:
+        (folder / checkpoint.CLEAN_SHUTDOWN_FILE).unlink()
+    logs = scene.manager()
+    logs.start()
+    (record,) = [one for one in caplog.records if "cannot be opened" in one.getMessage()]
+    assert f"{path} has messages of format 1 at byte 0" in record.getMessage()
+    assert "run 'pybroker adopt'" in record.getMessage()
+    assert not record.exc_info
+    logs.stop()
 
 
 async def test_meta_properties_alone_are_older_data_and_strays_are_not(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pybroker.cli import start
+from pybroker.cli import directories_command, start
 from pybroker.cli.adopt_command import _start_line, command
 from pybroker.config.broker import BrokerConfig
 from pybroker.model import BrokerId, Offset, ProducerEpoch, ProducerId
@@ -46,9 +46,7 @@ def adopt(folder: Path, *options: str) -> Result:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name not in {".lock", ".reserve"}
-    }
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
 OLD = bytes(build_message_set([Record(Offset(n), n, b"k", b"v") for n in range(3)], magic=1))
@@ -61,6 +59,9 @@ IN_TRANSACTION = bytes(
         base_sequence=0,
     )
 )
+
+
+OLD_BEHIND = bytes(build_message_set([Record(Offset(8), 8, b"k", b"v")], magic=1))
 
 
 def test_a_dry_run_says_what_the_run_says(tmp_path: Path) -> None:
@@ -100,3 +101,29 @@ def test_what_the_run_refuses_the_dry_run_refuses_and_both_change_nothing(
     assert reason in dry.output
     assert dry.output == real.output
     assert files(folder) == before, "the other partition is not converted either"
+
+
+# --- the other command, which knows no settings of Kafka ---
+
+
+def by_names(folder: Path, *options: str) -> Result:
+    return CliRunner().invoke(directories_command.command, ["adopt", "--data-dir", str(folder), *options])
+
+
+def test_the_command_for_a_lost_store_refuses_a_kafka_s_directory_and_leaves_no_trace(tmp_path: Path) -> None:
+    folder = old_kafka(tmp_path / "kafka", p0=IN_TRANSACTION)
+    before = files(folder)
+    for _ in range(2):  # the first run leaves nothing that the second would take for a sign of this broker
+        refused = by_names(folder, "--override", "node.id=1")
+        assert refused.exit_code == 1
+        assert f"run 'pybroker adopt {folder}'" in refused.output
+        assert files(folder) == before
+
+
+def test_the_command_for_a_lost_store_converts_nothing_and_refuses_old_formats_behind_others(tmp_path: Path) -> None:
+    folder = old_kafka(tmp_path / "kafka", p0=IN_TRANSACTION + OLD_BEHIND)
+    (folder / ".reserve").write_bytes(b"")  # this broker has used it
+    refused = by_names(folder, "--override", "node.id=1")
+    assert refused.exit_code == 1, refused.output
+    assert "orders-0 has messages of format 0 or 1" in refused.output
+    assert f"run 'pybroker adopt {folder}'" in refused.output
