@@ -244,7 +244,6 @@ class LogCleaner:
         work = partial(self._logs.checkpoint_work, log.log_directory)
         yield from head.cut(log, work, lambda target: worker.note_target(log, target), self._clock.time_ms())
         worker.note_target(log, None)
-        logger.info("The first segment of %s begins at %d now", log.topic_partition, log.segments[0].base_offset)
 
     def _clean(self, one: Cleanable, worker: CleanerWorker) -> Iterator[Step]:
         config = self._config()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 from typing import TYPE_CHECKING
 
 from pybroker.log import record_retention
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pybroker.log.cleaner.steps import Step
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
+
+logger = logging.getLogger(__name__)
 
 FREED_BYTES_MIN = 4096
 """Less than a block of a file system gives nothing back."""
@@ -59,10 +62,12 @@ def is_due(log: Log) -> bool:
 def cut(
     log: Log, checkpoint_work: Callable[[], Callable[[], None]], note_target: Callable[[LogSegment], None], now_ms: int
 ) -> Iterator[Step]:
-    """Yield the steps of cutting the first segment; `note_target` gets the new one. Raises CorruptRecordError, OSError.
+    """Yield the steps of cutting the first segment, if that is still due; `note_target` gets the new one.
 
-    NoRoomForCopyError and SegmentsChangedError leave the log as it was.
+    Raises CorruptRecordError, OSError. NoRoomForCopyError and SegmentsChangedError leave the log as it was.
     """
+    if not is_due(log):
+        return  # the log begins in another segment by now, maybe in the active one
     head, truncations, position = log.segments[0], log.truncations, record_retention.head_position(log)
     header = next((batch for _, batch in head.scan(position)), None)
     if header is None or not position:
@@ -81,6 +86,7 @@ def cut(
 
     yield sync  # a file system may find only here that it has no room
     yield from replace(log, [head], target, truncations=truncations, now_ms=now_ms)
+    logger.info("The first segment of %s begins at %d now", log.topic_partition, target.base_offset)
 
 
 @contextlib.contextmanager

@@ -152,6 +152,8 @@ def _check(log: Log, olds: Sequence[LogSegment], truncations: int) -> None:
     first = log.segments.floor_index(olds[0].base_offset)
     if truncations != log.truncations or first < 0 or list(log.segments)[first : first + len(olds)] != list(olds):
         raise _changed(log)
+    if olds[-1] is log.segments.active:  # what was appended since it was read would be lost
+        raise SegmentsChangedError(f"{log.topic_partition} appends to the segment {olds[-1].path}")
 
 
 def _changed(log: Log) -> SegmentsChangedError:
