@@ -129,18 +129,6 @@ def remember() -> None:
     _put(segment, "SegmentTail", Forgetful)
 
 
-@case("a fetch from the end gets a result that is made once and shared")
-def nothing_new() -> None:
-    from pybroker.replication.partition import Partition
-
-    def made_again(self: Any, end: Any) -> Any:
-        result = self._response()
-        result.fetch_offset_metadata = end
-        return result
-
-    _put(Partition, "nothing_new", made_again)
-
-
 @case("times are counted in C")
 def observe_request() -> None:
     from pybroker.metrics import _counts_python, counts

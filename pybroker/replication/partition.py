@@ -54,7 +54,6 @@ class Partition:
         "_follower_end_offsets",
         "_high_watermark_metadata",
         "_is_alone",
-        "_nothing_new",
         "broker_id",
         "high_watermark",
         "is_leader",
@@ -84,7 +83,6 @@ class Partition:
         self.high_watermark_metadata = log.offset_metadata(min(max(high_watermark, log.log_start_offset), log.log_end_offset))
         self.leader_epoch_start_offset = NO_OFFSET
         self._follower_end_offsets: dict[BrokerId, LogOffsetMetadata | None] = {}  # of other replicas; None until one has fetched
-        self._nothing_new: FetchPartitionData | None = None
         self._set_state(image)
         self._advance_high_watermark()
 
@@ -115,7 +113,6 @@ class Partition:
         """Continue with `log`, which has the same records in other files."""
         self.log = log
         self.high_watermark_metadata = log.offset_metadata(self.high_watermark)
-        self._nothing_new = None
         if self.is_leader:
             log.lead(self.leader_epoch, max(self.leader_epoch_start_offset, log.log_start_offset))
         log.producers.on_high_watermark(self.high_watermark)
@@ -335,17 +332,9 @@ class Partition:
         return response
 
     def nothing_new(self, end: LogOffsetMetadata) -> FetchPartitionData:
-        """Return the result of a fetch from the very end: the most frequent result of all, so it is made once and shared."""
-        response = self._nothing_new
-        if (
-            response is None
-            or response.fetch_offset_metadata is not end
-            or response.high_watermark != self.high_watermark
-            or response.log_start_offset != self.log.log_start_offset
-            or response.last_stable_offset != self.last_stable_offset
-        ):
-            response = self._nothing_new = self._response()
-            response.fetch_offset_metadata = end
+        """Return the result of a fetch from the very end, which is `end`."""
+        response = self._response()
+        response.fetch_offset_metadata = end
         return response
 
     def is_diverging(self, wanted: FetchPartition) -> bool:
