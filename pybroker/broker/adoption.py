@@ -66,6 +66,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COMPACT: Final = "compact"
+NAMED_MAX: Final = 5
+MISSING_MAX: Final = 10_000
+"""How many partitions of one topic can be made again, as many as one CreateTopics request makes at most."""
 NOT_NEW: Final = "The metadata store is not new: it already has a cluster, so there is nothing to adopt"
 
 
@@ -75,12 +78,32 @@ class AdoptionError(Exception):
 
 @dataclass(slots=True)
 class Holding:
-    """The parts of one topic that the directories hold."""
+    """The logs of one topic's name that the directories hold."""
 
     ids: Counter[TopicId] = field(default_factory=Counter)
     unnamed: list[tuple[Filesystem, str]] = field(default_factory=list)  # directories of logs without a topic id
-    partitions: set[int] = field(default_factory=set)
+    numbers: dict[TopicId | None, set[int]] = field(default_factory=dict)  # partitions by the topic id of their log
+    futures: set[int] = field(default_factory=set)  # partitions that were being moved: a future log is no whole copy
     is_compacted: bool = False
+
+    @property
+    def partitions(self) -> set[int]:
+        """The numbers of all logs, of whatever topic id."""
+        return set().union(*self.numbers.values())
+
+    def partitions_of(self, topic_id: TopicId) -> set[int]:
+        """Return the numbers of the logs that a topic of this id takes: those of its id, and those without an id."""
+        return self.numbers.get(topic_id, set()) | self.numbers.get(None, set())
+
+    def strays_of(self, topic: str, topic_id: TopicId, count: int) -> list[str]:
+        """Return what the start puts aside: logs of other ids, and of numbers from `count` on."""
+        found = [
+            f"{topic}-{number} (topic id {topic_id_text(other)})"
+            for other, numbers in self.numbers.items()
+            if other is not None and other != topic_id
+            for number in sorted(numbers)
+        ]
+        return found + [f"{topic}-{number}" for number in sorted(self.partitions_of(topic_id)) if number >= count]
 
 
 NO_HOLDING: Final = Holding()
@@ -188,18 +211,22 @@ def survey(directories: Sequence[LogDirectory]) -> Survey:
         found.is_clean &= directory.filesystem.exists(f"{directory.path}/{checkpoint.CLEAN_SHUTDOWN_FILE}")
         for entry in directory.filesystem.list(directory.path):
             found.was_used_here |= entry.name.endswith(COMPANION_SUFFIX)
-            tp = strays.partition_of(entry.name) or strays.partition_of_future(entry.name)
+            tp = strays.partition_of(entry.name)
+            future = strays.partition_of_future(entry.name)
             if tp is not None and entry.is_dir():
+                _note_log(found, directory.filesystem, tp, entry.path)
                 _look_into(found, directory.filesystem, tp, entry.path)
+            elif future is not None and entry.is_dir():
+                found.topics.setdefault(future.topic, Holding()).futures.add(future.partition)
+                _look_into(found, directory.filesystem, future, entry.path)
         compacted = _compacted(directory)
         for name in compacted & found.topics.keys():
             found.topics[name].is_compacted = True
     return found
 
 
-def _look_into(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: str) -> None:
+def _note_log(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: str) -> None:
     holding = found.topics.setdefault(tp.topic, Holding())
-    holding.partitions.add(tp.partition)
     try:
         topic_id = checkpoint.read_partition_metadata(filesystem, path)
     except checkpoint.CorruptCheckpointError as error:
@@ -209,6 +236,10 @@ def _look_into(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: 
         holding.ids[topic_id] += 1
     else:
         holding.unnamed.append((filesystem, path))
+    holding.numbers.setdefault(topic_id, set()).add(tp.partition)
+
+
+def _look_into(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: str) -> None:
     try:
         epochs = checkpoint.read_entries(filesystem, f"{path}/{checkpoint.LEADER_EPOCH_FILE}", fields=2)
         found.largest_epoch = max([found.largest_epoch, *(LeaderEpoch(int(epoch)) for epoch, _ in epochs)])
@@ -272,28 +303,52 @@ def _compacted(directory: LogDirectory) -> set[str]:
     return {tp.topic for tp in stored}
 
 
-def topics_of(found: Survey, config: BrokerConfig, settings: Mapping[str, str], *, are_gaps_allowed: bool) -> list[TopicImage]:
-    """Return the topics to be made. Raises AdoptionError if partitions are missing that may lie on an unmounted disk."""
+def missing_numbers(name: str, present: set[int], count: int) -> list[int]:
+    """Return which of `count` partitions have no log. Raises AdoptionError if that is more than a topic of Kafka's can miss."""
+    if count - len(present) > MISSING_MAX:
+        raise AdoptionError(
+            f"{name}-{count - 1} would be the last of {count} partitions of {name}, of which {len(present)} have a log: if that "
+            "directory is no log of Kafka's, move it out of the log directory"
+        )
+    return [number for number in range(count) if number not in present]
+
+
+def topics_of(
+    found: Survey,
+    config: BrokerConfig,
+    settings: Mapping[str, str],
+    *,
+    are_gaps_allowed: bool,
+    gaps_option: str = "--allow-missing",
+) -> list[TopicImage]:
+    """Return the topics to be made. Raises AdoptionError if partitions are missing that may lie on an unmounted disk.
+
+    `gaps_option` is the option of the command that sets `are_gaps_allowed`.
+    """
     if found.is_owned and found.unowned and not are_gaps_allowed:
         raise AdoptionError(
             f"{', '.join(found.unowned)} has no meta.properties, like an empty mount point: is a disk not mounted? With "
-            "--allow-missing, topics that are only there are left out"
+            f"{gaps_option}, topics that are only there are left out"
         )
     images = []
     for name, holding in sorted(found.topics.items()):
-        count = max(holding.partitions) + 1
-        missing = sorted({*range(count)} - holding.partitions)
+        topic_id = _id_of(name, holding)
+        count = max(holding.partitions | holding.futures) + 1
+        missing = missing_numbers(name, holding.partitions_of(topic_id), count)
         if missing and not are_gaps_allowed:
+            shown = f"{', '.join(f'{name}-{number}' for number in missing[:NAMED_MAX])}"
+            more = f" and {len(missing) - NAMED_MAX} more" if len(missing) > NAMED_MAX else ""
+            of = f" with the topic id {topic_id_text(topic_id)}, that of most logs" if len(holding.ids) > 1 else ""
             raise AdoptionError(
-                f"{', '.join(f'{name}-{number}' for number in missing)} is in no directory, and {name} has {count} partitions: "
-                "is a disk not mounted? With --allow-missing, missing partitions are made again, empty"
+                f"{shown}{more} is in no directory{of}, and {name} has {count} partitions: is a disk not mounted? With "
+                f"{gaps_option}, missing partitions are made again, empty"
             )
         configs = dict(automatic_topic(name, config).configs)
         if not names.is_internal(name):
             configs |= {"cleanup.policy": COMPACT} if holding.is_compacted else {}
             configs |= settings
         configs_set = {key: value for key, value in configs.items() if value is not None}
-        images.append(topic_image(found, config, name=name, topic_id=_id_of(name, holding), count=count, configs=configs_set))
+        images.append(topic_image(found, config, name=name, topic_id=topic_id, count=count, configs=configs_set))
     return images
 
 

@@ -5,8 +5,11 @@ directories must agree. Without it (a Kafka with ZooKeeper, or a lost metadata f
 directories' names, and settings come from the administrator's file.
 
 What the plan refuses, unless `is_partial`
-    a partition that the metadata places on other brokers as well, or that is in no directory; gaps in the partition numbers;
-    a log of another topic id than its topic's
+    a partition that the metadata places on other brokers as well, or that is in no directory; gaps in the partition numbers
+What the plan refuses always
+    a topic all of whose logs have another topic id
+What no topic takes, as with Kafka: the start keeps it aside as a stray, and a note names it
+    a log of another topic id than its topic's, of a number that the topic does not have, or of a name that is no topic's
 What the plan does not take over, and names in a note
     settings that this broker does not have or accept, settings of brokers, quotas, credentials, access control entries and tokens
 """
@@ -18,12 +21,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pybroker.broker.adoption import (
+    NAMED_MAX,
     NO_HOLDING,
     NOT_NEW,
     AdoptionError,
     adopt,
     convert_old_formats,
     holds_logs,
+    missing_numbers,
     survey,
     topic_image,
     topics_of,
@@ -45,20 +50,21 @@ from pybroker.metadata.kraft.state import (
     KraftState,
     state_of,
 )
-from pybroker.model import ProducerId, topic_id_text
+from pybroker.model import ProducerId, TopicId, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pybroker.broker.adoption import Survey
+    from pybroker.broker.adoption import Holding, Survey
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.directory import LogDirectory
     from pybroker.metadata.image import TopicImage
     from pybroker.metadata.kraft.state import KraftTopic
     from pybroker.metadata.store.base import Listing, Store
-    from pybroker.model import TopicId, TopicPartition
+    from pybroker.model import TopicPartition
 
-NAMED_MAX: Final = 5
+RESERVED_DIRECTORY_ID_MAX: Final = (99).to_bytes(16, "big")
+"""The largest id that Kafka uses for what is no directory: unassigned, lost, migrating (DirectoryId.reserved)."""
 _NAMES_OF_DEFAULTS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "segment.bytes", "max.message.bytes")
 
 
@@ -163,7 +169,7 @@ def plan_of(
     plan = Plan(has_kraft=state is not None)
     if state is None:
         _refuse_lost_settings(found, configs)
-        topics = topics_of(found, config, {}, are_gaps_allowed=is_partial)
+        topics = topics_of(found, config, {}, are_gaps_allowed=is_partial, gaps_option="--partial")
     else:
         epochs = [part.leader_epoch for topic in state.topics.values() for part in topic.partitions.values()]
         found.largest_epoch = max([found.largest_epoch, *epochs])
@@ -210,41 +216,76 @@ def _topics_of_kraft(plan: Plan, found: Survey, state: KraftState, config: Broke
     topics = []
     elsewhere: list[str] = []
     missing: list[str] = []
+    strays: list[str] = []
     for topic in sorted(state.topics.values(), key=lambda one: one.name):
         holding = found.topics.get(topic.name, NO_HOLDING)
-        if not holding.partitions and found.was_used_here:
+        if not holding.numbers and found.was_used_here:
             plan.notes.append(
                 f"{topic.name} is in Kafka's metadata alone: it was deleted after this broker took over, and is left out"
             )
             continue
-        if holding.ids and topic.topic_id not in holding.ids and not found.was_used_here:
-            other = topic_id_text(holding.ids.most_common(1)[0][0])
-            raise AdoptionError(
-                f"{topic.name} has the topic id {topic_id_text(topic.topic_id)} in Kafka's metadata, and {other} in its "
-                "directories: the metadata does not belong to these logs"
-            )
-        count = max([*topic.partitions, *holding.partitions], default=-1) + 1
+        topic_id = _id_of_kraft(topic, holding, found)
+        present = holding.partitions_of(topic_id)
+        count = max([*topic.partitions, *(present if found.was_used_here else ())], default=-1) + 1
         elsewhere += [
             f"{topic.name}-{number} (replicas {','.join(map(str, part.replicas))})"
             for number, part in sorted(topic.partitions.items())
             if part.replicas != (config.node_id,)
         ]
-        missing += [f"{topic.name}-{number}" for number in range(count) if number not in holding.partitions]
-        topic_id = topic.topic_id if topic.topic_id in holding.ids or not holding.ids else holding.ids.most_common(1)[0][0]
+        missing += [
+            f"{topic.name}-{number}{_place(found, topic, number)}" for number in missing_numbers(topic.name, present, count)
+        ]
+        strays += holding.strays_of(topic.name, topic_id, count)
         configs = _configs_of(state, topic, config)
         topics.append(topic_image(found, config, name=topic.name, topic_id=topic_id, count=count, configs=configs))
     _refuse(plan, elsewhere, "have replicas on other brokers", is_partial=is_partial)
     _refuse(plan, missing, "are in no directory: is a disk not mounted, or is this one broker of several?", is_partial=is_partial)
-    others = {name: holding for name, holding in found.topics.items() if state.topic_named(name) is None}
-    if others:
-        known = found.topics
-        found.topics = others
-        topics += topics_of(found, config, {}, are_gaps_allowed=is_partial)
-        found.topics = known
-        plan.notes.append(
-            f"Kafka's metadata does not have {_some(sorted(others))}: kept with default settings; delete what is not wanted"
+    if strays:
+        plan.notes.append(f"{_some(strays)} belong to no partition of Kafka's metadata: the start keeps them aside, as -stray")
+    return sorted([*topics, *_topics_of_names(plan, found, state, config, is_partial=is_partial)], key=lambda one: one.name)
+
+
+def _id_of_kraft(topic: KraftTopic, holding: Holding, found: Survey) -> TopicId:
+    """Return the id of the topic's logs: that of the metadata, or another if this broker has made the topic again."""
+    if not holding.ids or topic.topic_id in holding.ids:
+        return topic.topic_id
+    other = holding.ids.most_common(1)[0][0]
+    if not found.was_used_here:
+        raise AdoptionError(
+            f"{topic.name} has the topic id {topic_id_text(topic.topic_id)} in Kafka's metadata, and {topic_id_text(other)} in "
+            "its directories: the metadata does not belong to these logs"
         )
-    return sorted(topics, key=lambda one: one.name)
+    return other
+
+
+def _place(found: Survey, topic: KraftTopic, number: int) -> str:
+    """Return which log directory Kafka's metadata places a partition in, if that directory is not among the named ones."""
+    known = {one.directory_id for one in found.known}
+    part = topic.partitions.get(number)
+    places = [one for one in part.directories if one > RESERVED_DIRECTORY_ID_MAX] if part is not None else []
+    absent = [topic_id_text(TopicId(one)) for one in places if topic_id_text(TopicId(one)) not in known]
+    return f" (of the log directory with directory.id={absent[0]})" if absent else ""
+
+
+def _topics_of_names(plan: Plan, found: Survey, state: KraftState, config: BrokerConfig, *, is_partial: bool) -> list[TopicImage]:
+    """Return the topics that Kafka's metadata does not have and this broker may have made. Kafka's own strays are none."""
+    others = {name: holding for name, holding in found.topics.items() if state.topic_named(name) is None}
+    if not others:
+        return []
+    if not found.was_used_here:
+        plan.notes.append(
+            f"Kafka's metadata does not have {_some(sorted(others))}: no topic is made, and the start keeps the logs aside, "
+            "as -stray"
+        )
+        return []
+    known = found.topics
+    found.topics = others
+    topics = topics_of(found, config, {}, are_gaps_allowed=is_partial, gaps_option="--partial")
+    found.topics = known
+    plan.notes.append(
+        f"Kafka's metadata does not have {_some(sorted(others))}: kept with default settings; delete what is not wanted"
+    )
+    return topics
 
 
 def _configs_of(state: KraftState, topic: KraftTopic, config: BrokerConfig) -> dict[str, str]:

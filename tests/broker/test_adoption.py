@@ -205,9 +205,42 @@ async def test_one_directory_without_a_cluster_id_belongs_to_that_of_the_others(
 async def test_of_two_ids_of_a_name_most_logs_decide(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     scene = AdoptionScene(tmp_path).fill()
     checkpoint.write_partition_metadata(FS, str(scene.folder_of("orders-2")), USERS)
-    controller = await scene.adopt()
+    with pytest.raises(adoption.AdoptionError, match=r"orders-2 is in no directory with the topic id .*, and orders has 3"):
+        await scene.adopt()
+    controller = await scene.adopt(are_gaps_allowed=True)
     assert controller.image.topics["orders"].topic_id == ORDERS
     assert f"1 have {topic_id_text(USERS)}; the latter become strays" in caplog.text
+
+
+async def test_a_copy_that_was_being_moved_is_no_log(tmp_path: Path) -> None:
+    scene = AdoptionScene(tmp_path).fill()
+    for name in ("orders-2", "users-0"):
+        log = scene.folder_of(name)
+        log.rename(log.with_name(f"{name}.{'a' * 32}-future"))
+        with pytest.raises(adoption.AdoptionError, match=f"{name} is in no directory"):
+            await scene.adopt()
+        log.with_name(f"{name}.{'a' * 32}-future").rename(log)
+    controller = await scene.adopt()
+    assert {name: len(topic.partitions) for name, topic in controller.image.topics.items()} == {
+        "orders": 3,
+        "users": 1,
+        OFFSETS_TOPIC: 2,
+    }
+
+
+async def test_a_directory_that_only_looks_like_a_log_is_refused_in_one_line(tmp_path: Path) -> None:
+    scene = AdoptionScene(tmp_path).fill()
+    other = scene.folders[0] / "backup-99999999999"
+    other.mkdir()
+    for are_gaps_allowed in (False, True):
+        with pytest.raises(
+            adoption.AdoptionError, match="of which 1 have a log: if that directory is no log of Kafka's, move it"
+        ):
+            await scene.adopt(are_gaps_allowed=are_gaps_allowed)
+    other.rename(other.with_name("backup-200"))
+    with pytest.raises(adoption.AdoptionError, match="backup-3, backup-4 and 195 more is in no directory") as refused:
+        await scene.adopt()
+    assert len(str(refused.value)) < 300
 
 
 async def test_a_store_that_has_a_cluster_is_not_touched(tmp_path: Path) -> None:

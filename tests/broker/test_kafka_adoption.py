@@ -13,7 +13,7 @@ from pybroker.config.broker import BrokerConfig
 from pybroker.log import checkpoint
 from pybroker.log.filesystem import Filesystem
 from pybroker.metadata.kraft.frames import to_bytes
-from pybroker.model import BrokerId, Offset, TopicId, TopicPartition
+from pybroker.model import BrokerId, Offset, TopicId, TopicPartition, topic_id_text
 from pybroker.protocol.messages.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -58,7 +58,8 @@ class KraftScene:
     def records(self, *messages: object, file: str = "00000000000000000000.log", base_offset: int = 0) -> KraftScene:
         data = bytearray()
         for offset, message in enumerate(messages, start=base_offset):
-            data += build_batch([Record(Offset(offset), 0, None, to_bytes(message, 0))])
+            version = int(isinstance(message, PartitionRecord | PartitionChangeRecord))  # 1 has the log directories
+            data += build_batch([Record(Offset(offset), 0, None, to_bytes(message, version))])
         (self.metadata / file).write_bytes(data)
         return self
 
@@ -186,13 +187,43 @@ def test_logs_of_another_topic_id_are_refused(scene: KraftScene) -> None:
         scene.plan()
 
 
-def test_a_log_that_the_metadata_does_not_have_is_kept(scene: KraftScene) -> None:
+def test_a_log_that_the_metadata_does_not_have_becomes_a_stray(scene: KraftScene) -> None:
     scene.records(*topic("orders", ORDERS))
     scene.log("orders-0", ORDERS)
     scene.log("users-0", USERS)
+    scene.log("backup-99999999999", None)
+    scene.log("orders-20241101", ORDERS)
     plan = scene.plan()
-    assert [(one.name, one.topic_id) for one in plan.topics] == [("orders", ORDERS), ("users", USERS)]
-    assert any("Kafka's metadata does not have users" in note for note in plan.notes)
+    assert [(one.name, one.topic_id, len(one.partitions)) for one in plan.topics] == [("orders", ORDERS, 1)]
+    assert plan.notes == [
+        "orders-20241101 belong to no partition of Kafka's metadata: the start keeps them aside, as -stray",
+        "Kafka's metadata does not have backup, users: no topic is made, and the start keeps the logs aside, as -stray",
+    ]
+
+
+def test_a_log_of_another_topic_id_is_not_the_partition(scene: KraftScene) -> None:
+    scene.records(*topic("orders", ORDERS, 2))
+    scene.log("orders-0", ORDERS)
+    other = scene.log("orders-1", USERS)
+    with pytest.raises(adoption.AdoptionError, match="orders-1 are in no directory"):
+        scene.plan()
+    plan = scene.plan(is_partial=True)
+    assert len(plan.topics[0].partitions) == 2
+    assert f"orders-1 (topic id {topic_id_text(USERS)}) belong to no partition" in plan.notes[-1]
+    checkpoint.write_partition_metadata(FS, str(other), ORDERS)
+    assert scene.plan().notes == []
+
+
+def test_a_future_log_is_not_the_partition_and_the_missing_directory_is_named(scene: KraftScene) -> None:
+    elsewhere = TopicId(b"another disk".ljust(16))
+    scene.records(*topic("orders", ORDERS, 2), PartitionChangeRecord(partition_id=1, topic_id=ORDERS, directories=[elsewhere]))
+    scene.log("orders-0", ORDERS)
+    scene.log(f"orders-1.{'a' * 32}-future", ORDERS)
+    missing = rf"orders-1 \(of the log directory with directory.id={topic_id_text(elsewhere)}\) are in no directory"
+    with pytest.raises(adoption.AdoptionError, match=missing):
+        scene.plan()
+    scene.log("orders-1", ORDERS)
+    assert scene.plan().notes == []
 
 
 def test_an_open_transaction_is_named(scene: KraftScene) -> None:

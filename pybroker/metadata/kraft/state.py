@@ -46,10 +46,11 @@ _LEADER_UNCHANGED: Final = -2
 
 @dataclass(slots=True, kw_only=True)
 class KraftPartition:
-    """A partition and the brokers that hold it."""
+    """A partition and the brokers that hold it. `directories` are the ids of their log directories, in the same order."""
 
     replicas: tuple[int, ...]
     leader_epoch: LeaderEpoch
+    directories: tuple[bytes, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,7 +108,9 @@ def _apply(state: KraftState, record: MetadataRecord) -> None:
         state.configs.pop((TOPIC_RESOURCE, topic.name), None)
     elif isinstance(message, PartitionRecord):
         _topic(state, message.topic_id).partitions[message.partition_id] = KraftPartition(
-            replicas=tuple(message.replicas), leader_epoch=LeaderEpoch(message.leader_epoch)
+            replicas=tuple(message.replicas),
+            leader_epoch=LeaderEpoch(message.leader_epoch),
+            directories=tuple(message.directories),
         )
     elif isinstance(message, PartitionChangeRecord):
         _change_partition(_topic(state, message.topic_id), message)
@@ -138,5 +141,7 @@ def _change_partition(topic: KraftTopic, change: PartitionChangeRecord) -> None:
         raise DamagedMetadataError(f"Kafka's metadata changes {topic.name}-{change.partition_id}, which does not exist")
     if change.replicas is not None:
         partition.replicas = tuple(change.replicas)
+    if change.directories is not None:
+        partition.directories = tuple(change.directories)
     if change.leader != _LEADER_UNCHANGED:
         partition.leader_epoch = LeaderEpoch(partition.leader_epoch + 1)
