@@ -5,7 +5,8 @@ Adopting
     KRaft Kafka is the same. Topics get the settings that the broker gives by default (the coordinators' topics theirs),
     `cleanup.policy=compact` where a compaction has left its checkpoint, and the settings that the administrator asks for.
     Producer ids begin above every id in producers' snapshots and batch headers, leader epochs above every epoch in the leaders'
-    checkpoints and batch headers. All of it is one commit into an empty store, so a command that was cut short has changed
+    checkpoints and batch headers, but for those that no broker has given: a client may send any producer id, and no checksum
+    covers a batch's leader epoch. All of it is one commit into an empty store, so a command that was cut short has changed
     nothing.
 Cost
     Every batch header of every log is read: one page per 4 kB of small batches, one per large batch.
@@ -27,6 +28,7 @@ from pybroker.log import checkpoint, old_formats, producer_snapshot, strays
 from pybroker.log.batch_scan import CorruptDataError
 from pybroker.log.claims import KnownDirectory
 from pybroker.log.directory import LOCK_FILE, LogDirectory
+from pybroker.log.leader_epoch_cache import EPOCH_CREDIBLE_MAX, HeaderEpochs
 from pybroker.log.names import offset_of
 from pybroker.log.offset_checkpoint import COMPANION_SUFFIX, read_stored
 from pybroker.log.producer_snapshot import CorruptSnapshotError
@@ -69,6 +71,8 @@ COMPACT: Final = "compact"
 NAMED_MAX: Final = 5
 MISSING_MAX: Final = 10_000
 """How many partitions of one topic can be made again, as many as one CreateTopics request makes at most."""
+PRODUCER_ID_CREDIBLE_MAX: Final = ProducerId((1 << 62) - 1)
+"""No broker gives larger ids, and none has to: an id above it, which is damage or a client's own, cannot be met by counting."""
 NOT_NEW: Final = "The metadata store is not new: it already has a cluster, so there is nothing to adopt"
 
 
@@ -242,16 +246,20 @@ def _note_log(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: s
 def _look_into(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: str) -> None:
     try:
         epochs = checkpoint.read_entries(filesystem, f"{path}/{checkpoint.LEADER_EPOCH_FILE}", fields=2)
-        found.largest_epoch = max([found.largest_epoch, *(LeaderEpoch(int(epoch)) for epoch, _ in epochs)])
+        largest = max((LeaderEpoch(int(epoch)) for epoch, _ in epochs), default=NO_LEADER_EPOCH)
+        if largest > EPOCH_CREDIBLE_MAX:
+            raise ValueError(f"{path}/{checkpoint.LEADER_EPOCH_FILE}: no election has reached the epoch {largest}")
+        found.largest_epoch = max(found.largest_epoch, largest)
     except (checkpoint.CorruptCheckpointError, ValueError) as error:
         logger.warning("Ignoring a file of leader epochs, which the batches have too: %s", error)
     for offset in producer_snapshot.list_offsets(filesystem, path):
         try:
             entries = producer_snapshot.read(filesystem, producer_snapshot.path(path, offset))
-            found.largest_producer_id = max([found.largest_producer_id, *(one.producer_id for one in entries)])
+            credible = (one.producer_id for one in entries if one.producer_id <= PRODUCER_ID_CREDIBLE_MAX)
+            found.largest_producer_id = max([found.largest_producer_id, *credible])
         except CorruptSnapshotError as error:
             logger.warning("Ignoring a snapshot of producers, whose ids the batches have too: %s", error)
-    batches = _Batches(found)
+    batches = _Batches(found, path, HeaderEpochs(path))
 
     def look_through(name: str) -> None:
         if name.endswith(DATA_SUFFIX):
@@ -271,23 +279,40 @@ class _Batches:
     """What the batches of a partition say. `open` are the first offsets of its transactions that have no end."""
 
     found: Survey
+    path: str  # the partition's directory, or the file that is read
+    epochs: HeaderEpochs
+    has_warned: bool = False
     open: dict[ProducerId, Offset] = field(default_factory=dict)
 
     def visit(self, batch: BatchView) -> None:
-        self.found.largest_epoch = max(self.found.largest_epoch, batch.partition_leader_epoch)
-        self.found.largest_producer_id = max(self.found.largest_producer_id, batch.producer_id)
+        self.found.largest_epoch = max(self.found.largest_epoch, self.epochs.of(batch))
+        if batch.producer_id <= PRODUCER_ID_CREDIBLE_MAX:  # a smaller id that is damage does no harm: no checksum is read for it
+            self.found.largest_producer_id = max(self.found.largest_producer_id, batch.producer_id)
+        elif not self.has_warned:
+            self.has_warned = True
+            logger.warning(
+                "%s: the batch at offset %d has the producer id %d, which no broker has given: new ids begin without regard to it"
+                ", and to others above %d in that partition",
+                self.path,
+                batch.base_offset,
+                batch.producer_id,
+                PRODUCER_ID_CREDIBLE_MAX,
+            )
         if batch.is_transactional and batch.is_control:
             self.open.pop(batch.producer_id, None)
         elif batch.is_transactional:
             self.open.setdefault(batch.producer_id, batch.base_offset)
 
     def look_through(self, segment: LogSegment) -> None:
+        before = self.path, self.epochs
+        self.path, self.epochs = segment.path, HeaderEpochs(segment.path)
         try:
             for _, batch in segment.scan(0):
                 self.visit(batch)
         except CorruptDataError as error:
             logger.warning("%s is damaged %s; the broker's start will report what is lost of it", segment.path, error)
         finally:
+            self.path, self.epochs = before
             segment.release()
 
 

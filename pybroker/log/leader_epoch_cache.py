@@ -20,6 +20,7 @@ Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache; KIP-101, 
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log.checkpoint import CorruptCheckpointError, read_entries, write_entries
@@ -29,10 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pybroker.log.filesystem import Filesystem
+    from pybroker.records.batch import BatchView
+
+logger = logging.getLogger(__name__)
 
 UNDEFINED_EPOCH: Final = NO_LEADER_EPOCH
 UNDEFINED_OFFSET: Final = NO_OFFSET
-EPOCH_MAX: Final = LeaderEpoch((1 << 31) - 1)
+EPOCH_CREDIBLE_MAX: Final = LeaderEpoch((1 << 30) - 1)
+"""The largest epoch that a file is believed to have. Elections do not come this far, and the epochs above are not used up."""
 
 
 class EpochEntry(NamedTuple):
@@ -47,6 +52,36 @@ class EpochEndOffset(NamedTuple):
 
     epoch: LeaderEpoch
     end_offset: Offset
+
+
+class HeaderEpochs:
+    """The leader epochs of batch headers. The checksum does not cover them, so a damaged one must not become the base of all
+    later epochs: at the largest int32, there is none left.
+    """
+
+    __slots__ = ("_has_warned", "_path")
+
+    def __init__(self, path: str) -> None:
+        """Name `path`, the batches' file or directory, in the warning, of which there is one."""
+        self._path = path
+        self._has_warned = False
+
+    def of(self, batch: BatchView) -> LeaderEpoch:
+        """Return the batch's epoch; UNDEFINED_EPOCH if only damage explains it."""
+        epoch = batch.partition_leader_epoch
+        if epoch <= EPOCH_CREDIBLE_MAX:
+            return epoch
+        if not self._has_warned:
+            logger.warning(
+                "%s: the batch at offset %d has the leader epoch %d, which no election has reached: its header is damaged there, "
+                "and its epoch is ignored, like others above %d of that file",
+                self._path,
+                batch.base_offset,
+                epoch,
+                EPOCH_CREDIBLE_MAX,
+            )
+            self._has_warned = True
+        return UNDEFINED_EPOCH
 
 
 class LeaderEpochCache:
@@ -80,7 +115,7 @@ class LeaderEpochCache:
             ]
         except (CorruptCheckpointError, ValueError):
             return False
-        if any(not 0 <= entry.epoch <= EPOCH_MAX or entry.start_offset < 0 for entry in entries):
+        if any(not 0 <= entry.epoch <= EPOCH_CREDIBLE_MAX or entry.start_offset < 0 for entry in entries):
             return False
         for entry in entries:
             self._insert(entry)

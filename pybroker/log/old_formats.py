@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pybroker.log.file_records import SegmentFile
+from pybroker.log.leader_epoch_cache import HeaderEpochs
 from pybroker.log.names import offset_of
 from pybroker.log.old_messages import Entry, find_old, intact_at, next_intact
 from pybroker.log.segment_files import DATA_SUFFIX, OFFSET_INDEX_SUFFIX, SWAP_SUFFIX, TIME_INDEX_SUFFIX
@@ -193,7 +194,7 @@ class _Writer:
             raise CorruptRecordError("the checksum of a batch is wrong")
         self._check_order([batch.base_offset])
         self.next_offset = batch.next_offset
-        self.leader_epoch = max(self.leader_epoch, batch.partition_leader_epoch)
+        self.leader_epoch = max(self.leader_epoch, HeaderEpochs(file.path).of(batch))
         self._append(data)
 
     def flush(self) -> None:
@@ -263,11 +264,11 @@ def _convert(filesystem: Filesystem, directory: str, instead: tuple[Visit, Calla
 
 
 def _last_epoch(filesystem: Filesystem, path: str) -> LeaderEpoch:
-    file, epoch = SegmentFile(filesystem, path), LeaderEpoch(0)
+    file, epoch, epochs = SegmentFile(filesystem, path), LeaderEpoch(0), HeaderEpochs(path)
     try:
         for entry in _entries(file):
             header = BatchView(memoryview(file.pread(min(entry.size, _WINDOW), entry.position)))
-            epoch = max(epoch, header.partition_leader_epoch)
+            epoch = max(epoch, epochs.of(header))
     except _ERRORS:
         return epoch
     return epoch

@@ -30,7 +30,7 @@ from pybroker.log.append import complete_transaction, producer_batch
 from pybroker.log.batch_scan import CorruptDataError, read_bytes
 from pybroker.log.damage import Survey, intact_batches, next_intact
 from pybroker.log.entry_file import CorruptIndexError
-from pybroker.log.leader_epoch_cache import UNDEFINED_EPOCH, EpochEntry
+from pybroker.log.leader_epoch_cache import UNDEFINED_EPOCH, EpochEntry, HeaderEpochs
 from pybroker.log.lost import UNKNOWN
 from pybroker.log.tail import RELATIVE_OFFSET_MAX
 from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset
@@ -139,12 +139,12 @@ def _recover_segment(log: Log, segment: LogSegment) -> tuple[Offset, int, str | 
     """
     segment.reset_indexes()
     segment.transaction_index.reset()
-    next_offset, end, reason = segment.base_offset, 0, None
+    next_offset, end, reason, epochs = segment.base_offset, 0, None, HeaderEpochs(segment.path)
     end_offset = min(segment.end_offset, segment.base_offset + RELATIVE_OFFSET_MAX + 1)
     try:
         for position, batch in intact_batches(segment.file, segment.size, base_offset=next_offset, end_offset=end_offset):
             segment.note_batch(batch.last_offset, max_timestamp=batch.max_timestamp, position=position, size=batch.batch_length)
-            log.epochs.assign_if_newer(batch.partition_leader_epoch, batch.base_offset)
+            log.epochs.assign_if_newer(epochs.of(batch), batch.base_offset)
             _note_producer(log, segment, batch)
             next_offset, end = batch.next_offset, position + batch.batch_length
     except CorruptDataError as error:
@@ -267,9 +267,11 @@ def _rebuild_epochs(log: Log) -> None:
     found: list[EpochEntry] = []
     end_offset = log.segments[0].base_offset
     for segment in log.segments:
+        epochs = HeaderEpochs(segment.path)
         for _, batch in segment.intact(0):
-            if batch.partition_leader_epoch > (found[-1].epoch if found else UNDEFINED_EPOCH):
-                found.append(EpochEntry(batch.partition_leader_epoch, end_offset))
+            epoch = epochs.of(batch)
+            if epoch > (found[-1].epoch if found else UNDEFINED_EPOCH):
+                found.append(EpochEntry(epoch, end_offset))
             end_offset = batch.next_offset
     log.epochs.replace(found)
 

@@ -23,8 +23,8 @@ from pybroker.metadata.directories import directories_key, read_directories, wri
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.metadata.store.base import StoreError
 from pybroker.metadata.store.memory import MemoryStore
-from pybroker.model import BrokerId, Offset, TopicId, TopicPartition, topic_id_text
-from pybroker.records.batch import Record
+from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition, topic_id_text
+from pybroker.records.batch import Record, set_offset_and_epoch
 from pybroker.records.build import build_message_set
 from testing.scenes.logs import START_MS, Producer, append, batch
 
@@ -130,6 +130,30 @@ async def test_ids_and_epochs_are_found_in_batches_where_snapshots_and_checkpoin
     controller = await scene.adopt()
     assert await controller.producer_ids.next() == 4712
     assert controller.image.topics["users"].partitions[0].leader_epoch == 7
+
+
+async def test_epochs_and_ids_that_no_broker_has_given_do_not_use_up_the_rest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The leader epoch is not under the checksum, and a client may send any producer id."""
+    scene = AdoptionScene(tmp_path).fill()
+    (path,) = scene.folder_of("orders-0").glob("*.log")
+    data = bytearray(path.read_bytes())
+    set_offset_and_epoch(data, base_offset=Offset(0), leader_epoch=LeaderEpoch(0x7FFFFFFF))
+    own = batch(1, producer=Producer(2**63 - 1))
+    set_offset_and_epoch(own, base_offset=Offset(5), leader_epoch=LeaderEpoch(0))
+    path.write_bytes(data + own)
+    epochs = scene.folder_of("users-0") / "leader-epoch-checkpoint"
+    epochs.write_text("0\n1\n2147483647 0\n")
+    controller = await scene.adopt()
+    assert await controller.producer_ids.next() == 4712
+    assert controller.image.topics["users"].partitions[0].leader_epoch == 7
+    for warning in (
+        f"{path}: the batch at offset 0 has the leader epoch 2147483647",
+        f"{path}: the batch at offset 5 has the producer id 9223372036854775807",
+        f"{epochs}: no election has reached the epoch 2147483647",
+    ):
+        assert warning in caplog.text
 
 
 async def test_logs_without_an_id_get_that_of_their_topic(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_the_largest_epoch_is_known_after_its_entry_is_cut_off(tmp_path: Path) -
     assert (cache.latest_epoch, cache.largest_epoch) == (3, 9)
 
 
-@pytest.mark.parametrize("line", ["2147483648 0", "-1 0", "0 -1", "x 0", "0"])
+@pytest.mark.parametrize("line", ["2147483647 0", "-1 0", "0 -1", "x 0", "0"])
 def test_a_file_with_an_impossible_entry_is_damaged(tmp_path: Path, line: str) -> None:
     path = tmp_path / "epochs"
     path.write_text(f"0\n1\n{line}\n")

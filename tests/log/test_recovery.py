@@ -10,6 +10,7 @@ import pytest
 
 from pybroker.log.log import Log
 from pybroker.model import LeaderEpoch, ProducerId
+from pybroker.records.batch import set_offset_and_epoch
 from testing.scenes.logs import START_MS, Disk, Producer, append, batch, read_batches, stored
 
 
@@ -215,6 +216,29 @@ def test_leader_epochs_are_found_again_in_the_batches(tmp_path: Path, damage: by
     else:
         path.write_bytes(damage)
     assert disk.open(recovery_point=log.log_end_offset if damage else 0).epochs.entries == epochs
+
+
+@pytest.mark.parametrize("is_kept", [False, True], ids=["without the file of epochs", "with it"])
+@pytest.mark.parametrize("was_clean", [False, True])
+def test_a_damaged_leader_epoch_of_a_header_does_not_use_up_the_epochs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, was_clean: bool, is_kept: bool
+) -> None:
+    disk = Disk(tmp_path)
+    log = disk.create()
+    fill(log, 15)
+    data = bytearray(stored(log))
+    last, epochs = read_batches(log)[-1], list(log.epochs.entries)
+    log.close()
+    at = len(data) - last.batch_length
+    set_offset_and_epoch(data, base_offset=last.base_offset, leader_epoch=LeaderEpoch(0x7FFFFFFF), position=at)
+    (disk.log_path / "00000000000000000000.log").write_bytes(data)
+    if not is_kept:
+        (disk.log_path / "leader-epoch-checkpoint").unlink()
+    again = disk.open(was_clean=was_clean, recovery_point=log.log_end_offset if was_clean else 0)
+    assert (again.epochs.largest_epoch, again.epochs.entries) == (1, epochs)
+    assert stored(again) == data, "the records are intact"
+    if not (was_clean and is_kept):
+        assert f"00000000000000000000.log: the batch at offset {last.base_offset} has the leader epoch 2147483647" in caplog.text
 
 
 @pytest.mark.parametrize("snapshots", ["kept", "lost", "corrupt"])
