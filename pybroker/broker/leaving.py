@@ -8,8 +8,10 @@ Steps
     1. `__cluster_metadata-0.<32 hex digits>-delete` gets the snapshot, and is durable; so is `bootstrap.checkpoint`.
     2. `__cluster_metadata-0` of an earlier Kafka, if it is there, is renamed to `__cluster_metadata-0.<32 hex digits>-stray`.
     3. The new directory gets the name `__cluster_metadata-0`.
-    4. One commit puts the prefix `left/` before the keys of all entries of our metadata store, which is a new store then.
-    5. The companions of checkpoints, which only this broker reads, are removed.
+    4. The companions of checkpoints, which only this broker reads, are removed. A start without them believes the checkpoints
+       themselves, which a clean stop has written for these very logs.
+    5. One commit puts the prefix `left/` before the keys of all entries of our metadata store, which is a new store then.
+       It comes last, because the command refuses a store without a cluster.
     Whatever the last step is, this broker starts before the commit and the command can be run again, and after the commit Kafka
     starts. Neither this broker nor Kafka takes a directory of the names in 1 and 2 for a partition's.
 
@@ -33,7 +35,7 @@ from pybroker.metadata.kraft.cluster_records import METADATA_VERSIONS, cluster_r
 from pybroker.metadata.kraft.reading import METADATA_DIRECTORY
 from pybroker.metadata.kraft.writing import snapshot, snapshot_name
 from pybroker.metadata.store.base import Change, Conflict
-from pybroker.model import ProducerId, TopicPartition, topic_id_text
+from pybroker.model import ProducerId, TopicPartition, topic_id_parse, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,8 +108,8 @@ async def leave(
     ]
     if not is_dry:
         _write(departure, directories, clock.time_ms())
-        await _retire(store, entries)
         _remove_companions(directories)
+        await _retire(store, entries)
     return departure
 
 
@@ -128,8 +130,19 @@ def _refuse_absent(config: BrokerConfig, directories: Sequence[LogDirectory], by
     for one in directories:
         if one.properties is None or not one.properties.is_complete:
             raise LeavingError(f"{one.path} has no complete meta.properties: start this broker with it once, and stop it")
+        _refuse_directory_id(one.path, one.properties.directory_id)
         if not one.filesystem.exists(f"{one.path}/{checkpoint.CLEAN_SHUTDOWN_FILE}"):
             raise LeavingError(f"{one.path} was not left by a clean stop: start this broker once, which recovers it, and stop it")
+
+
+def _refuse_directory_id(path: str, directory_id: str) -> None:
+    try:
+        topic_id_parse(directory_id)
+    except ValueError as error:
+        raise LeavingError(
+            f"{path}/{checkpoint.META_PROPERTIES_FILE} has directory.id={directory_id}, which is no UUID of Kafka's, "
+            "22 characters of URL-safe base64: put back what the file had"
+        ) from error
 
 
 def _refuse_others(image: ClusterImage, config: BrokerConfig, directories: Sequence[LogDirectory]) -> None:

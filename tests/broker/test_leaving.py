@@ -15,6 +15,7 @@ from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.log import checkpoint
 from pybroker.metadata.config_changes import ConfigChange, Edit, Operation
+from pybroker.metadata.directories import directories_key
 from pybroker.metadata.entries import CLUSTER_ID_KEY, LEFT_PREFIX
 from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, NO_LEADER, ConfigResource
 from pybroker.metadata.kraft.reading import metadata_records
@@ -158,6 +159,28 @@ def test_the_store_is_new_afterwards_and_keeps_its_entries_aside(scene: LeavingS
         scene.live(lambda _: None)
 
 
+@pytest.mark.parametrize("step", ["_remove_companions", "_retire"])
+@pytest.mark.parametrize("is_started", [False, True], ids=["run again", "the broker ran meanwhile"])
+def test_a_command_that_ended_before_a_step_is_finished_by_the_next(
+    scene: LeavingScene, monkeypatch: pytest.MonkeyPatch, step: str, *, is_started: bool
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def end(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(leaving, step, end)
+        with pytest.raises(Killed):
+            scene.leave()
+    if is_started:
+        scene.live(lambda _: None)
+    assert {topic.name: topic.topic_id for topic in scene.leave().image.topics.values()} == scene.topics
+    assert not [entry.name for path in DIRECTORIES for entry in scene.disk.list(path) if entry.name.endswith(".topic-ids")]
+    assert CLUSTER_ID_KEY not in scene.contents.entries
+
+
 def test_metadata_that_was_there_is_kept_aside(scene: LeavingScene) -> None:
     scene.disk.make_directory("/b/__cluster_metadata-0")
     scene.disk.write_file("/b/__cluster_metadata-0/00000000000000000000.log", b"theirs", sync=True)
@@ -200,6 +223,20 @@ def moved(scene: LeavingScene) -> None:
     scene.disk.make_directory(f"/b/orders-0.{'0' * 32}-future")
 
 
+def no_uuid(scene: LeavingScene) -> None:
+    properties = checkpoint.read_meta_properties(scene.disk, "/b")
+    assert properties is not None
+    scene.disk.replace_file(
+        "/b/meta.properties",
+        scene.disk.read_file("/b/meta.properties").replace(properties.directory_id.encode(), b"abc"),
+        sync=True,
+    )
+    key = directories_key(scene.config.node_id)
+    entry = scene.contents.entries[key]
+    value = entry.value.replace(properties.directory_id.encode(), b"abc")
+    scene.contents.entries[key] = entry._replace(value=value)
+
+
 def other_cluster(scene: LeavingScene) -> None:
     entry = scene.contents.entries[CLUSTER_ID_KEY]
     scene.contents.entries[CLUSTER_ID_KEY] = entry._replace(value=b"another")
@@ -210,6 +247,7 @@ def other_cluster(scene: LeavingScene) -> None:
     [
         (unclean, "was not left by a clean stop: start this broker once, which recovers it, and stop it"),
         (one_directory, "^/b of this broker's log directories is not named, or not mounted"),
+        (no_uuid, "^/b/meta.properties has directory.id=abc, which is no UUID of Kafka's"),
         (two_replicas, r"orders-0 \(replicas 1,2\).* have replicas on other brokers"),
         (other_id, "users-0 has the topic id .*, and users has"),
         (log_gone, "^users-0 are in no directory"),
