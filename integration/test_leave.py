@@ -243,8 +243,7 @@ def test_directories_go_to_and_fro(tmp_path: Path, ours: BrokerProcess) -> None:
         epochs_before = epochs(kafka)
         left = leave(kafka, "--release-version", "4.3")
         assert left.returncode == 0, left.stderr
-        (kept,) = kafka.log_dirs[0].glob("__cluster_metadata-0.*-stray")
-        assert f"The metadata of an earlier Kafka is kept in {kept}" in left.stdout
+        assert len([*kafka.log_dirs[0].glob("__cluster_metadata-0.*-stray")]) == 1, "that which was adopted"
 
         kafka.start()
         assert served.everything() == before

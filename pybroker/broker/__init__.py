@@ -19,6 +19,7 @@ For commands on the data of a broker that does not run:
     known_directories    list and forget data directories
     adoption             take over data directories whose metadata was lost
     kafka_adoption       plan the adoption of a data directory of Apache Kafka
+    kafka_lockout        keep an Apache Kafka from starting with directories that were adopted
     leaving              give data directories back to an Apache Kafka
     topic_configs_file   read settings of topics from a file of an administrator
 """

@@ -20,7 +20,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from pybroker.broker import kafka_lockout
 from pybroker.broker.adoption import (
+    COMPACT,
     NAMED_MAX,
     NO_HOLDING,
     NOT_NEW,
@@ -33,6 +35,7 @@ from pybroker.broker.adoption import (
     topic_image,
     topics_of,
 )
+from pybroker.broker.old_data import was_given_back
 from pybroker.config.dynamic import check_client_metrics_configs
 from pybroker.config.group_configs import check_group_configs
 from pybroker.config.setting import ConfigError
@@ -50,6 +53,7 @@ from pybroker.metadata.kraft.state import (
     KraftState,
     state_of,
 )
+from pybroker.metadata.names import is_internal
 from pybroker.model import ProducerId, TopicId, topic_id_text
 
 if TYPE_CHECKING:
@@ -84,6 +88,13 @@ class Adoption:
 
     found: Survey
     plan: Plan | None
+    directories: Sequence[LogDirectory] = ()
+    """Those that a Kafka could start with, until `carry_out`."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What the plan does not take over, and what becomes of Kafka's metadata."""
+        return [*(self.plan.notes if self.plan is not None else ()), *map(kafka_lockout.note, self.directories)]
 
     @property
     def old_files(self) -> list[str]:
@@ -106,20 +117,25 @@ async def prepare(
         )
     is_ours = await store.get(CLUSTER_ID_KEY) is not None
     found = survey(directories)
-    if is_ours and not found.old_formats:
+    open_to_kafka = [one for one in directories if kafka_lockout.is_open(one)]
+    if is_ours and not found.old_formats and not open_to_kafka:
         raise AdoptionError(NOT_NEW)
     if is_ours:
-        return Adoption(found=found, plan=None)
+        return Adoption(found=found, plan=None, directories=open_to_kafka)
+    if await was_given_back(store):
+        found.was_used_here = False  # the metadata is what `pybroker leave` wrote and Kafka continued
     state = read_kraft(directories, was_clean=found.is_clean)
     left = left_settings(await store.list(LEFT_PREFIX))
-    return Adoption(found=found, plan=plan_of(found, state, config, configs, left, is_partial=is_partial))
+    plan = plan_of(found, state, config, configs, left, is_partial=is_partial)
+    return Adoption(found=found, plan=plan, directories=open_to_kafka)
 
 
 async def carry_out(store: Store, config: BrokerConfig, adoption: Adoption) -> None:
-    """Do what `prepare` returned: convert the files, then commit. Raises AdoptionError, OSError, StoreError."""
+    """Do what `prepare` returned: convert the files, commit, and lock Kafka out. Raises AdoptionError, OSError, StoreError."""
     convert_old_formats(adoption.found)
     if adoption.plan is not None:
         await adopt(store, config, adoption.found, adoption.plan.topics, adoption.plan.others)
+    kafka_lockout.lock_out(adoption.directories)
 
 
 def left_settings(listing: Listing) -> dict[TopicId, dict[str, str]]:
@@ -140,7 +156,7 @@ def read_kraft(directories: Sequence[LogDirectory], *, was_clean: bool) -> Kraft
     paths = [
         (one.filesystem, f"{one.path}/{METADATA_DIRECTORY}")
         for one in directories
-        if one.filesystem.exists(f"{one.path}/{METADATA_DIRECTORY}")
+        if kafka_lockout.has_metadata(one.filesystem, one.path)
     ]
     if not paths:
         return None
@@ -171,6 +187,7 @@ def plan_of(
         _refuse_lost_settings(found, configs)
         topics = topics_of(found, config, {}, are_gaps_allowed=is_partial, gaps_option="--partial")
     else:
+        _refuse_outdated_settings(found, state, configs)
         epochs = [part.leader_epoch for topic in state.topics.values() for part in topic.partitions.values()]
         found.largest_epoch = max([found.largest_epoch, *epochs])
         found.largest_producer_id = ProducerId(max(found.largest_producer_id, state.next_producer_id - 1))
@@ -180,8 +197,10 @@ def plan_of(
     if unknown:
         raise AdoptionError(f"The file of settings names {_some(unknown)}, which the directories do not have")
     for topic in topics:
-        wanted = {**left.get(topic.topic_id, {}), **topic.configs, **configs.get(topic.name, {})}
-        accepted = _accepted(plan, config, topic.name, wanted)
+        is_outdated = state is not None and found.was_used_here and topic.name in configs
+        own = {} if is_outdated else {**left.get(topic.topic_id, {}), **topic.configs}
+        accepted = _accepted(plan, config, topic.name, {**own, **configs.get(topic.name, {})})
+        _keep_compacted(plan, found, config, topic=topic.name, accepted=accepted, given=configs.get(topic.name, {}))
         number = len(topic.partitions)
         plan.topics.append(topic_image(found, config, name=topic.name, topic_id=topic.topic_id, count=number, configs=accepted))
     _note_open_transactions(plan, found)
@@ -195,6 +214,28 @@ def _refuse_lost_settings(found: Survey, configs: Mapping[str, Mapping[str, str]
         raise AdoptionError(
             f"The topics' settings are not in these directories: {METADATA_DIRECTORY} lies elsewhere. Name its directory "
             "(metadata.log.dir of Kafka) too, or give the settings with --configs"
+        )
+
+
+def _refuse_outdated_settings(found: Survey, state: KraftState, configs: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse Kafka's metadata from before this broker used the directories: by its settings, retention would delete records."""
+    unsettled = [name for name in sorted(found.topics) if name not in configs and not is_internal(name)]
+    if found.was_used_here and state.topics and unsettled:
+        raise AdoptionError(
+            f"Kafka's metadata is older than what this broker did with the directories, so the settings of {_some(unsettled)} "
+            "are unknown: give the settings of every topic with --configs ({} in JSON for a topic that has none)"
+        )
+
+
+def _keep_compacted(
+    plan: Plan, found: Survey, config: BrokerConfig, *, topic: str, accepted: dict[str, str], given: Mapping[str, str]
+) -> None:
+    """Set `cleanup.policy=compact` for a topic that this broker has compacted, unless the administrator gave the policy."""
+    is_compacted = found.was_used_here and found.topics.get(topic, NO_HOLDING).is_compacted
+    if is_compacted and "cleanup.policy" not in given and COMPACT not in TopicConfig.resolve(config, accepted).cleanup_policy:
+        accepted["cleanup.policy"] = COMPACT
+        plan.notes.append(
+            f"{topic}: cleanup.policy=compact, because the cleaner has worked on it; --configs can name another policy"
         )
 
 

@@ -6,7 +6,8 @@ logs, checkpoints and committed offsets have Kafka's own formats and stay as the
 
 Steps
     1. `__cluster_metadata-0.<32 hex digits>-delete` gets the snapshot, and is durable; so is `bootstrap.checkpoint`.
-    2. `__cluster_metadata-0` of an earlier Kafka, if it is there, is renamed to `__cluster_metadata-0.<32 hex digits>-stray`.
+    2. `__cluster_metadata-0` of an earlier Kafka, if it is there, is renamed to `__cluster_metadata-0.<32 hex digits>-stray`. A
+       file of that name, with which an adoption locked Kafka out, is removed.
     3. The new directory gets the name `__cluster_metadata-0`.
     4. The companions of checkpoints, which only this broker reads, are removed. A start without them believes the checkpoints
        themselves, which a clean stop has written for these very logs.
@@ -25,6 +26,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from pybroker.broker import kafka_lockout
 from pybroker.broker.adoption import AdoptionError
 from pybroker.log import checkpoint, strays
 from pybroker.log.offset_checkpoint import COMPANION_SUFFIX
@@ -218,6 +220,7 @@ def _write(departure: Departure, directories: Sequence[LogDirectory], now_ms: in
     if not filesystem.exists(bootstrap):
         filesystem.replace_file(bootstrap, snapshot(departure.features, epoch=FIRST_EPOCH, now_ms=now_ms), sync=True)
     for one in directories:
+        kafka_lockout.let_in(one.filesystem, one.path)
         old = f"{one.path}/{METADATA_DIRECTORY}"
         if one.filesystem.exists(old):
             departure.kept_aside.append(f"{old}.{uuid.uuid4().hex}{strays.STRAY_SUFFIX}")

@@ -100,12 +100,13 @@ def sign_of_kafka(log_dirs: Sequence[str], filesystem: Filesystem) -> str | None
 
     Of each data file the first batch is read, and only if nothing else decides. An unreadable directory is left out.
     """
-    from pybroker.metadata.kraft.reading import METADATA_DIRECTORY  # noqa: PLC0415  no usual start needs it
+    from pybroker.broker.kafka_lockout import has_metadata  # noqa: PLC0415  no usual start needs it
+    from pybroker.metadata.kraft.reading import METADATA_DIRECTORY  # noqa: PLC0415
 
     is_used_here = False
     for path in log_dirs:
         try:
-            if filesystem.exists(f"{path}/{METADATA_DIRECTORY}"):
+            if has_metadata(filesystem, path):
                 return f"Kafka's metadata lies in {path}/{METADATA_DIRECTORY}"
             names = [entry.name for entry in filesystem.list(path)]
         except OSError:

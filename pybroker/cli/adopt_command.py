@@ -13,7 +13,6 @@ from pybroker.cli.directories_command import filesystem_of_disk, load_config, re
 from pybroker.cli.main import ConfigurationError
 
 if TYPE_CHECKING:
-    from pybroker.broker.adoption import Survey
     from pybroker.broker.kafka_adoption import Adoption, Plan
     from pybroker.config.broker import BrokerConfig
     from pybroker.metadata.store.base import Store
@@ -96,23 +95,29 @@ def _run(config: BrokerConfig, configs: dict[str, dict[str, str]], *, is_dry: bo
     for path in prepared.old_files:
         click.echo(f"{path}: {'would be ' if is_dry else ''}converted to format 2")
     if prepared.plan is None:
+        _print_notes(prepared)
         return False
-    _print_report(config, prepared.found, prepared.plan, is_dry=is_dry)
+    _print_report(config, prepared, prepared.plan, is_dry=is_dry)
     return True
 
 
-def _print_report(config: BrokerConfig, found: Survey, plan: Plan, *, is_dry: bool) -> None:
+def _print_notes(prepared: Adoption) -> None:
+    for note in prepared.notes:
+        click.echo(f"Note: {note}")
+
+
+def _print_report(config: BrokerConfig, prepared: Adoption, plan: Plan, *, is_dry: bool) -> None:
     from pybroker.broker.kafka_adoption import defaults_line  # noqa: PLC0415
     from pybroker.model import topic_id_text  # noqa: PLC0415
 
+    found = prepared.found
     for topic in plan.topics:
         changed = " ".join(f"{name}={value}" for name, value in sorted(topic.configs.items()))
         is_named = bool(found.topics.get(topic.name) and found.topics[topic.name].ids) or plan.has_kraft
         named = topic_id_text(topic.topic_id) if is_named else "new"
         click.echo(f"{topic.name}: id={named} partitions={len(topic.partitions)}{f' {changed}' if changed else ''}")
     click.echo(defaults_line(config, plan.topics))
-    for note in plan.notes:
-        click.echo(f"Note: {note}")
+    _print_notes(prepared)
     done = "would be adopted; nothing was changed" if is_dry else "adopted"
     click.echo(
         f"{len(plan.topics)} topics {done}; producer ids begin at {found.largest_producer_id + 1}, "

@@ -226,6 +226,48 @@ def test_a_future_log_is_not_the_partition_and_the_missing_directory_is_named(sc
     assert scene.plan().notes == []
 
 
+def used_here(scene: KraftScene) -> None:
+    (scene.folder / "recovery-point-offset-checkpoint.topic-ids").write_text("")
+
+
+def test_settings_from_before_this_broker_used_the_directories_are_not_taken(scene: KraftScene) -> None:
+    scene.records(
+        *topic("orders", ORDERS),
+        *topic("users", USERS),
+        ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="1000"),
+        ConfigRecord(resource_type=2, resource_name="users", name="retention.ms", value="1000"),
+    )
+    again = TopicId(b"made again".ljust(16))
+    scene.log("orders-0", again)
+    scene.log("users-0", USERS)
+    scene.log("later-0", None)
+    used_here(scene)
+    with pytest.raises(adoption.AdoptionError, match="so the settings of later, orders, users are unknown"):
+        scene.plan()
+    with pytest.raises(adoption.AdoptionError, match="so the settings of later, users are unknown"):
+        scene.plan({"orders": {"retention.ms": "-1"}})
+    plan = scene.plan({"orders": {"retention.ms": "-1"}, "users": {}, "later": {}})
+    found = {one.name: (one.topic_id, dict(one.configs)) for one in plan.topics}
+    assert found["orders"] == (again, {"retention.ms": "-1"})
+    assert found["users"] == (USERS, {})
+    assert set(found) == {"orders", "users", "later"}
+
+
+def test_a_topic_that_this_broker_has_compacted_is_not_deleted_by_age(scene: KraftScene) -> None:
+    scene.records(*topic("orders", ORDERS))
+    scene.log("orders-0", ORDERS)
+    (scene.folder / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 3\n")
+    assert dict(scene.plan().topics[0].configs) == {}, "a setting of Kafka's that is not out of date counts"
+    used_here(scene)
+    plan = scene.plan({"orders": {}})
+    assert dict(plan.topics[0].configs) == {"cleanup.policy": "compact"}
+    assert plan.notes == [
+        "orders: cleanup.policy=compact, because the cleaner has worked on it; --configs can name another policy"
+    ]
+    chosen = scene.plan({"orders": {"cleanup.policy": "delete"}})
+    assert dict(chosen.topics[0].configs) == {"cleanup.policy": "delete"}
+
+
 def test_an_open_transaction_is_named(scene: KraftScene) -> None:
     scene.records(*topic("orders", ORDERS))
     scene.log("orders-0", ORDERS, is_transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)

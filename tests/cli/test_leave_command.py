@@ -91,6 +91,36 @@ def test_only_adopt_takes_the_directories_back(folder: Path) -> None:
     assert "orders: id=b3JkZXJzICAgICAgICAgIA partitions=1 retention.granularity=segment retention.ms=-1" in adopted.output
 
 
+def test_kafka_is_locked_out_from_the_adoption_to_the_next_leave(folder: Path) -> None:
+    metadata = folder / "__cluster_metadata-0"
+    assert leave(folder).exit_code == 0
+    theirs = sorted(path.name for path in metadata.iterdir())
+    dry = CliRunner().invoke(adopt_command.command, [str(folder), "--dry-run"])
+    assert metadata.is_dir()
+    adopted = CliRunner().invoke(adopt_command.command, [str(folder)])
+    assert adopted.output == dry.output.replace("would be adopted; nothing was changed", "adopted")
+    assert f"{metadata} gets the name {metadata}.<32 hex digits>-stray, and no KRaft Kafka starts" in adopted.output
+    (kept,) = folder.glob("__cluster_metadata-0.*-stray")
+    assert sorted(path.name for path in kept.iterdir()) == theirs
+    assert "pybroker has taken over" in metadata.read_text()
+    again = CliRunner().invoke(adopt_command.command, [str(folder)])
+    assert (again.exit_code, "already has a cluster" in again.output) == (1, True)
+
+    kept.rename(metadata.with_name("copy"))  # an adoption that ended before its last steps
+    metadata.unlink()
+    metadata.with_name("copy").rename(metadata)
+    completed = CliRunner().invoke(adopt_command.command, [str(folder)])
+    assert completed.exit_code == 0, completed.output
+    assert metadata.is_file()
+
+    checkpoint.write_clean_shutdown(FS, str(folder))
+    left = leave(folder)
+    assert left.exit_code == 0, left.output
+    assert "kept in" not in left.output, "the file is no metadata of Kafka's"
+    assert metadata.is_dir()
+    assert len([*folder.glob("__cluster_metadata-0.*")]) == 1
+
+
 def test_the_releases_are_those_that_have_a_level() -> None:
     (option,) = [one for one in leave_command.command.params if one.name == "release"]
     assert tuple(option.type.choices) == RELEASES  # type: ignore[attr-defined]

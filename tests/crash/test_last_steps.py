@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from pybroker.broker import adoption, kafka_adoption, leaving
+from pybroker.broker import adoption, kafka_adoption, kafka_lockout, leaving
 from pybroker.broker.old_data import why_not_start
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
+from pybroker.log.directory import LogDirectory
 from pybroker.metadata.entries import CLUSTER_ID_KEY
 from pybroker.metadata.kraft.reading import METADATA_DIRECTORY, metadata_records
 from pybroker.metadata.kraft.state import TOPIC_RESOURCE, KraftState, state_of
@@ -200,3 +201,26 @@ def test_adopting_can_end_at_each_step() -> None:
         assert found == ends, what
         assert [*topics] == ["orders"]
     assert states == {True, False}
+
+
+def test_locking_kafka_out_can_end_at_each_step() -> None:
+    machine = filled()
+    leave(*machine)
+    done = machine[0].fork(), machine[1].fork()
+    adopt(*done)
+    ends = started(done)
+    metadata = kraft(machine[0])
+    open_after_commit = 0
+    for what, (left, entries) in each_last_step(machine, adopt):
+        is_open = any(kafka_lockout.is_open(LogDirectory(path, left)) for path in DIRECTORIES)
+        is_ours = CLUSTER_ID_KEY in entries.entries
+        assert is_open or is_ours, "the metadata lies where it was until the adoption is committed"
+        open_after_commit += is_open and is_ours
+        if is_open:
+            adopt(left, entries)
+        assert not any(kafka_lockout.is_open(LogDirectory(path, left)) for path in DIRECTORIES), what
+        assert left.read_file(f"/a/{METADATA_DIRECTORY}") == kafka_lockout.TEXT, what
+        (kept,) = [entry.path for entry in left.list("/a") if entry.name.startswith(f"{METADATA_DIRECTORY}.")]
+        assert seen(state_of(metadata_records(left, kept, was_clean=True))) == seen(metadata), what
+        assert started((left, entries)) == ends, what
+    assert open_after_commit
