@@ -65,7 +65,7 @@ def load_owned(directories: tuple[Path, ...], config: Path | None, overrides: tu
             continue  # what locks the directories reports it
         if properties is not None:
             owned.append(f"node.id={properties.node_id}")
-    paths = ",".join(map(str, directories))
+    paths = ",".join(str(path.absolute()) for path in directories)
     return load_config(config, paths, (*overrides, *owned[:1]))
 
 
@@ -120,15 +120,15 @@ def _print_report(config: BrokerConfig, prepared: Adoption, plan: Plan, *, is_dr
     _print_notes(prepared)
     done = "would be adopted; nothing was changed" if is_dry else "adopted"
     click.echo(
-        f"{len(plan.topics)} topics {done}; producer ids begin at {found.largest_producer_id + 1}, "
-        f"leader epochs at {found.largest_epoch + 1}"
+        f"{len(plan.topics)} topics {done}; the next producer id is {found.largest_producer_id + 1}, "
+        f"the next leader epoch {found.largest_epoch + 1}"
     )
 
 
 def _start_line(loaded: BrokerConfig, config: Path | None, overrides: tuple[str, ...]) -> str:
     """Return the command that starts the broker with the configuration that the adoption had."""
     own = (f"node.id={loaded.node_id}", f"log.dirs={','.join(loaded.log_dirs)}")  # last, because the last one wins
-    words = ["pybroker", "start", *((str(config),) if config else ())]
+    words = ["pybroker", "start", *((str(config.absolute()),) if config else ())]
     for override in (*overrides, *own):
         words += ["--override", override]
     return f"Start with: {shlex.join(words)}"

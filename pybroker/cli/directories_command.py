@@ -112,8 +112,8 @@ def adopt(
         changed = " ".join(f"{name}={value}" for name, value in sorted(topic.configs.items()))
         click.echo(f"{topic.name}: partitions={len(topic.partitions)}{f', {changed}' if changed else ''}")
     click.echo(
-        f"{len(topics)} topics adopted; producer ids begin at {found.largest_producer_id + 1}, "
-        f"leader epochs at {found.largest_epoch + 1}"
+        f"{len(topics)} topics adopted; the next producer id is {found.largest_producer_id + 1}, "
+        f"the next leader epoch {found.largest_epoch + 1}"
     )
 
 

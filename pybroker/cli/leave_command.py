@@ -71,8 +71,8 @@ def _print_report(config: BrokerConfig, departure: Departure, release: str, *, i
         click.echo(f"Note: {note}")
     done = "would be given back; nothing was changed" if is_dry else "given back"
     click.echo(
-        f"{len(topics)} topics {done}; metadata.version is {departure.metadata_version} ({release}), producer ids begin at "
-        f"{departure.next_producer_id}"
+        f"{len(topics)} topics {done}; Kafka {release} or newer reads them (metadata.version has the level "
+        f"{departure.metadata_version}); the next producer id is {departure.next_producer_id}"
     )
     click.echo("Start Kafka with these properties; the port of the controller is free to choose:")
     for line in (

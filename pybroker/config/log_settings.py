@@ -48,15 +48,17 @@ LOG_SETTINGS: Final = (
     ),
     Setting(
         "log.retention.ms", _L, None,
-        "Age at which a segment is deleted, in ms; -1 is never; when not set, log.retention.minutes.", None, _YES, _ALL,
+        "Age at which records are deleted, in ms (log.retention.granularity says how); -1 is never; when not set, "
+        "log.retention.minutes.", None, _YES, _ALL,
     ),
     Setting(
-        "log.retention.minutes", _I, None, "Age at which a segment is deleted, in minutes; when not set, log.retention.hours.",
+        "log.retention.minutes", _I, None, "Age at which records are deleted, in minutes; when not set, log.retention.hours.",
     ),
-    Setting("log.retention.hours", _I, 168, "Age at which a segment is deleted, in hours; -1 is never."),
+    Setting("log.retention.hours", _I, 168, "Age at which records are deleted, in hours; -1 is never."),
     Setting(
         "log.retention.bytes", _L, -1,
-        "Size of a partition above which its oldest segments are deleted; -1 is no limit.", None, _YES, _ALL,
+        "Size of a partition above which its oldest records are deleted (log.retention.granularity says how); -1 is no limit.",
+        None, _YES, _ALL,
     ),
     Setting(
         "log.retention.granularity", _S, "record",
@@ -131,7 +133,8 @@ LOG_SETTINGS: Final = (
     Setting("log.cleaner.enable", _B, True, "Compact the topics whose cleanup.policy includes compact.", None, _YES),
     Setting(
         "log.cleaner.threads", _I, 1,
-        "Logs that are compacted at once, in turns of the loop; with 0 none is.", at_least(0), _YES, _ALL,
+        "Logs that are compacted at once, in turns of the loop; with 0, at the start only, none is. A change at run time is to "
+        "at least 1, at least half and at most double the number.", at_least(0), _YES, _ALL,
     ),
     Setting(
         "log.cleaner.io.max.bytes.per.second", _D, _ANY_RATE,

@@ -65,7 +65,7 @@ def _topic(
 _TABLE: Final = (
     _topic(
         "cleanup.policy", Kind.LIST, ("delete",),
-        "What happens to old data: delete removes whole segments by age and size; compact requires keys, and keeps the newest "
+        "What happens to old data: delete removes records by age and size; compact requires keys, and keeps the newest "
         "record of each key.",
         all_of(*CLEANUP_POLICIES), "log.cleanup.policy",
     ),
@@ -202,7 +202,8 @@ _TABLE: Final = (
     ),
     _topic(
         "retention.bytes", Kind.LONG, -1,
-        "Size of a partition above which its oldest segments are deleted, in bytes; -1 is no limit.",
+        "Size of a partition above which its oldest records are deleted, in bytes (retention.granularity says how); -1 is no "
+        "limit.",
         None, "log.retention.bytes",
     ),
     _topic(
@@ -211,7 +212,8 @@ _TABLE: Final = (
         one_of(*RETENTION_GRANULARITIES), "log.retention.granularity",
     ),
     _topic(
-        "retention.ms", Kind.LONG, 604_800_000, "Age at which a segment is deleted, in ms; -1 is no limit.",
+        "retention.ms", Kind.LONG, 604_800_000,
+        "Age at which records are deleted, in ms (retention.granularity says how); -1 is no limit.",
         at_least(-1), "log.retention.ms", Synonym("log.retention.minutes", _MINUTE_MS), Synonym("log.retention.hours", _HOUR_MS),
     ),
     _topic(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -10,10 +11,15 @@ from click.testing import CliRunner, Result
 
 from pybroker.cli import directories_command, start
 from pybroker.cli.adopt_command import _start_line, command
+from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
+from pybroker.config.topic import TopicConfig
+from pybroker.log.log import LogServices
+from pybroker.log.manager import LogManager
 from pybroker.model import BrokerId, Offset, ProducerEpoch, ProducerId
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set
+from testing.scenes.logs import START_MS
 
 
 @pytest.mark.parametrize("config", [Path("my server.properties"), None])
@@ -24,7 +30,7 @@ def test_the_start_has_the_configuration_of_the_adoption(config: Path | None) ->
     assert (head, program, name) == ("Start with", "pybroker", "start")
     with start.command.make_context("start", arguments) as context:  # refuses what the command does not have
         given = context.params
-    assert given["config"] == config
+    assert given["config"] == (config and config.absolute())
     assert given["overrides"] == ("log.retention.ms=-1", "node.id=3", "log.dirs=/a,/b")
 
 
@@ -70,7 +76,7 @@ def test_a_dry_run_says_what_the_run_says(tmp_path: Path) -> None:
     dry = adopt(folder, "--dry-run")
     assert dry.exit_code == 0, dry.output
     assert files(folder) == before
-    assert "producer ids begin at 42, leader epochs at 1" in dry.output, "those of the converted files count"
+    assert "the next producer id is 42, the next leader epoch 1" in dry.output, "those of the converted files count"
     assert "the transaction of producer 41 from offset 7 on has no end" in dry.output
     real = adopt(folder)
     said = dry.output.replace("would be converted", "converted").replace("would be adopted; nothing was changed", "adopted")
@@ -101,6 +107,41 @@ def test_what_the_run_refuses_the_dry_run_refuses_and_both_change_nothing(
     assert reason in dry.output
     assert dry.output == real.output
     assert files(folder) == before, "the other partition is not converted either"
+
+
+def test_a_missing_partition_is_refused_with_the_option_of_this_command(tmp_path: Path) -> None:
+    folder = old_kafka(tmp_path / "kafka", p0=IN_TRANSACTION, p2=IN_TRANSACTION)
+    refused = adopt(folder, "--dry-run")
+    assert refused.exit_code == 1
+    (option,) = re.findall(r"With (--[a-z-]+), missing partitions are made again, empty", refused.output)
+    allowed = adopt(folder, "--dry-run", option)
+    assert allowed.exit_code == 0, allowed.output
+
+
+def test_the_start_s_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = old_kafka(tmp_path / "kafka", p0=IN_TRANSACTION)
+    monkeypatch.chdir(tmp_path)
+    adopted = adopt(Path(folder.name))
+    assert adopted.exit_code == 0, adopted.output
+    assert adopted.output.splitlines()[-1].endswith(f" --override log.dirs={folder}")
+
+
+def test_the_start_finds_the_indexes_of_converted_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = old_kafka(tmp_path / "kafka", p0=OLD, p1=OLD + IN_TRANSACTION)
+    adopted = adopt(folder)
+    assert adopted.exit_code == 0, adopted.output
+    logs = LogManager(
+        [str(folder)],
+        cluster_id="theirs",
+        node_id=BrokerId(1),
+        services=LogServices(clock=ManualClock(START_MS)),
+        config_of=lambda _: TopicConfig(),
+    )
+    caplog.clear()
+    logs.start()
+    assert {str(log.topic_partition): log.log_end_offset for log in logs.all_logs()} == {"orders-0": 3, "orders-1": 8}
+    logs.stop()
+    assert "indexes" not in caplog.text
 
 
 # --- the other command, which knows no settings of Kafka ---

@@ -67,7 +67,9 @@ def test_the_report_names_what_kafka_gets_and_what_it_does_not(folder: Path) -> 
     assert note.startswith(
         "Note: orders: a setting is not carried over, because Kafka does not have it: retention.granularity=segment"
     )
-    assert done == "1 topics given back; metadata.version is 21 (3.9), producer ids begin at 0"
+    assert done == (
+        "1 topics given back; Kafka 3.9 or newer reads them (metadata.version has the level 21); the next producer id is 0"
+    )
     assert start.startswith("Start Kafka with these properties")
     assert [line.strip() for line in properties] == [
         "process.roles=broker,controller",
@@ -76,6 +78,13 @@ def test_the_report_names_what_kafka_gets_and_what_it_does_not(folder: Path) -> 
         f"log.dirs={folder}",
         f"metadata.log.dir={folder}",
     ]
+
+
+def test_paths_in_the_properties_are_absolute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    result = leave(Path(folder.name), "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert {f"log.dirs={folder}", f"metadata.log.dir={folder}"} <= {line.strip() for line in result.output.splitlines()}
 
 
 def test_only_adopt_takes_the_directories_back(folder: Path) -> None:
