@@ -392,16 +392,31 @@ def topic_image(
 
 
 def convert_old_formats(found: Survey) -> list[str]:
-    """Rewrite all messages of magic 0 and 1 in magic 2. Returns the paths of the files.
+    """Rewrite all messages of magic 0 and 1 in magic 2, and build the indexes again. Returns the paths of the files.
 
     Raises OSError; AdoptionError for a file that cannot be converted.
     """
+    converted = []
     try:
-        return [
-            f"{one.directory}/{name}" for one in found.old_formats for name in old_formats.convert(one.filesystem, one.directory)
-        ]
+        for one in found.old_formats:
+            for name in old_formats.convert(one.filesystem, one.directory):
+                converted.append(f"{one.directory}/{name}")
+                _build_indexes(one, name)
     except old_formats.OldFormatError as error:
         raise AdoptionError(str(error)) from error
+    return converted
+
+
+def _build_indexes(one: OldFormats, name: str) -> None:
+    """Build the indexes of a converted file, so that the start does not warn that they are missing."""
+    if not name.endswith(DATA_SUFFIX):
+        return
+    segment = LogSegment.open(one.filesystem, one.directory, offset_of(name), TopicConfig())
+    try:
+        segment.rebuild_indexes()
+        segment.sync_work()()
+    finally:
+        segment.release()
 
 
 def _id_of(name: str, holding: Holding) -> TopicId:

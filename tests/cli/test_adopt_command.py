@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shlex
 from pathlib import Path
@@ -137,10 +138,13 @@ def test_the_start_finds_the_indexes_of_converted_files(tmp_path: Path, caplog: 
         services=LogServices(clock=ManualClock(START_MS)),
         config_of=lambda _: TopicConfig(),
     )
-    caplog.clear()
-    logs.start()
+    with caplog.at_level("INFO", "pybroker"):
+        logging.getLogger("pybroker").addHandler(caplog.handler)  # the command has replaced the handlers
+        logs.start()
+        logging.getLogger("pybroker").removeHandler(caplog.handler)
     assert {str(log.topic_partition): log.log_end_offset for log in logs.all_logs()} == {"orders-0": 3, "orders-1": 8}
     logs.stop()
+    assert "Recovering orders-0" in caplog.text, "the start's lines are seen"
     assert "indexes" not in caplog.text
 
 
