@@ -19,7 +19,7 @@ from pybroker.inspection.findings import Findings
 from pybroker.inspection.places import INTERNAL_COMPACTED, Place, files_in, oddities_in, partition_of, partitions_in, place_of
 from pybroker.inspection.verify_producers import ProducerCourse
 from pybroker.inspection.verify_segment import Course, verify_segment
-from pybroker.inspection.verify_small import read_epochs, read_offsets, verify_small
+from pybroker.inspection.verify_small import read_epochs, read_offsets, verify_properties, verify_small
 from pybroker.log import checkpoint
 from pybroker.log.names import offset_of
 from pybroker.model import Offset
@@ -68,6 +68,8 @@ def _may_have_gaps(partition: Path, said: bool | None) -> bool:
 def _verify_data_directory(findings: Findings, path: Path, may_have_gaps: bool | None) -> None:
     checkpoints: dict[str, tuple[Path, dict[TopicPartition, int]]] = {}
     _note_oddities(findings, path)
+    with _readable(findings, path / checkpoint.META_PROPERTIES_FILE):
+        verify_properties(findings, path)
     for place, file in files_in(path):  # before the logs, which only grow
         with _readable(findings, file):
             if place is Place.OFFSETS:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from pybroker.inspection.data_file import DataFile
 from pybroker.inspection.entries import EntryError, checkpoint_entries, companion_lines, partition_metadata, producers
 from pybroker.inspection.places import Place
+from pybroker.log import checkpoint
+from pybroker.log.filesystem import Filesystem
 from pybroker.log.leader_epoch_cache import EpochEntry
 from pybroker.log.names import offset_of
-from pybroker.model import LeaderEpoch, Offset, TopicPartition
+from pybroker.model import LeaderEpoch, Offset, TopicPartition, topic_id_parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +52,22 @@ def verify_producers(findings: Findings, path: Path) -> None:
             findings.add(path, error.kind, str(error), position=error.position)
 
 
+def verify_properties(findings: Findings, directory: Path) -> None:
+    """Check `meta.properties` of a data directory, if it has one. Raises OSError."""
+    path = directory / checkpoint.META_PROPERTIES_FILE
+    try:
+        properties = checkpoint.read_meta_properties(Filesystem(), str(directory))
+    except checkpoint.CorruptCheckpointError as error:
+        findings.add(path, "meta properties", str(error).removeprefix(f"{path}: "))
+        return
+    if properties is not None:
+        try:
+            topic_id_parse(properties.directory_id)
+        except ValueError:
+            text = f"directory.id={properties.directory_id} is no UUID: Kafka's form has 22 characters of URL-safe base64"
+            findings.add(path, "meta properties", text)
+
+
 def read_epochs(findings: Findings, path: Path) -> list[EpochEntry] | None:
     """Check the leader epochs, and return them; None if they cannot be read. Raises OSError."""
     try:
@@ -69,6 +87,8 @@ def read_epochs(findings: Findings, path: Path) -> list[EpochEntry] | None:
 
 def read_offsets(findings: Findings, path: Path) -> dict[TopicPartition, int]:
     """Check a checkpoint of offsets, and return them. Raises OSError."""
+    if path.name == checkpoint.CLEANER_OFFSET_FILE and not path.stat().st_size:
+        return {}  # Kafka begins with an empty file, and writes it when it has compacted a log
     try:
         entries = {
             TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in checkpoint_entries(path, fields=3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +202,29 @@ def test_a_compacted_log_is_not_compared_with_its_snapshots(partition: Path) -> 
     findings = Findings()
     verify(findings, partition, may_have_gaps=True)
     assert not findings.problems
+
+
+def test_the_empty_checkpoint_with_which_a_kafka_s_cleaner_begins_is_sound(data: Path) -> None:
+    (data / "cleaner-offset-checkpoint").write_bytes(b"")
+    assert not found_in(data).problems
+    (data / "recovery-point-offset-checkpoint").write_bytes(b"")
+    assert [(one.path.name, one.kind) for one in found_in(data).problems] == [("recovery-point-offset-checkpoint", "checkpoint")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        (r"cluster\.id=.*\n", "", "has no cluster.id"),
+        (r"node\.id=.*\n", "node.id=one\n", "invalid literal for int() with base 10: 'one'"),
+        (r"version=1", "version=7", "version 7"),
+        (
+            r"directory\.id=.*",
+            "directory.id=abc",
+            "directory.id=abc is no UUID: Kafka's form has 22 characters of URL-safe base64",
+        ),
+    ],
+)
+def test_what_a_directory_belongs_to_is_checked(data: Path, old: str, new: str, text: str) -> None:
+    path = data / "meta.properties"
+    path.write_text(re.sub(old, new, path.read_text()))
+    assert [(one.path, one.kind, one.text) for one in found_in(data).problems] == [(path, "meta properties", text)]
