@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.inspection.findings import Findings
 from pybroker.inspection.places import INTERNAL_COMPACTED, Place, files_in, oddities_in, partition_of, partitions_in, place_of
+from pybroker.inspection.verify_aborts import AbortCourse
 from pybroker.inspection.verify_producers import ProducerCourse
 from pybroker.inspection.verify_segment import Course, verify_segment
 from pybroker.inspection.verify_small import read_epochs, read_offsets, verify_properties, verify_small
@@ -156,6 +157,7 @@ def _verify_partition_once(findings: Findings, path: Path, may_have_gaps: bool) 
                 verify_small(findings, place, file)
     by_producer = Findings()
     course.producers = ProducerCourse(by_producer, [] if may_have_gaps else producers)
+    course.aborts = None if may_have_gaps else AbortCourse(by_producer)
     for number, files in sorted(segments.items()):
         data = files.pop(Place.LOG, None)
         if data is None:
@@ -167,8 +169,7 @@ def _verify_partition_once(findings: Findings, path: Path, may_have_gaps: bool) 
             verify_segment(findings, data, course, base_offset=Offset(number), indexes=list(files.items()))
             is_read = True
         if not is_read:
-            course.next_offset = None
-            course.producers.stop()
+            course.stop()
     for one in snapshots:
         with _readable(findings, one):
             verify_segment(findings, one, Course(), base_offset=None)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pybroker.inspection.contents import Contents
     from pybroker.inspection.findings import Findings
+    from pybroker.inspection.verify_aborts import AbortCourse
     from pybroker.inspection.verify_producers import ProducerCourse
     from pybroker.log.leader_epoch_cache import EpochEntry
 
@@ -35,6 +36,7 @@ class Course:
         next_offset: the offset that must come next; None if that is not known.
         is_compacted: whether a sound batch has fewer records than offsets, so that compaction was there.
         producers: what the snapshots of producers are compared with; None if they are not compared.
+        aborts: what the transaction indexes are compared with; None if they are not compared.
     """
 
     epochs: Sequence[EpochEntry] | None = None
@@ -43,6 +45,15 @@ class Course:
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     is_compacted: bool = False
     producers: ProducerCourse | None = None
+    aborts: AbortCourse | None = None
+
+    def stop(self) -> None:
+        """Expect nothing of the next batch, because some before it are missing or damaged."""
+        self.next_offset = None
+        if self.producers is not None:
+            self.producers.stop()
+        if self.aborts is not None:
+            self.aborts.stop()
 
 
 @dataclass(slots=True)
@@ -114,13 +125,13 @@ def verify_segment(
             if isinstance(found, Gap):
                 findings.add(path, found.kind, found.text, position=found.position, offset=course.next_offset)
                 checks.skip(found)
-                course.next_offset = None
-                if course.producers is not None:
-                    course.producers.stop()
+                course.stop()
             else:
                 base = _verify_batch(findings, data, found, course)
                 checks.feed(found, Offset(base))
         findings.counts["bytes"] += data.size
+        if course.aborts is not None:
+            course.aborts.compare(path)
         checks.finish(data, (base_offset or FIRST_OFFSET) if course.next_offset is None else course.next_offset)
 
 
@@ -140,12 +151,12 @@ def _verify_batch(findings: Findings, file: DataFile, batch: Batch, course: Cour
     if not batch.is_valid:
         text = f"the checksum of the batch is {batch.crc}, which is not that of its contents"
         findings.add(file.path, "crc", text, position=batch.position, offset=batch.base_offset)
-        course.next_offset = None  # its header may be what is wrong
-        if course.producers is not None:
-            course.producers.stop()
+        course.stop()  # its header may be what is wrong
         return base
     if course.producers is not None:
         course.producers.feed(batch)
+    if course.aborts is not None:
+        course.aborts.feed(file, batch)
     contents = _contents(findings, file, batch)
     if contents is not None:
         base = contents.base_offset
