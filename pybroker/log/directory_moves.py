@@ -12,6 +12,11 @@ Names and crashes
     are the same log, to which the moved one may have added records: the start takes the longer one (`loading`). A
     future log alone is from a version that renamed the present directory first.
 
+Compaction
+    The cleaner leaves a log alone from the begin of its move to the end: it would remove records of the present log of
+    which the future log has a copy already, and an old value would outlive its tombstone. After the move the log counts
+    as not cleaned.
+
 What fails
     The present log is removed last. So a failure in the other directory leaves the present log as it is, and only the
     other directory goes offline.
@@ -19,7 +24,7 @@ What fails
 Cost
     At most PIECE_BYTES are copied in one step of the loop for all moves together, then other work has its turn.
 
-Source: ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFutureLog; KIP-113.
+Source: ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFutureLog, abortAndPauseCleaning; KIP-113.
 """
 
 from __future__ import annotations
@@ -99,6 +104,7 @@ class DirectoryMoves:
         if present.log_directory is directory:
             return
         self._moves[tp] = _Move(self._logs.create_future(present, directory))
+        present.is_moving = True
         logger.info("Moving %s from %s to %s", tp, present.log_directory.path, directory.path)
         self._set_turn()
 
@@ -106,6 +112,8 @@ class DirectoryMoves:
         """Cancel the partition's move, if there is one. A future log that cannot be removed now is removed later."""
         move = self._moves.pop(tp, None)
         if move is not None:
+            if (present := self._logs.get(tp)) is not None:
+                present.is_moving = False
             try:
                 self._logs.drop_future(move.future)
             except KafkaError as error:

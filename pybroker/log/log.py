@@ -69,6 +69,7 @@ class Log:
         on_settled: called on the loop when `settled_end_offset` has moved because a flush has finished.
         config: replaceable at any time.
         truncations: how often records at the end were dropped.
+        is_moving: a move copies it to another directory (`directory_moves`): the cleaner leaves it alone.
         is_unfinished: a truncation stopped half-way; `finish_truncation` is to be called before anything is appended.
         replacement: the segment that compaction is putting in the place of others.
         lost: the records that `open` had to give up, in order of the offsets.
@@ -81,6 +82,7 @@ class Log:
         "filesystem",
         "flush_state",
         "is_closed",
+        "is_moving",
         "is_unfinished",
         "last_flush_ms",
         "log_directory",
@@ -131,6 +133,7 @@ class Log:
         self.unflushed_messages = 0
         self.last_flush_ms = services.clock.time_ms()
         self.is_closed = False
+        self.is_moving = False
         self.is_unfinished = False
         self.truncations = 0
         self.replacement: Replacement | None = None

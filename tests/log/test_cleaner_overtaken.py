@@ -11,6 +11,7 @@ from pybroker.log.cleaner.replace import SegmentsChangedError, replace
 from pybroker.log.cleaner.rewrite import new_target
 from pybroker.log.log import Log
 from pybroker.model import Offset
+from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.cut_log import CutLog
 from testing.scenes.logs import START_MS, Disk, HeldThread, append, batch, read_batches
 
@@ -81,6 +82,29 @@ def test_a_start_that_moves_into_the_active_segment_while_the_head_is_cut_costs_
     scene.start()
     assert not scene.log.lost
     assert scene.visible() == list(range(start, END + len(appended)))
+
+
+@pytest.mark.parametrize("turns", range(2, 40, 3))
+@pytest.mark.parametrize("offset", [20, 35])
+def test_segments_that_are_deleted_while_a_log_is_compacted_leave_the_rest_to_the_next_look(
+    tmp_path: Path, turns: int, offset: int
+) -> None:
+    """Their files may be gone when the cleaner comes to them: that is no failure of the disk, and no damage."""
+    slow = {"log.cleaner.io.max.bytes.per.second": "2000"}
+    scene = CompactedLog(tmp_path, overrides=slow, file_delete_delay_ms=0, segment_bytes=200)
+    for number in range(60):
+        scene.put((b"key-%d" % (number % 20), b"x" * 60))
+    scene.roll()
+    for _ in range(turns):
+        scene.turn()
+    delete_records(scene.log, offset)
+    assert scene.log.delete_below_start(now_ms=START_MS)
+    scene.logs.remove_due(START_MS + 1)
+    for _ in range(2):
+        scene.clean()
+    assert not scene.log.log_directory.is_offline
+    assert scene.cleaner.uncleanable_count == 0
+    assert [found for found, _, _ in scene.records()] == list(range(40, 60))
 
 
 def test_the_active_segment_is_never_replaced(tmp_path: Path) -> None:

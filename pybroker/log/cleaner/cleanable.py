@@ -33,6 +33,7 @@ class Cleanable(NamedTuple):
     first_uncleanable_offset: Offset
     clean_bytes: int
     cleanable_bytes: int
+    truncations: int  # of the log when this was found
     delay_ms: int  # for how long `max.compaction.lag.ms` has required a cleaning; 0 if it does not
 
     @property
@@ -79,6 +80,7 @@ def cleanable(log: Log, first_dirty_offset: Offset, *, high_watermark: Offset, n
         first_uncleanable_offset,
         clean_bytes,
         cleanable_bytes,
+        log.truncations,
         _delay_ms(log, segments, first_dirty_offset, now_ms),
     )
 

@@ -162,7 +162,7 @@ class LogCleaner:
         if not self._has_idle():
             return
         self._uncleanable = {log for log in self._uncleanable if self._logs.get(log.topic_partition) is log}
-        self._progress.forget_deleted()
+        self._progress.forget_changed()
         logs = list(self._logs.all_logs())
         cuttable: list[Log] = []
         found: list[Cleanable] = []
@@ -226,7 +226,7 @@ class LogCleaner:
 
     def _is_free(self, log: Log) -> bool:
         is_current = is_usable(log) and self._logs.get(log.topic_partition) is log
-        return is_current and all(worker.log is not log for worker in self._workers)
+        return is_current and not log.is_moving and all(worker.log is not log for worker in self._workers)
 
     def _is_cuttable(self, log: Log) -> bool:
         """Return whether a log's first segment has enough below the log start offset to give the space back."""

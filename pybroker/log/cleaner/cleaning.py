@@ -47,13 +47,14 @@ def clean(
     """
     # Import these only when there is something to clean: a start does without them.
     from pybroker.log.cleaner.key_offsets import KeyOffsets  # noqa: PLC0415
-    from pybroker.log.cleaner.replace import replace  # noqa: PLC0415
+    from pybroker.log.cleaner.replace import SegmentsChangedError, replace, unless_changed  # noqa: PLC0415
     from pybroker.log.cleaner.rewrite import Totals, groups, new_target, note_keys, rewrite  # noqa: PLC0415
     from pybroker.log.cleaner.transactions import CleanedTransactions  # noqa: PLC0415
 
     log, clock = one.log, logs.services.clock
     now_ms, began_ms = clock.time_ms(), clock.monotonic_ms()
-    truncations = log.truncations
+    truncations = one.truncations
+    read = [segment for segment in log.segments if segment.base_offset < one.first_uncleanable_offset]
     keys, totals = KeyOffsets(key_bytes_max), Totals()
     yield lambda: drop_unfinished(log)  # beside an unfinished segment, a start would take a complete one for unfinished too
     # No recovery must read what was cleaned: it would take a gap for a loss, and miss producers that have no
@@ -62,15 +63,20 @@ def clean(
     if not progress.is_known(log):  # so that a start knows of gaps even if a person removed that checkpoint
         progress.note(log, log.log_start_offset)
         yield progress.checkpoint_work(log.log_directory)
-    yield from note_keys(one, keys, CleanedTransactions())
+    with unless_changed(log, read, truncations):
+        yield from note_keys(one, keys, CleanedTransactions())
     end_offset = keys.latest_offset + 1
     transactions = CleanedTransactions()
     for group in list(groups(log, end_offset)):
         target = new_target(log, group[0][0].base_offset, now_ms)
         note_target(log, target)
-        yield from rewrite(log, group, target, keys, transactions, totals=totals, now_ms=now_ms)
-        yield from replace(log, [segment for segment, _ in group], target, truncations=truncations, now_ms=now_ms)
+        olds = [segment for segment, _ in group]
+        with unless_changed(log, olds, truncations):
+            yield from rewrite(log, group, target, keys, transactions, totals=totals, now_ms=now_ms)
+        yield from replace(log, olds, target, truncations=truncations, now_ms=now_ms)
         note_target(log, None)
+    if truncations != log.truncations:
+        raise SegmentsChangedError(f"{log.topic_partition} was shortened meanwhile")
     progress.note(log, Offset(end_offset))
     yield progress.checkpoint_work(log.log_directory)
     stats.bytes_read, stats.bytes_written = totals.bytes_read, totals.bytes_written

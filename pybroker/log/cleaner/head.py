@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.log import record_retention
 from pybroker.log.cleaner.chunks import batches_of
-from pybroker.log.cleaner.replace import replace
+from pybroker.log.cleaner.replace import replace, unless_changed
 from pybroker.log.cleaner.rewrite import WRITE_BYTES, new_target
 from pybroker.model import Offset
 from pybroker.records.batch import BatchView
@@ -76,7 +76,7 @@ def cut(
     with _needing_room(head):
         target = new_target(log, Offset(header.base_offset), now_ms)
     note_target(target)
-    with _needing_room(head):
+    with _needing_room(head), unless_changed(log, [head], truncations):
         yield from _copy(head, position, target)
     sync_copy = target.sync_work()
 

@@ -27,7 +27,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pybroker.log.batch_scan import CorruptDataError
+from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.segment_files import CLEANED_SUFFIX, SWAP_SUFFIX
+from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -147,10 +150,28 @@ class Replacement:
             del olds[0]
 
 
+def has_changed(log: Log, read: Sequence[LogSegment], truncations: int) -> bool:
+    """Return whether any of these neighbours is no longer a segment of the log, or the log's end was dropped."""
+    if truncations != log.truncations:
+        return True
+    first = log.segments.floor_index(read[0].base_offset) if read else 0
+    return first < 0 or list(log.segments)[first : first + len(read)] != list(read)
+
+
+@contextlib.contextmanager
+def unless_changed(log: Log, read: Sequence[LogSegment], truncations: int) -> Iterator[None]:
+    """Raise SegmentsChangedError for what reading raises if the segments are no longer the log's: their files may be gone."""
+    try:
+        yield
+    except (CorruptRecordError, CorruptDataError, CorruptIndexError, FileNotFoundError) as error:
+        if has_changed(log, read, truncations):
+            raise _changed(log) from error
+        raise
+
+
 def _check(log: Log, olds: Sequence[LogSegment], truncations: int) -> None:
     log.check_usable()
-    first = log.segments.floor_index(olds[0].base_offset)
-    if truncations != log.truncations or first < 0 or list(log.segments)[first : first + len(olds)] != list(olds):
+    if has_changed(log, olds, truncations):
         raise _changed(log)
     if olds[-1] is log.segments.active:  # what was appended since it was read would be lost
         raise SegmentsChangedError(f"{log.topic_partition} appends to the segment {olds[-1].path}")

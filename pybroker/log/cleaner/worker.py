@@ -99,6 +99,8 @@ class CleanerWorker:
                 if self._error is not None:
                     error, self._error = self._error, None
                     raise error  # as if the step had been done here
+                if log.is_moving:
+                    raise SegmentsChangedError(f"{log.topic_partition} moves to another directory first")
                 step = next(self._steps, None)
             except Exception as error:  # whatever the error is, other logs must still be compacted
                 self._give_up(log, error)
