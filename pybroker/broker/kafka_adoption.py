@@ -377,7 +377,8 @@ def _plan_others(plan: Plan, state: KraftState, config: BrokerConfig) -> None:
                 plan.others[configs_key(ConfigResource(CLIENT_METRICS_KIND, name))] = encode_configs(values)
             elif resource == BROKER_RESOURCE:
                 plan.notes.append(
-                    f"Settings of {f'broker {name}' if name else 'all brokers'} are not taken over: {', '.join(sorted(values))}"
+                    f"Settings of {f'broker {name}' if name else 'all brokers'} are not taken over: {', '.join(sorted(values))}; "
+                    "put those that you need into the configuration of this broker's start"
                 )
         except ConfigError as error:
             plan.notes.append(f"Settings of {name} are not taken over: {shown}: {error}")
@@ -388,7 +389,12 @@ def _note_open_transactions(plan: Plan, found: Survey) -> None:
     for partition, producer_id, first_offset in sorted(found.open_transactions):
         plan.notes.append(
             f"{partition}: the transaction of producer {producer_id} from offset {first_offset} on has no end, and this broker "
-            "has no transactions: consumers with read_committed wait there. To avoid that, let Kafka run until it has aborted it"
+            "has no transactions"
+        )
+    if found.open_transactions:
+        plan.notes.append(
+            "Consumers with read_committed wait where a transaction has no end. To avoid that, let Kafka run until it has "
+            "aborted it; without a Kafka, only read_uncommitted reads what follows, and it reads the open transaction too"
         )
 
 
