@@ -24,9 +24,9 @@ from testing.waiting import LONG_WAIT_S, WAIT_S, joined, line_of
 SILENCE_S = "0.5"
 
 
-def doctor(address: str) -> tuple[int, list[str]]:
+def doctor(address: str, *, timeout_s: str = SILENCE_S) -> tuple[int, list[str]]:
     """Return the exit code and the lines of a run."""
-    command = [sys.executable, "-m", "pybroker", "doctor", address, "--timeout", SILENCE_S]
+    command = [sys.executable, "-m", "pybroker", "doctor", address, "--timeout", timeout_s]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert not done.stderr, done.stderr
     return done.returncode, done.stdout.splitlines()
@@ -299,7 +299,7 @@ def test_the_doctor_understands_each_listener_of_apache_kafka(
     kafka: Kafka, broker: BrokerProcess, listener: str, code: int, verdict: str
 ) -> None:
     port = kafka.ports[listener]
-    found, lines = doctor(f"127.0.0.1:{port}")
+    found, lines = doctor(f"127.0.0.1:{port}", timeout_s="20")  # a Java program beside others takes its time
     assert found == code
     assert lines[-1].startswith(verdict.format(port=port, wrong=broker.port))
     if listener == "PLAINTEXT":

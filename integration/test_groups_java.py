@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from integration.test_java_tools import LOG4J1, LOG4J2, RELEASES
-from testing.clients.stock import create_topic, unique
+from testing.clients.stock import create_topic, record_count, unique
 from testing.places import JAVA_SOURCES
 from testing.process.broker import BrokerProcess
 from testing.process.java import QUICK_JVM, compiled
@@ -134,7 +134,8 @@ def test_kafka_reads_our_records(start_broker: Callable[..., BrokerProcess], too
         pass
     consumer.close()
     formatters = "org.apache.kafka.tools.consumer"
-    where = ["--bootstrap-server", broker.bootstrap, "--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "4000"]
+    where = ["--bootstrap-server", broker.bootstrap, "--topic", "__consumer_offsets", "--from-beginning"]
+    where += ["--max-messages", str(record_count(broker.bootstrap, "__consumer_offsets"))]
     offsets = tool(CONSUMER, *where, "--formatter", f"{formatters}.OffsetsMessageFormatter")
     (first, *_) = [json.loads(line) for line in re.sub(r"\}\{\"key", '}\n{"key', offsets).splitlines()]
     assert first["key"]["data"] == {"group": "simple", "topic": topic, "partition": 0}

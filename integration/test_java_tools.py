@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.clients.stock import KafkaPython, create_topic, unique
+from testing.clients.stock import KafkaPython, create_topic, record_count, unique
 from testing.process.java import QUICK_JVM
 from testing.process.kafka_peer import classpath
 from testing.samples import assert_equal, varied, without_headers
@@ -72,8 +72,8 @@ def test_the_console_consumer_reads_what_the_console_producer_wrote(
     for partition in ("0", "1"):
         text = tool(
             "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, "--topic", topic,
-            "--partition", partition, "--offset", "earliest", "--timeout-ms", "3000", "--consumer.config", str(client),
-            "--property", "print.key=true",
+            "--partition", partition, "--offset", "earliest", "--consumer.config", str(client), "--property", "print.key=true",
+            "--max-messages", str(record_count(bootstrap, topic, int(partition))),
         )  # fmt: skip
         read += text.splitlines()
     assert sorted(read) == sorted(lines)

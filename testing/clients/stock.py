@@ -213,6 +213,16 @@ class AioKafka(Client):
 CLIENTS: tuple[Client, ...] = (KafkaPython(), Confluent(), AioKafka())
 
 
+def record_count(bootstrap: str, topic: str, partition: int = 0) -> int:
+    """Return the number of offsets that a partition holds."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+    try:
+        low, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, partition), timeout=30)
+    finally:
+        consumer.close()
+    return int(high - low)
+
+
 def unique(name: str) -> str:
     """Return a topic name that no other test and no earlier run against the same broker has used."""
     return f"{name}-{os.getpid()}-{next(_numbers)}"
