@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -30,6 +31,8 @@ from testing.simulation.subsets import crashed
 
 DIRECTORIES = ("/a", "/b")
 Machine = tuple[SimulatedDisk, StoreContents]
+LOSSES_EVERY = int(os.environ.get("LOSSES_EVERY", "6"))
+"""Of the losses of power at a step, every such one is tried; 1 tries all, in a minute. Every kill is tried."""
 SEEDS = itertools.count(10)  # no two runs draw the same names
 Ends = dict[str, tuple[int, int]]
 """Log start and log end offset by partition."""
@@ -112,8 +115,9 @@ def each_last_step(machine: Machine, work: Callable[[SimulatedDisk, StoreContent
         killed = left.fork()
         killed.kill()
         yield f"a kill before {name}", (killed, entries.fork())
-        for number, one in enumerate(crashed(left)):
-            yield f"loss of power {number} before {name}", (one, entries.fork())
+        for number, one in enumerate(crashed(left), start=len(name)):
+            if number % LOSSES_EVERY == 0:
+                yield f"loss of power {number} before {name}", (one, entries.fork())
 
 
 def seen(state: KraftState) -> dict[str, tuple[TopicId, Sequence[int], dict[str, str]]]:
