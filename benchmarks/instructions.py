@@ -21,7 +21,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks import build, peers, without
+from benchmarks import build, groups, peers, without
 from benchmarks.peers import OURS, Peer
 from testing.clients.stock import create_topic
 from testing.samples import T0_MS, Sample
@@ -84,7 +84,7 @@ def frames(bootstrap: str) -> dict[str, tuple[bytes, int]]:
         "Fetch v11, at 12 ends": (raw.request(raw.FETCH, 11, raw.fetch_body(11, ends)), 1),
         "Produce v7, 12 x 16 kB": (raw.request(raw.PRODUCE, 7, raw.produce_body(7, MANY, everywhere, acks=1)), BATCHED_SHARE),
         "Fetch v11, 12 x 16 kB": (raw.request(raw.FETCH, 11, raw.fetch_body(11, many)), BATCHED_SHARE),
-    }
+    } | {name: (frame, 1) for name, frame in groups.frames(bootstrap).items()}
 
 
 class Generator:

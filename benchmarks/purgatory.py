@@ -32,6 +32,7 @@ import sys
 import tempfile
 import time
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +92,17 @@ class HandleRequest(Request):
 
 
 class CallLaterTimer:
+    slice_s = math.inf
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
 
     def add(self, task: TimerTask, delay_ms: int) -> None:
         assert isinstance(task, HandleRequest)
         task.handle = self.loop.call_later(delay_ms / 1000, task.expire)
+
+    def soon(self, work: Callable[[], None]) -> None:
+        self.loop.call_soon(work)
 
 
 def samples(num: int, rate: float, shape: str) -> tuple[array[int], array[int]]:

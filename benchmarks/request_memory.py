@@ -1,15 +1,21 @@
 """Measures KIP-72: 200 connections that trickle 10 MB Produce requests into a pool of 100 MB.
 
     python -m benchmarks.request_memory [--connections 200] [--trickle 10] [--no-pool] [--no-kafka]
+    python -m benchmarks.request_memory --announce [--connections 1000] [--no-kafka]
 
 Every connection sends one request of 11 partitions x 950 kB, evenly over the trickle time, and waits for its response. Without
 a bound the broker holds 2 GB of half-read requests at once. With queued.max.request.bytes it continues to read only as memory
 comes back, and must respond to all requests in the end. The benchmark compares the peak of anonymous memory (RssAnon) with the
 true bound, queued.max.request.bytes + socket.request.max.bytes - 1.
+
+With --announce, every connection sends only the size of 100 MB and 10 bytes more; the figure is the growth of RssAnon for each.
+Kafka allocates what is announced, so it gets no more than 5 connections (its heap is 1 GB).
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import multiprocessing
 import selectors
 import socket
@@ -28,6 +34,7 @@ from testing.wire.batches import sample_batch
 
 TOPIC, PARTITIONS, BATCH_BYTES = "trickle", 11, 950_000
 POOL_BYTES, REQUEST_BYTES_MAX = 104_857_601, 104_857_600
+KAFKA_ANNOUNCED_MAX, SETTLE_S = 5, 2
 TIMEOUT_S = 300
 TICK_S = 0.02
 CONNECTS_PER_TICK = 4  # not past the listen backlog
@@ -121,12 +128,38 @@ def measure(peer: Peer, connections: int, trickle_s: float) -> tuple[object, ...
     return outcome, sampler.before_bytes / 1e6, sampler.peak_bytes / 1e6, growth / 1e6, cpu, seconds
 
 
+def announced(peer: Peer, connections: int) -> float:
+    """Return the bytes of anonymous memory for each of `connections` that announce 100 MB and send 10 bytes."""
+    host, _, port = peer.bootstrap.rpartition(":")
+    with contextlib.ExitStack() as stack:
+        before = procstat.memory_bytes(peer.pid, "RssAnon")
+        for _ in range(connections):
+            stranger = stack.enter_context(socket.create_connection((host, int(port)), 30))
+            stranger.sendall(struct.pack(">i", REQUEST_BYTES_MAX) + bytes(10))
+        time.sleep(SETTLE_S)
+        return (procstat.memory_bytes(peer.pid, "RssAnon") - before) / connections
+
+
+def compare_announced(options: argparse.Namespace) -> None:
+    rows = []
+    with peers.started(options) as running:
+        for peer in running:
+            create_topic(peer.bootstrap, TOPIC, PARTITIONS)
+            count = min(options.connections, KAFKA_ANNOUNCED_MAX) if "Kafka" in peer.name else options.connections
+            rows.append((peer.name, count, announced(peer, count) / 1e3))
+    peers.table("connections that announce 100 MB and send 10 bytes", ["broker", "connections", "RssAnon for each, kB"], rows)
+
+
 def main() -> None:
     parser = peers.arguments(__doc__)
     parser.add_argument("--connections", type=int, default=200, help="connections, each with one request (default: %(default)s)")
+    parser.add_argument("--announce", action="store_true", help="announce sizes and send nothing")
     parser.add_argument("--trickle", type=float, default=10, help="seconds over which each request is sent")
     parser.add_argument("--no-pool", dest="pool", action="store_false", help="leave the bound out, to see what it is for")
     options = peers.parsed(parser)
+    if options.announce:
+        compare_announced(options)
+        return
     overrides = {"queued.max.request.bytes": str(POOL_BYTES)} if options.pool else {}
     rows = []
     with peers.started(options, overrides, heap="4G" if not options.pool else "1G") as running:

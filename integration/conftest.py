@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from testing.process.broker import BrokerProcess, external_bootstrap, own_brokers
+from pybroker.turns.watchdog import FAIL, SWITCH
+from testing.process.broker import BrokerProcess, check_all_turns, external_bootstrap, own_brokers
 
+LONG_TURN_MS: Final = 1000
+"""The bound is 20 ms on a quiet machine. Beside other tests on shared cores the same work takes several times the CPU time."""
 SPARK: Final = Path(__file__).parent / "spark"
 SESSIONS: Final = {
     "audits": ("test_audit",),
@@ -22,6 +26,7 @@ A session's first audit or archive takes three times the processor time of the n
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault(SWITCH, f"{FAIL}:{LONG_TURN_MS}")  # of every broker that the tests start
     # kafka-python loads its message definitions in a deprecated way, some on import and some when first used
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
@@ -67,6 +72,13 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield broker.bootstrap
     finally:
         broker.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_long_turns() -> Iterator[None]:
+    """Fail the test during which a turn of a broker's loop was too long, even if tests share the broker."""
+    yield
+    check_all_turns()
 
 
 @pytest.fixture

@@ -11,20 +11,18 @@ counts how often they were, and fails if that is less than half of its checks.
 
 from __future__ import annotations
 
-import argparse
 import random
-import shutil
 import sys
-import tempfile
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from integration.retention_model import NO_TIMESTAMP, RetentionModel
 from integration.soak_model import DifferenceError
+from integration.soak_run import run
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import Record
@@ -32,7 +30,7 @@ from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from testing.process.broker import BrokerProcess
 from testing.waiting import until
-from testing.wire.one_request import EARLIEST, LATEST, MAX_TIMESTAMP, LostError, Wire
+from testing.wire.one_request import EARLIEST, LATEST, MAX_TIMESTAMP, Wire
 
 NAMES = ("apple", "pear", "plum")
 OVERRIDES = {
@@ -68,6 +66,10 @@ class RetentionSoak:
         self._start()
         for name in NAMES:
             self._expect(f"creating {name}", self.wire.create_topic(name, 1, {"retention.ms": "-1"}), 0)
+
+    @property
+    def lines(self) -> Iterable[str]:
+        return self.told
 
     def _start(self) -> None:
         self.broker.start()
@@ -267,48 +269,28 @@ class RetentionSoak:
         for name in NAMES:
             self.settle(name)
 
+    def step(self) -> None:
+        """Take a step that is drawn from the seed."""
+        name = self.random.choice(NAMES)
+        steps: list[tuple[float, Callable[[], None]]] = [
+            (40, lambda: self.produce(name)),
+            (15, lambda: self.configure(name)),
+            (25, lambda: self.read_on(name)),
+            (20, lambda: self.settle(name)),
+            (4, lambda: self.delete_records(name)),
+            (0.5, self.restart),
+            (1, self.kill),
+        ]
+        self.random.choices([work for _, work in steps], [weight for weight, _ in steps])[0]()
 
-def step(soak: RetentionSoak) -> None:
-    """Take a step that is drawn from the seed."""
-    name = soak.random.choice(NAMES)
-    steps: list[tuple[float, Callable[[], None]]] = [
-        (40, lambda: soak.produce(name)),
-        (15, lambda: soak.configure(name)),
-        (25, lambda: soak.read_on(name)),
-        (20, lambda: soak.settle(name)),
-        (4, lambda: soak.delete_records(name)),
-        (0.5, soak.restart),
-        (1, soak.kill),
-    ]
-    soak.random.choices([work for _, work in steps], [weight for weight, _ in steps])[0]()
-
-
-def main() -> int:
-    """Run a story for the minutes of the command line. Returns 1 when the broker differs from the model."""
-    parser = argparse.ArgumentParser(prog="python -m integration.retention_soak", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    asked = parser.parse_args()
-    folder, end, steps = Path(tempfile.mkdtemp(prefix="retention-")), time.monotonic() + 60 * asked.minutes, 0
-    soak = RetentionSoak(folder, asked.seed)
-    try:
-        while time.monotonic() < end:
-            step(soak)
-            steps += 1
+    def finish(self) -> str:
+        """Settle every topic. Returns counts for the closing line."""
         for name in NAMES:
-            soak.settle(name)
-        assert soak.exact_checks * 2 > soak.checks, f"only {soak.exact_checks} of {soak.checks} checks were exact"
-    except (DifferenceError, LostError, AssertionError, RuntimeError) as error:
-        print(*soak.told, sep="\n")
-        print(f"seed {asked.seed}, step {steps}: {type(error).__name__}: {error}\nthe data and the broker's log: {folder}")
-        return 1
-    finally:
-        soak.close()
-    shutil.rmtree(folder)
-    counts = f"{soak.checks} checks, {soak.exact_checks} of them exact, {soak.gaps} gaps under a reader, {soak.cuts} cuts awaited"
-    print(f"seed {asked.seed}: {steps} steps in {asked.minutes:g} minutes, {counts}, no difference")
-    return 0
+            self.settle(name)
+        assert self.exact_checks * 2 > self.checks, f"only {self.exact_checks} of {self.checks} checks were exact"
+        met = f"{self.gaps} gaps under a reader, {self.cuts} cuts awaited"
+        return f"{self.checks} checks, {self.exact_checks} of them exact, {met}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("retention_soak", __doc__, RetentionSoak))

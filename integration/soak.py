@@ -11,22 +11,20 @@ and the broker's log.
 
 from __future__ import annotations
 
-import argparse
 import random
-import shutil
 import sys
-import tempfile
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from integration.soak_model import ClusterModel, DifferenceError, Pair, PartitionModel, TopicModel
+from integration.soak_run import run
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.compression import CompressionType
 from testing.clients.stock import CLIENTS
 from testing.process.broker import BrokerProcess
-from testing.wire.one_request import EARLIEST, LATEST, LostError, Wire, values
+from testing.wire.one_request import EARLIEST, LATEST, Wire, values
 
 NAMES = ("apple", "pear", "plum")
 GROUPS = ("readers", "writers", "others")
@@ -309,6 +307,18 @@ class Story:
     def __init__(self, soak: Soak, seed: int) -> None:
         self.soak, self.random = soak, random.Random(seed)
 
+    @property
+    def lines(self) -> Iterable[str]:
+        return self.soak.told
+
+    def finish(self) -> str:
+        """Compare everything after a restart. There are no counts to return."""
+        self.soak.restart()
+        return ""
+
+    def close(self) -> None:
+        self.soak.close()
+
     def step(self) -> None:
         soak, drawn = self.soak, self.random
         topics = sorted(soak.model.topics)
@@ -347,30 +357,5 @@ class Story:
         return [self.soak.pairs(self.random.getrandbits(32), self.random.randint(1, 8), 100) for _ in range(40)]
 
 
-def main() -> int:
-    """Run a story for the minutes of the command line. Returns 1 when the broker differs from the model."""
-    parser = argparse.ArgumentParser(prog="python -m integration.soak", description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    asked = parser.parse_args()
-    folder, end, steps = Path(tempfile.mkdtemp(prefix="soak-")), time.monotonic() + 60 * asked.minutes, 0
-    soak = Soak(folder)
-    story = Story(soak, asked.seed)
-    try:
-        while time.monotonic() < end:
-            story.step()
-            steps += 1
-        soak.restart()
-    except (DifferenceError, LostError, AssertionError, RuntimeError) as error:
-        print(*soak.told, sep="\n")
-        print(f"seed {asked.seed}, step {steps}: {type(error).__name__}: {error}\nthe data and the broker's log: {folder}")
-        return 1
-    finally:
-        soak.close()
-    shutil.rmtree(folder)
-    print(f"seed {asked.seed}: {steps} steps in {asked.minutes:g} minutes, no difference")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("soak", __doc__, lambda folder, seed: Story(Soak(folder), seed)))

@@ -81,7 +81,7 @@ def test_a_directory_of_kafka_is_served_as_it_was(tmp_path: Path, ours: BrokerPr
         adopted = adopt(kafka)
         assert adopted.returncode == 0, adopted.stderr
         assert adopted.stdout == dry.stdout.replace("would be adopted; nothing was changed", "adopted")
-        assert ("has no end, and this broker has no transactions" in adopted.stdout) is is_killed
+        assert ("on has no end" in adopted.stdout) is is_killed
         kept = {path: digest for path, digest in files.items() if "__cluster_metadata-0" not in path}
         assert hashes(kafka).items() >= kept.items(), "no file of Kafka's is written again"
 

@@ -132,6 +132,25 @@ def test_the_performance_tool_of_producers_runs(tool: Callable[..., str], bootst
     assert dict(re.findall(r":(\d+):(\d+)$", text, re.MULTILINE)) == {"0": "0", "1": "0", "2": "0"}
 
 
+def test_the_performance_tool_commits_transactions(tool: Callable[..., str], bootstrap: str, release: str) -> None:
+    topic = unique(f"transactions-{release}")
+    create_topic(bootstrap, topic, 3)
+    text = tool(
+        "org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--num-records", "2000", "--record-size", "100",
+        "--throughput", "-1", "--producer-props", f"bootstrap.servers={bootstrap}",
+        "--transactional-id", topic, "--transaction-duration-ms", "5",
+    )  # fmt: skip
+    assert re.search(r"^2000 records sent", text, re.MULTILINE)
+    text = tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning",
+        "--isolation-level", "read_committed", "--max-messages", "2000",
+    )  # fmt: skip
+    assert len(text.split()) >= 2000
+    text = tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", bootstrap, "--topic", topic)
+    ends = dict(re.findall(r":(\d+):(\d+)$", text, re.MULTILINE))
+    assert sum(map(int, ends.values())) > 2_000  # records, and at least a marker
+
+
 def test_the_tool_for_topics_creates_lists_and_deletes(tool: Callable[..., str], bootstrap: str, release: str) -> None:
     topic = unique(f"command-{release}")
     name = "org.apache.kafka.tools.TopicCommand"

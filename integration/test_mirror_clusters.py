@@ -150,7 +150,7 @@ def test_batches_are_the_same_in_the_target_and_are_never_decompressed(
 
     with monkeypatch.context() as patched:
         patched.setattr(batch_module, "decompress", poison)
-        for name in ("compress", "decompress", "_decompress_gzip", "_decompress_snappy", "_decompress_lz4", "_decompress_zstd"):
+        for name in ("compress", "decompress", "inflated"):
             patched.setattr(compression, name, poison)
         result = run(None, options(pair, topic, tmp_path / "m"))
         again = run(None, options(pair, topic, tmp_path / "m"))

@@ -39,6 +39,19 @@ def test_pipelined_requests_get_their_responses_in_order(loop: str) -> None:
     run(loop, scenario)
 
 
+def test_pipelined_requests_that_are_parked_for_a_turn_get_their_responses_in_order(loop: str) -> None:
+    async def scenario() -> None:
+        async with serving() as scene:
+            client = await scene.client()
+            bodies = [b"%d:" % index + bytes(index % 7 * 150) for index in range(3000)]
+            client.send(*(b"l" + body for body in bodies))
+            for body in bodies:
+                assert await client.receive() == body
+            assert scene.counters["requests"] == 3000
+
+    run(loop, scenario)
+
+
 def test_large_requests_and_responses_mix_with_small_ones(loop: str) -> None:
     async def scenario() -> None:
         async with serving(pool_bytes=20_000_000) as scene:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -123,10 +124,11 @@ def pair(number: int) -> Pair:
     return b"key-%d" % number, b"%d:" % number + bytes((number * 7 + at * at) % 251 for at in range(600))
 
 
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+@contextmanager
+def eager_broker(folder: Path, overrides: dict[str, str]) -> Iterator[Scene]:
+    """Run a broker that looks for what is due all the time, with a page of metrics."""
     port = free_port()
-    broker = BrokerProcess(tmp_path_factory.mktemp("retention"), EAGER | {"metrics.listener": f"127.0.0.1:{port}"})
+    broker = BrokerProcess(folder, EAGER | {"metrics.listener": f"127.0.0.1:{port}"} | overrides)
     broker.start()
     scene = Scene(broker, port)
     try:
@@ -134,6 +136,12 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     finally:
         scene.close()
         broker.close()
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with eager_broker(tmp_path_factory.mktemp("retention"), {}) as scene:
+        yield scene
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from integration.test_retention import BATCH_RECORDS, EAGER, RECORDS, STEP_MS, Scene
+from integration.test_retention import BATCH_RECORDS, RECORDS, STEP_MS, Scene, eager_broker
 from pybroker.records.compression import CompressionType
 from testing.places import CLIENT_PROGRAMS, JAVA_SOURCES
-from testing.process.broker import BrokerProcess, is_kafka
-from testing.process.kafka_peer import classpath, free_port
+from testing.process.broker import is_kafka
+from testing.process.kafka_peer import classpath
 from testing.process.maven import old_client_jars
 from testing.process.venvs import old_python_client
 from testing.waiting import WAIT_S, killed, line_of, until
@@ -122,21 +122,13 @@ def read(reading: list[Reader], count: int) -> None:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    port = free_port()
     settings = {
-        "metrics.listener": f"127.0.0.1:{port}",
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "1",
         "pybroker.down.conversion.padding": "fitted",  # the Java client of 0.10 reads no other
     }
-    broker = BrokerProcess(tmp_path, EAGER | settings)
-    broker.start()
-    scene = Scene(broker, port)
-    try:
+    with eager_broker(tmp_path, settings) as scene:
         yield scene
-    finally:
-        scene.close()
-        broker.close()
 
 
 def assert_gaps_only_where_the_start_was(reader: Reader) -> None:

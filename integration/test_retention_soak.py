@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from integration.retention_model import RetentionModel
-from integration.retention_soak import NAMES, RetentionSoak, now_ms, step
+from integration.retention_soak import NAMES, RetentionSoak, now_ms
 from integration.soak_model import DifferenceError
 from testing.process.broker import is_kafka
 
@@ -29,7 +29,7 @@ def soak(tmp_path: Path) -> Iterator[RetentionSoak]:
 
 def test_exactly_the_records_that_are_due_are_gone(soak: RetentionSoak) -> None:
     for _ in range(STEPS):
-        step(soak)
+        soak.step()
     soak.kill()
     assert soak.exact_checks > len(NAMES)
 

@@ -36,6 +36,7 @@ PARTS: Final = (
     "records.sections",
     "replication.partition_data",
     "replication.reading",
+    "turns.watch",
 )
 """All modules of the package that have a native part."""
 

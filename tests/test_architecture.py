@@ -57,6 +57,8 @@ OTHER_NAMES = {
     ("PartitionProduceResult", "error_code"): {"code"},
     ("PartitionProduceResult", "base_offset"): {"first_offset"},
     ("PartitionProduceResult", "log_append_time_ms"): {"log_append_time"},
+    ("CommittedOffset", "offset"): {"committed_offset"},
+    ("CommittedOffset", "leader_epoch"): {"committed_leader_epoch"},
     ("RequestHeader", "api_key"): {"key"},
     ("RequestHeader", "api_version"): {"version"},
 }
@@ -239,6 +241,7 @@ def test_the_twins_are_exactly_those_of_native_parts() -> None:
     assert {path.stem for path in ROOT.rglob("*.py") if is_twin(path)} == {
         "_codec_python", "_columns_python", "_connection_python", "_counters_python", "_counts_python", "_kernels_python",
         "_partition_data_python", "_reading_python", "_receiver_python", "_sections_python", "_sender_python", "_tail_python",
+            "_watch_python",
     }  # fmt: skip
 
 

@@ -46,6 +46,7 @@ OURS = {
     "metadata.memory.set.logs.aside": "our own", "metrics.listener": "our own", "pybroker.down.conversion.chunk.bytes": "our own",
     "pybroker.down.conversion.padding": "our own", "pybroker.down.conversion.eager": "our own",
     "pybroker.advertised.by.peer": "our own", "pybroker.advertised.outside": "our own",
+    "pybroker.produce.inflation.max": "our own",
 }  # fmt: skip
 """Properties of a broker that Kafka does not have."""
 
@@ -58,6 +59,7 @@ OTHER_DEFAULTS = {
     "log.dir": "not where a reboot empties it: documented",
     "node.id": "Kafka has none, and does not start without",
     "offsets.topic.replication.factor": "one broker is enough: documented",
+    "socket.listen.backlog.size": "a storm of connects loses none: documented",
 }
 OTHER_TYPES = dict.fromkeys(("log.dirs", "controller.listener.names"), "a list that Kafka takes as a text and splits later")
 

@@ -189,7 +189,7 @@ def test_a_segment_that_retention_has_cut_is_read_back(tmp_path: Path) -> None:
         log.append_as_leader(memoryview(data), leader_epoch=LeaderEpoch(0), now_ms=START_MS)
     turns: list[Callable[[], None]] = []
     cleaner = LogCleaner(logs, config=BrokerConfig, high_watermark=lambda _: 100, later=lambda _, work: turns.append(work))
-    logs.clean_up(START_MS + 90_000)
+    logs.passes.clean_up(START_MS + 90_000)
     for _ in range(4):
         cleaner.look()
         while turns and turns != [cleaner.look]:

@@ -77,7 +77,8 @@ def tame(struct: Any, theirs: Any, version: int) -> None:
         if kind == "error_code":
             setattr(struct, ours.name, value % 100)
         elif kind in {"datetime_i64", "timedelta_i64"}:
-            setattr(struct, ours.name, value % 10**12 if value >= 0 else -1)
+            may_be_null = kind == "timedelta_i64" or "None" in str(other.type)
+            setattr(struct, ours.name, -1 if value < 0 and may_be_null else value % 10**12)
         elif ours.struct is not None and value is not None:
             inner = re.search(r"\w+\.(\w+)['>]", repr(other.type)) or re.search(r"(\w+)", str(other.type))
             assert inner is not None

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from pybroker.api.validations import Validations
+from pybroker.turns.exceptions import FIRST_GROUPS
+from pybroker.turns.jobs import job
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.service import GroupCoordinator
+    from pybroker.coordinator.transaction.service import TransactionCoordinator
     from pybroker.metadata.controller import Controller
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.network.context import ConnectionContext
@@ -32,14 +37,25 @@ class Services:
     replica_manager: ReplicaManager
     fetch_sessions: FetchSessionCache
     make_groups: Callable[[], GroupCoordinator]
+    make_transactions: Callable[[], TransactionCoordinator]
+    validations: Validations = field(default_factory=Validations)
     _groups: GroupCoordinator | None = field(default=None, init=False)
+    _transactions: TransactionCoordinator | None = field(default=None, init=False)
 
     @property
     def groups(self) -> GroupCoordinator:
         """The coordinator of groups, made when it is first needed: a broker without groups does not pay for it."""
         if self._groups is None:
-            self._groups = self.make_groups()
+            with job(FIRST_GROUPS):
+                self._groups = self.make_groups()
         return self._groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The coordinator of transactions, made when it is first needed, as that of groups is."""
+        if self._transactions is None:
+            self._transactions = self.make_transactions()
+        return self._transactions
 
 
 class RequestContext(NamedTuple):

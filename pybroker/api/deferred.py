@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 Result = TypeVar("Result")
 Response = TypeVar("Response")
@@ -19,24 +19,44 @@ class Deferred(Generic[Result, Response]):
     that the common case makes no Future and no task; otherwise a Future of the response.
     """
 
-    __slots__ = ("_build", "_future", "_response")
+    __slots__ = ("_build", "_finish", "_future", "_response")
 
     def __init__(self, build: Callable[[Result], Response]) -> None:
         self._build = build
         self._response: object = _NOTHING
         self._future: asyncio.Future[Response] | None = None
+        self._finish: Callable[[Any, Exception | None], None] | None = None
 
     def complete(self, result: Result) -> None:
         """Take the operation's only call, on the loop's thread. An exception of `build` goes to the caller that waits for the
         response.
         """
-        if self._future is None:
+        finish = self._finish
+        if finish is not None:
+            try:
+                response = self._build(result)
+            except Exception as error:
+                finish(None, error)
+            else:
+                finish(response, None)
+        elif self._future is None:
             self._response = self._build(result)
         elif not self._future.done():  # done: the connection was closed and cancelled it
             try:
                 self._future.set_result(self._build(result))
             except Exception as error:
                 self._future.set_exception(error)
+
+    def later(self) -> Response | Deferred[Result, Response]:
+        """Return the response, or this object, for which the dispatcher then waits: cheaper than a Future, where many wait.
+
+        Call it instead of `response`.
+        """
+        return self if self._response is _NOTHING else self._response  # type: ignore[return-value]  # what `build` returned
+
+    def when_complete(self, finish: Callable[[Any, Exception | None], None]) -> None:
+        """Call `finish` when the operation completes, with the response, or with None and the error of `build`."""
+        self._finish = finish
 
     def response(self) -> Response | asyncio.Future[Response]:
         """Return the response, or a Future of it. Call it once, after the operation was started."""

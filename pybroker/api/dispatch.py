@@ -5,7 +5,10 @@ Errors
     closes the connection with one log line. The only exception is ApiVersions in an unknown version: its response has v0 form and
     UNSUPPORTED_VERSION, because that is how clients find out what is served.
     A handler raises KafkaError: the response has its code for everything that was requested.
-    A handler raises any other exception: a bug of the broker; a traceback in the log, a counter, UNKNOWN_SERVER_ERROR.
+    A handler raises any other exception, or its response cannot be encoded, as a text of more than 32,767 bytes in an old
+    version: a bug of the broker; a traceback in the log, a counter, UNKNOWN_SERVER_ERROR.
+    That response cannot be made or encoded either: the connection is closed. So a request is never left without its end.
+    The system has no memory: the connection is closed with one log line.
 
 Source: KafkaApis.handle, RequestContext.parseRequest, ApiVersionsRequest.getErrorResponse.
 """
@@ -19,8 +22,10 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.context import RequestContext
+from pybroker.api.deferred import Deferred
 from pybroker.api.error_counts import ERROR_NAMES, error_codes
 from pybroker.api.handlers import api_versions
+from pybroker.api.pieces import LARGE_BYTES
 from pybroker.api.registry import APIS, Api, load_api
 from pybroker.api.response_memo import KeptResponse
 from pybroker.metrics.counts import NO_ERROR
@@ -29,6 +34,7 @@ from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import DecodeError, RequestHeader, decode, decode_request_header, encode_response
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.turns.jobs import job, note
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -41,6 +47,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SIZE_PREFIX: Final = 4
+_NOTED_NS: Final = 1_000_000
+"""A request that takes longer is noted, so that the turn of the loop may have its name."""
 assert ErrorCode.NONE.name == NO_ERROR
 
 
@@ -76,7 +84,10 @@ class Dispatcher:
         metrics = self._request_metrics[key]
         context = new_tuple(RequestContext, (connection, api_version, correlation_id, client_id))
         try:
-            response = api.handle(self._broker, context, request)
+            if api.pieces is None or len(frame) <= LARGE_BYTES:
+                response = api.handle(self._broker, context, request)
+            else:
+                response = api.pieces.handle(api.handle, self._broker, context, request)
         except ProtocolViolation:
             metrics.received(api_version, size=len(frame) + _SIZE_PREFIX)
             raise
@@ -84,28 +95,27 @@ class Dispatcher:
             response = self._failure(api, context, request, error)
         handled_ns = monotonic_ns()
         if type(response) is api.response:
+            try:
+                parts = encode_response(response, api_version, correlation_id)
+            except Exception as error:
+                response = self._failure(api, context, request, error)
+                parts = encode_response(response, api_version, correlation_id)
             codes = api.error_codes(response)
             none_count = _count_errors(metrics, codes) if any(codes) else len(codes)
-            parts = encode_response(response, api_version, correlation_id)
             encoded = parts[0]
             if len(parts) == 1 and type(encoded) is bytes:  # nearly always, except for large fetches
                 if memo is not None:
                     memo.keep(self._broker.controller.image, memo_key, KeptResponse(encoded, codes))
-                metrics.at_once(
-                    api_version,
-                    len(frame) + _SIZE_PREFIX,
-                    len(encoded),
-                    started_ns - connection.received_ns,
-                    handled_ns - started_ns,
-                    monotonic_ns() - handled_ns,
-                    none_count,
-                )
+                size, queue_ns = len(frame) + _SIZE_PREFIX, started_ns - connection.received_ns
+                local_ns, send_ns = handled_ns - started_ns, monotonic_ns() - handled_ns
+                if local_ns + send_ns > _NOTED_NS:
+                    note(api.name, local_ns + send_ns)
+                metrics.at_once(api_version, size, len(encoded), queue_ns, local_ns, send_ns, none_count)
                 return encoded
             metrics.error(NO_ERROR, none_count)
             metrics.received(api_version, size=len(frame) + _SIZE_PREFIX)
-            return _outgoing(
-                parts, _Timing(metrics, received_ns=connection.received_ns, started_ns=started_ns, handled_ns=handled_ns)
-            )
+            timing = _Timing(metrics, received_ns=connection.received_ns, started_ns=started_ns, handled_ns=handled_ns)
+            return _outgoing(parts, timing)
         metrics.received(api_version, size=len(frame) + _SIZE_PREFIX)
         timing = _Timing(metrics, received_ns=connection.received_ns, started_ns=started_ns, handled_ns=handled_ns)
         if response is None:
@@ -117,7 +127,8 @@ class Dispatcher:
         """Load what serves an API at its first request; None if the API is not served."""
         if key not in APIS:
             return None
-        api = self._apis[key] = load_api(key)
+        with job(f"import for {APIS[key].name}"):
+            api = self._apis[key] = load_api(key)
         return api
 
     def _send_again(
@@ -133,33 +144,54 @@ class Dispatcher:
         return encoded
 
     def _parked(
-        self, api: Api, context: RequestContext, request: object, awaitable: Awaitable[Any], timing: _Timing
+        self, api: Api, context: RequestContext, request: object, operation: Awaitable[Any] | Deferred[Any, Any], timing: _Timing
     ) -> asyncio.Future[EncodedResponse]:
-        """Return the encoded response when `awaitable` has it. Cancelled with the connection; the operation then continues."""
-        inner = asyncio.ensure_future(awaitable)
-        outer: asyncio.Future[EncodedResponse] = inner.get_loop().create_future()
+        """Return the encoded response when `operation` has it. Cancelled with the connection; the operation then continues."""
+        outer: asyncio.Future[EncodedResponse] = asyncio.get_running_loop().create_future()
 
-        def finish(done: asyncio.Future[Any]) -> None:
-            if done.cancelled():
-                outer.cancel()
-                return
-            error = done.exception()
+        def finish(response: Any, error: BaseException | None) -> None:
             if outer.done():  # the connection is gone, so no client gets this error
-                if error is not None and not isinstance(error, ProtocolViolation | KafkaError):
+                if error is not None and not isinstance(error, ProtocolViolation | KafkaError | MemoryError):
                     self._log_bug(api, context, error)
                 return
             if isinstance(error, ProtocolViolation):
                 outer.set_exception(error)
                 return
             timing.ready_ns = monotonic_ns()
-            response = done.result() if error is None else self._failure(api, context, request, error)
-            outer.set_result(None if response is None else _encoded(response, context, timing))
+            try:
+                if error is not None:
+                    response = self._failure(api, context, request, error)
+                outer.set_result(None if response is None else self._encoded(api, context, request, response, timing))
+                note(api.name, monotonic_ns() - timing.ready_ns)
+            except Exception as failure:
+                outer.set_exception(failure)
 
-        inner.add_done_callback(finish)
+        def finish_future(done: asyncio.Future[Any]) -> None:
+            if done.cancelled():
+                outer.cancel()
+            else:
+                error = done.exception()
+                finish(done.result() if error is None else None, error)
+
+        if isinstance(operation, Deferred):
+            operation.when_complete(finish)
+        else:
+            asyncio.ensure_future(operation).add_done_callback(finish_future)
         return outer
 
+    def _encoded(self, api: Api, context: RequestContext, request: object, response: object, timing: _Timing) -> bytes | Outgoing:
+        try:
+            parts = encode_response(response, context.api_version, context.correlation_id)
+        except Exception as error:
+            response = self._failure(api, context, request, error)
+            parts = encode_response(response, context.api_version, context.correlation_id)
+        timing.metrics.error(NO_ERROR, _count_errors(timing.metrics, error_codes(response)))
+        return _outgoing(parts, timing)
+
     def _failure(self, api: Api, context: RequestContext, request: object, error: BaseException) -> object:
-        """Return the response for an exception that a handler raised."""
+        """Return the response for an exception that a handler raised. Raises MemoryError if the exception is one."""
+        if isinstance(error, MemoryError):
+            raise error
         from pybroker.api.error_response import error_response  # noqa: PLC0415 - imports messages that are rarely needed
 
         if isinstance(error, KafkaError):
@@ -199,6 +231,8 @@ class _Timing:
         self.started_ns = started_ns
         self.handled_ns = self.ready_ns = handled_ns
         self.size = 0
+        if handled_ns - started_ns > _NOTED_NS:
+            note(metrics.name, handled_ns - started_ns)
 
     def sent(self) -> None:
         """Count the request: the last byte of a streamed response was handed over."""
@@ -222,11 +256,6 @@ def _count_errors(metrics: RequestMetrics, codes: Sequence[int]) -> int:
     for code, count in counts.items():
         metrics.error(ERROR_NAMES[code], count)
     return none_count
-
-
-def _encoded(response: object, context: RequestContext, timing: _Timing) -> bytes | Outgoing:
-    timing.metrics.error(NO_ERROR, _count_errors(timing.metrics, error_codes(response)))
-    return _outgoing(encode_response(response, context.api_version, context.correlation_id), timing)
 
 
 def _outgoing(parts: list[Part], timing: _Timing) -> bytes | Outgoing:

@@ -46,13 +46,25 @@ def error_reader(response_class: type) -> _Reader:
     """Return the function that finds the codes of a class of responses."""
     reader = _READERS.get(response_class)
     if reader is None:
-        places = places_of(response_class)
-        reader = _READERS[response_class] = _reader(places)
+        if schema_of(response_class).api_key is ApiKey.ADD_PARTITIONS_TO_TXN:
+            reader = _of_added_partitions
+        else:
+            reader = _reader(places_of(response_class))
+        _READERS[response_class] = reader
     return reader
 
 
 _READERS: Final[dict[type, _Reader]] = {}
 """The functions that were made so far."""
+
+
+def _of_added_partitions(response: Any) -> Sequence[int]:
+    """Return the codes of an AddPartitionsToTxn, whose field has another name."""
+    topics = [*response.results_by_topic_v3_and_below]
+    for transaction in response.results_by_transaction:
+        topics += transaction.topic_results
+    codes = [partition.partition_error_code for topic in topics for partition in topic.results_by_partition]
+    return [*codes, response.error_code] if response.error_code or not codes else codes
 
 
 def places_of(response_class: type) -> Places:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.protocol.messages import (
+    add_partitions_to_txn,
     alter_replica_log_dirs,
     delete_topics,
     describe_log_dirs,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.error_codes import ErrorCode
 
 _FETCH_ERROR_VERSION: Final = 7
+_SEVERAL_TRANSACTIONS_VERSION: Final = 4
 
 
 def error_response(request: object, response_class: type[Any], version: int, code: ErrorCode) -> object:
@@ -75,6 +77,7 @@ _ASKED_AS: Final = {
     "partitions": ("partition_indexes",),
     "replica_election_results": ("topic_partitions",),
     "responses": ("resources",),
+    "transaction_states": ("transactional_ids",),
     "results": ("topics", "resources", "groups_names"),
 }
 """The names of the request's lists, where they differ from those of the response's."""
@@ -96,6 +99,25 @@ def _produce(request: produce.ProduceRequest, _version: int, code: ErrorCode) ->
                 ],
             )
             for topic in request.topic_data
+        ]
+    )
+
+
+def _add_partitions_to_txn(
+    request: add_partitions_to_txn.AddPartitionsToTxnRequest, version: int, code: ErrorCode
+) -> add_partitions_to_txn.AddPartitionsToTxnResponse:
+    if version >= _SEVERAL_TRANSACTIONS_VERSION:
+        return add_partitions_to_txn.AddPartitionsToTxnResponse(error_code=code)
+    return add_partitions_to_txn.AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            add_partitions_to_txn.AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    add_partitions_to_txn.AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
+                    for number in topic.partitions
+                ],
+            )
+            for topic in request.v3_and_below_topics
         ]
     )
 
@@ -177,6 +199,7 @@ def _describe_log_dirs(
 
 
 _SPECIAL: Final[dict[type, Callable[[Any, int, ErrorCode], object]]] = {
+    add_partitions_to_txn.AddPartitionsToTxnRequest: _add_partitions_to_txn,
     alter_replica_log_dirs.AlterReplicaLogDirsRequest: _alter_replica_log_dirs,
     describe_log_dirs.DescribeLogDirsRequest: _describe_log_dirs,
     produce.ProduceRequest: _produce,

@@ -19,6 +19,7 @@ from pybroker.protocol.messages import api_name
 
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
+    from pybroker.api.pieces import Pieces
 
 Handler = Callable[["Services", "RequestContext", Any], "Any | Awaitable[Any] | None"]
 """Returns the response; an awaitable of it when it must wait; None when there is no response (acks 0)."""
@@ -43,6 +44,8 @@ class Api(Served):
     handle: Handler
     error_codes: Callable[[Any], Sequence[int]]
     """Returns every code in a response that counts."""
+    pieces: Pieces | None
+    """How a large request is cut, for an API whose elements do not depend on each other."""
     memo: ResponseMemo | None
     """Where encoded responses are kept, for an API whose responses follow from the cluster's image and the request alone."""
 
@@ -67,6 +70,8 @@ _SERVED: Final = (
     ApiKey.DELETE_RECORDS,
     ApiKey.INIT_PRODUCER_ID,
     ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.END_TXN,
     ApiKey.DESCRIBE_CONFIGS,
     ApiKey.ALTER_CONFIGS,
     ApiKey.ALTER_REPLICA_LOG_DIRS,
@@ -107,5 +112,6 @@ def load_api(key: int) -> Api:
         response=response,
         handle=handler.handle,
         error_codes=error_reader(response),
+        pieces=getattr(handler, "PIECES", None),
         memo=ResponseMemo() if getattr(handler, "KEEPS_RESPONSES", False) else None,
     )

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from time import perf_counter
-from typing import Final, TypeVar
+from typing import TypeVar
+
+from pybroker.slicing import run_slice
 
 Response = TypeVar("Response")
-
-SLICE_S: Final = 0.005
-"""The time that a request may hold the loop before others get their turn. A step that has begun is finished."""
 
 
 def in_slices(work: Generator[None, None, Response]) -> Response | asyncio.Future[Response]:
     """Run `work`, which yields wherever others may get their turn, and return its response or a Future of it.
 
-    Work that ends within `SLICE_S` makes no Future. What `work` reads may change wherever it yields. When the Future is
+    Work that ends within a slice makes no Future. What `work` reads may change wherever it yields. When the Future is
     cancelled, because the connection was closed, `work` is closed. An exception of `work` goes to the caller, or into the Future.
     """
-    ended, response = _slice(work)
+    ended, response = run_slice(work)
     if ended:
         return response  # type: ignore[return-value]  # what `work` returned
     loop = asyncio.get_running_loop()
@@ -30,7 +28,7 @@ def in_slices(work: Generator[None, None, Response]) -> Response | asyncio.Futur
             work.close()
             return
         try:
-            ended, response = _slice(work)
+            ended, response = run_slice(work)
         except Exception as error:
             future.set_exception(error)
             return
@@ -41,15 +39,3 @@ def in_slices(work: Generator[None, None, Response]) -> Response | asyncio.Futur
 
     loop.call_soon(continue_)
     return future
-
-
-def _slice(work: Generator[None, None, Response]) -> tuple[bool, Response | None]:
-    """Run one slice of `work`; return whether it has ended, and what it returned then."""
-    end = perf_counter() + SLICE_S
-    try:
-        while True:
-            next(work)
-            if perf_counter() >= end:
-                return False, None
-    except StopIteration as stopped:
-        return True, stopped.value

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pybroker.broker.listed import listed
 from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log import checkpoint, old_formats, producer_snapshot, strays
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COMPACT: Final = "compact"
-NAMED_MAX: Final = 5
 MISSING_MAX: Final = 10_000
 """How many partitions of one topic can be made again, as many as one CreateTopics request makes at most."""
 PRODUCER_ID_CREDIBLE_MAX: Final = ProducerId((1 << 62) - 1)
@@ -361,11 +361,10 @@ def topics_of(
         count = max(holding.partitions | holding.futures) + 1
         missing = missing_numbers(name, holding.partitions_of(topic_id), count)
         if missing and not are_gaps_allowed:
-            shown = f"{', '.join(f'{name}-{number}' for number in missing[:NAMED_MAX])}"
-            more = f" and {len(missing) - NAMED_MAX} more" if len(missing) > NAMED_MAX else ""
+            shown = listed([f"{name}-{number}" for number in missing])
             of = f" with the topic id {topic_id_text(topic_id)}, that of most logs" if len(holding.ids) > 1 else ""
             raise AdoptionError(
-                f"{shown}{more} is in no directory{of}, and {name} has {count} partitions: is a disk not mounted? With "
+                f"{shown} is in no directory{of}, and {name} has {count} partitions: is a disk not mounted? With "
                 f"{gaps_option}, missing partitions are made again, empty"
             )
         configs = dict(automatic_topic(name, config).configs)

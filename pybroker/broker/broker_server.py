@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.context import Services
 from pybroker.api.dispatch import Dispatcher
+from pybroker.api.validations import Validations
 from pybroker.broker import descriptors, gauges
+from pybroker.broker.background import Background
 from pybroker.broker.disks import Disks
 from pybroker.broker.dynamic_settings import DynamicSettings, network_limits
 from pybroker.broker.leadership import renew_leader_epochs
@@ -42,7 +43,7 @@ from pybroker.log.manager import LogManager
 from pybroker.log.open_files import OPEN_FILES
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.directories import read_directories, write_directories
-from pybroker.metadata.names import OFFSETS_TOPIC
+from pybroker.metadata.names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
 from pybroker.metrics.broker_metrics import BrokerMetrics
@@ -51,15 +52,17 @@ from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.server import SocketServer
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.purgatory.purgatory import Purgatory
-from pybroker.purgatory.timer import OperationTimer
+from pybroker.purgatory.timer import SLICE_S, OperationTimer
 from pybroker.replication.fetch_session import FetchSessionCache
 from pybroker.replication.replica_manager import ReplicaManager
+from pybroker.turns.watchdog import current
 
 if TYPE_CHECKING:
     from pybroker.broker.advertised import Advertised
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.service import GroupCoordinator
+    from pybroker.coordinator.transaction.service import TransactionCoordinator
     from pybroker.log.directory import LogDirectory
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metadata.store.base import Store
@@ -71,7 +74,6 @@ logger = logging.getLogger(__name__)
 STOP_GRACE_MS: Final = 2_500
 STOP_PRODUCE_S: Final = 2.0  # the part of it for the disk, before clients that wait for the disk get REQUEST_TIMED_OUT
 MOVE_PAUSE_S: Final = 0.002  # between two pieces of logs that are moved to another directory
-RETENTION_PAUSE_S: Final = 0.001  # between two turns of a pass
 MOVE_RESUME_S: Final = 30.0  # after the start, when groups are loaded
 
 
@@ -97,10 +99,13 @@ class BrokerServer:
         self.metrics = BrokerMetrics()
         self.failed: asyncio.Event = asyncio.Event()  # set when no log directory works any more
         self.stopping = asyncio.Event()  # set when the sockets take no new requests
+        self.validations = Validations()
         self.disks = Disks(self._count_bug)
+        self.background = Background(self._count_bug)
         self._periodic = Periodic(self._count_bug)
         self._metrics_server: MetricsServer | None = None
         self._groups: GroupCoordinator | None = None
+        self._transactions: TransactionCoordinator | None = None
 
     async def start(self) -> list[BoundListener]:
         """Open everything and return the addresses at which the broker listens.
@@ -129,6 +134,8 @@ class BrokerServer:
 
         Takes as long as the disks need for that, at most about `disks.DISK_GRACE_S` and 5 s.
         """
+        if self._transactions is not None:
+            self._transactions.stop()
         if self._groups is not None:
             self._groups.stop()  # members that wait get their responses now, so the stop does not wait for them
         loop = asyncio.get_running_loop()
@@ -136,14 +143,17 @@ class BrokerServer:
         produces = loop.call_later(STOP_PRODUCE_S, self.replica_manager.produce_purgatory.complete_all)
         await self.server.stop(STOP_GRACE_MS)
         produces.cancel()
+        self.validations.close()
         if self._metrics_server is not None:
             self._metrics_server.stop()
         self._periodic.stop()
+        self.background.stop()
         self.timer.close()
         self._resume_moves.cancel()
         self.log_cleaner.stop()
+        await self.controller.close()
         self.replica_manager.moves.release()
-        await self.disks.close(self.log_manager, self.replica_manager.high_watermarks)
+        await self.disks.close(self.log_manager, self.replica_manager.known_high_watermark)
         await self.store.close()
 
     def _complete_fetches(self) -> None:
@@ -211,8 +221,9 @@ class BrokerServer:
             filesystem=self.filesystem,
             on_directory_failure=self._on_directory_failure,
             thread_of=self.disks.thread_of,
+            run_steps=self.background.run,
         )
-        self.timer = OperationTimer(self.clock, lambda when_ms, callback: loop.call_at(when_ms / 1000, callback))
+        self.timer = OperationTimer(self.clock, lambda when_ms, callback: loop.call_at(when_ms / 1000, callback), slice_s=SLICE_S)
         self.replica_manager = ReplicaManager(
             broker_id=config.node_id,
             config=config,
@@ -245,10 +256,12 @@ class BrokerServer:
         self.replica_manager.start(self.controller.image)
         if self.failed.is_set():
             raise StartError("No log directory works; the log gives the reasons")
-        self.controller.subscribe(self.replica_manager.apply_image)
+        self.controller.subscribe(self.replica_manager.follow, self.replica_manager.prepare)
         self.controller.subscribe(self._forget_metrics)
         if OFFSETS_TOPIC in self.controller.image.topics:
             self._coordinate_groups()
+        if TRANSACTION_STATE_TOPIC in self.controller.image.topics:
+            self._coordinate_transactions()
 
     def _topic_id_of(self, topic_partition: TopicPartition) -> TopicId | None:
         """Return the id of the partition's topic; None when the metadata has no such partition."""
@@ -272,6 +285,23 @@ class BrokerServer:
             self._groups.start()
         return self._groups
 
+    def _coordinate_transactions(self) -> TransactionCoordinator:
+        """Return the coordinator, made at the start if there were transactions before, else for the first request about one."""
+        if self._transactions is None:
+            from pybroker.coordinator.transaction.service import TransactionCoordinator  # noqa: PLC0415  only where it is used
+
+            self._transactions = TransactionCoordinator(
+                self.controller.config,
+                clock=self.clock,
+                timer=self.timer,
+                replicas=self.replica_manager,
+                controller=self.controller,
+                call_soon=asyncio.get_running_loop().call_soon,
+            )
+            self.controller.subscribe(self._transactions.apply_image)
+            self._transactions.start()
+        return self._transactions
+
     async def _open_to_clients(self) -> list[BoundListener]:
         """Open the metrics page and the sockets. Raises StartError and OSError, after everything was closed again."""
         try:
@@ -280,7 +310,7 @@ class BrokerServer:
         except (OSError, StartError):  # an address in use is no reason to recover the logs at the next start
             if self._metrics_server is not None:
                 self._metrics_server.stop()
-            await self.disks.close(self.log_manager, self.replica_manager.high_watermarks)
+            await self.disks.close(self.log_manager, self.replica_manager.known_high_watermark)
             await self.store.close()
             raise
 
@@ -296,6 +326,8 @@ class BrokerServer:
             replica_manager=self.replica_manager,
             fetch_sessions=self.fetch_sessions,
             make_groups=self._coordinate_groups,
+            make_transactions=self._coordinate_transactions,
+            validations=self.validations,
         )
         self.dispatcher = Dispatcher(self.services)
         by_peer = self._advertised()
@@ -348,7 +380,6 @@ class BrokerServer:
             logs=logs,
             replicas=replicas,
             on_room=self._report_room,
-            later=partial(loop.call_later, RETENTION_PAUSE_S),
         )
         self.log_cleaner = LogCleaner(
             logs,
@@ -364,6 +395,7 @@ class BrokerServer:
     def _register_gauges(self) -> None:
         metrics = self.metrics
         gauges.register_native_parts(metrics)
+        gauges.register_turns(metrics, current())
         gauges.register_network(metrics, self.server)
         gauges.register_replicas(metrics, self.replica_manager, self.fetch_sessions)
         gauges.register_directories(metrics, self.log_manager)
@@ -393,6 +425,7 @@ class BrokerServer:
             clock=self.clock,
             recovery_threads=self.config.num_recovery_threads_per_data_dir,
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            inflation_max=self.config.pybroker_produce_inflation_max,
         )
 
     def _on_directory_failure(self, directory: LogDirectory) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pybroker.log.results import ThreadRunner
     from pybroker.model import Offset, TopicPartition
 
-    HighWatermarks = Callable[[], dict[TopicPartition, Offset]]
+    HighWatermark = Callable[[TopicPartition], Offset | None]
     MakeThread = Callable[[str, Callable[[], None]], DiskThread]
 
 DISK_GRACE_S: Final = 30.0  # for the last flush and everything before it
@@ -48,19 +48,19 @@ class Disks:
         self._helpers.append(self._make_thread(name, self._on_bug))
         return self._helpers[-1].run
 
-    async def close(self, logs: LogManager, high_watermarks: HighWatermarks) -> None:
-        """Close the logs of all directories, side by side."""
+    async def close(self, logs: LogManager, high_watermark: HighWatermark) -> None:
+        """Close the logs of all directories, side by side. No client and no work in the background uses them any more."""
         for helper in self._helpers:
             helper.stop()
-        await asyncio.gather(*(self._close_directory(directory, logs, high_watermarks) for directory in logs.directories))
+        await asyncio.gather(*(self._close_directory(directory, logs, high_watermark) for directory in logs.directories))
 
-    async def _close_directory(self, directory: LogDirectory, logs: LogManager, high_watermarks: HighWatermarks) -> None:
+    async def _close_directory(self, directory: LogDirectory, logs: LogManager, high_watermark: HighWatermark) -> None:
         """Close the logs of a directory after all work on it has been reported: a flush that failed leaves no marker."""
         thread = self._threads[directory.path]
         try:
             async with asyncio.timeout(DISK_GRACE_S):
                 await thread.idle()
-                logs.write_high_watermarks(high_watermarks(), directory)
+                logs.write_high_watermarks_at_once(directory, high_watermark)
                 directory.run_pass("close", [lambda: logs.close_directory(directory)])
                 await thread.idle()
         except TimeoutError:

@@ -17,6 +17,8 @@ from pybroker.config.setting import ConfigError
 from pybroker.network.limits import NetworkLimits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pybroker.api.context import Services
     from pybroker.config.broker import BrokerConfig
     from pybroker.metadata.controller import Controller
@@ -38,15 +40,15 @@ class DynamicSettings:
     ) -> None:
         self._controller, self._services, self._replicas, self._network = controller, services, replicas, network
 
-    def __call__(self, _old: ClusterImage, _new: ClusterImage, _delta: ImageDelta) -> None:
-        """Compare the settings in force with those that were passed on last."""
+    def __call__(self, _old: ClusterImage, _new: ClusterImage, _delta: ImageDelta) -> Iterator[None] | None:
+        """Compare the settings in force with those that were passed on last; the logs get theirs in slices."""
         config = self._controller.config
         if config is self._services.config:
-            return
+            return None
         self._services.config = config
-        self._replicas.reconfigure(config)
         if self._network is not None:
             self._network.limits = network_limits(config)
+        return self._replicas.reconfigure(config)
 
 
 def _limits_by_address(config: BrokerConfig) -> dict[str, int]:

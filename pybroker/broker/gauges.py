@@ -8,7 +8,7 @@ Source: the MBeans of Kafka that the usual rules of the JMX exporter turn into t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker import native
 from pybroker.log.open_files import OPEN_FILES
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from pybroker.purgatory.purgatory import Purgatory
     from pybroker.replication.fetch_session import FetchSessionCache
     from pybroker.replication.replica_manager import ReplicaManager
+    from pybroker.turns.watchdog import Watchdog
+
+_NS_PER_S: Final = 1_000_000_000
 
 
 def register_native_parts(metrics: BrokerMetrics) -> None:
@@ -84,6 +87,37 @@ def register_network(metrics: BrokerMetrics, server: SocketServer) -> None:
         ("request_total", "Requests received", lambda one: one.requests),
     ):
         metrics.labelled_counter(f"{prefix}_{name}", text, labels, by_listener(read))
+
+
+def register_turns(metrics: BrokerMetrics, watchdog: Watchdog | None) -> None:
+    """Register the turns of the event loop, if it is watched; in tests it may not be."""
+    if watchdog is None:
+        return
+    prefix, labels = "pybroker_loop", ("what",)
+    metrics.histogram(f"{prefix}_turn_seconds", "Turns of the event loop: time on a core and time blocked", watchdog.lengths)
+    metrics.labelled_counter(
+        f"{prefix}_long_turns_total",
+        "Turns that were longer than the bound, by what ran in them",
+        labels,
+        lambda: {(what,): count for what, count in dict(watchdog.long_turns).items()},
+    )
+    metrics.labelled_counter(
+        f"{prefix}_excused_turns_total",
+        "Turns that were longer than the bound and may be",
+        labels,
+        lambda: {(what,): count for what, count in dict(watchdog.excused_turns).items()},
+    )
+    metrics.labelled_gauge(
+        f"{prefix}_longest_turn_seconds",
+        "The longest turn since the start by what ran in it, of turns of 5 ms or more",
+        labels,
+        lambda: {(what,): turn.held_ns / _NS_PER_S for what, turn in dict(watchdog.longest).items()},
+    )
+    metrics.counter(
+        f"{prefix}_core_wait_seconds_total",
+        "Time that the event loop's thread waited for a core",
+        lambda: watchdog.waited_ns / _NS_PER_S,
+    )
 
 
 def register_replicas(metrics: BrokerMetrics, replicas: ReplicaManager, sessions: FetchSessionCache) -> None:

@@ -16,14 +16,13 @@ What the plan does not take over, and names in a note
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pybroker.broker import kafka_lockout
 from pybroker.broker.adoption import (
     COMPACT,
-    NAMED_MAX,
     NO_HOLDING,
     NOT_NEW,
     AdoptionError,
@@ -35,6 +34,7 @@ from pybroker.broker.adoption import (
     topic_image,
     topics_of,
 )
+from pybroker.broker.listed import listed
 from pybroker.broker.old_data import was_given_back
 from pybroker.config.dynamic import check_client_metrics_configs
 from pybroker.config.group_configs import check_group_configs
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import TopicImage
     from pybroker.metadata.kraft.state import KraftTopic
     from pybroker.metadata.store.base import Listing, Store
-    from pybroker.model import TopicPartition
 
 RESERVED_DIRECTORY_ID_MAX: Final = (99).to_bytes(16, "big")
 """The largest id that Kafka uses for what is no directory: unassigned, lost, migrating (DirectoryId.reserved)."""
@@ -195,7 +194,7 @@ def plan_of(
         _plan_others(plan, state, config)
     unknown = sorted(configs.keys() - {topic.name for topic in topics})
     if unknown:
-        raise AdoptionError(f"The file of settings names {_some(unknown)}, which the directories do not have")
+        raise AdoptionError(f"The file of settings names {listed(unknown)}, which the directories do not have")
     for topic in topics:
         is_outdated = state is not None and found.was_used_here and topic.name in configs
         own = {} if is_outdated else {**left.get(topic.topic_id, {}), **topic.configs}
@@ -222,7 +221,7 @@ def _refuse_outdated_settings(found: Survey, state: KraftState, configs: Mapping
     unsettled = [name for name in sorted(found.topics) if name not in configs and not is_internal(name)]
     if found.was_used_here and state.topics and unsettled:
         raise AdoptionError(
-            f"Kafka's metadata is older than what this broker did with the directories, so the settings of {_some(unsettled)} "
+            f"Kafka's metadata is older than what this broker did with the directories, so the settings of {listed(unsettled)} "
             "are unknown: give the settings of every topic with --configs ({} in JSON for a topic that has none)"
         )
 
@@ -246,7 +245,7 @@ def defaults_line(config: BrokerConfig, topics: Sequence[TopicImage]) -> str:
     values["cleanup.policy"] = ",".join(sorted(resolved.cleanup_policy))
     shown = " ".join(f"{name}={value}" for name, value in values.items())
     without = [topic.name for topic in topics if not topic.configs]
-    of = f"; all of them for {_some(without)}" if without else ""
+    of = f"; all of them for {listed(without)}" if without else ""
     return f"Settings that a topic does not have come from this broker's configuration: {shown}{of}"
 
 
@@ -282,7 +281,7 @@ def _topics_of_kraft(plan: Plan, found: Survey, state: KraftState, config: Broke
     _refuse(plan, elsewhere, "have replicas on other brokers", is_partial=is_partial)
     _refuse(plan, missing, "are in no directory: is a disk not mounted, or is this one broker of several?", is_partial=is_partial)
     if strays:
-        plan.notes.append(f"{_some(strays)} belong to no partition of Kafka's metadata: the start keeps them aside, as -stray")
+        plan.notes.append(f"{listed(strays)} belong to no partition of Kafka's metadata: the start keeps them aside, as -stray")
     return sorted([*topics, *_topics_of_names(plan, found, state, config, is_partial=is_partial)], key=lambda one: one.name)
 
 
@@ -315,16 +314,13 @@ def _topics_of_names(plan: Plan, found: Survey, state: KraftState, config: Broke
         return []
     if not found.was_used_here:
         plan.notes.append(
-            f"Kafka's metadata does not have {_some(sorted(others))}: no topic is made, and the start keeps the logs aside, "
+            f"Kafka's metadata does not have {listed(sorted(others))}: no topic is made, and the start keeps the logs aside, "
             "as -stray"
         )
         return []
-    known = found.topics
-    found.topics = others
-    topics = topics_of(found, config, {}, are_gaps_allowed=is_partial, gaps_option="--partial")
-    found.topics = known
+    topics = topics_of(replace(found, topics=others), config, {}, are_gaps_allowed=is_partial, gaps_option="--partial")
     plan.notes.append(
-        f"Kafka's metadata does not have {_some(sorted(others))}: kept with default settings; delete what is not wanted"
+        f"Kafka's metadata does not have {listed(sorted(others))}: kept with default settings; delete what is not wanted"
     )
     return topics
 
@@ -337,7 +333,7 @@ def _configs_of(state: KraftState, topic: KraftTopic, config: BrokerConfig) -> d
 def _refuse(plan: Plan, partitions: Sequence[str], reason: str, *, is_partial: bool) -> None:
     if not partitions:
         return
-    text = f"{_some(partitions)} {reason}"
+    text = f"{listed(partitions)} {reason}"
     if not is_partial:
         raise AdoptionError(f"{text}. With --partial this broker becomes their only replica, and what is not here is made empty")
     plan.notes.append(f"{text}; this broker becomes their only replica, and what is not here is made empty")
@@ -387,17 +383,9 @@ def _plan_others(plan: Plan, state: KraftState, config: BrokerConfig) -> None:
 
 def _note_open_transactions(plan: Plan, found: Survey) -> None:
     for partition, producer_id, first_offset in sorted(found.open_transactions):
-        plan.notes.append(
-            f"{partition}: the transaction of producer {producer_id} from offset {first_offset} on has no end, and this broker "
-            "has no transactions"
-        )
+        plan.notes.append(f"{partition}: the transaction of producer {producer_id} from offset {first_offset} on has no end")
     if found.open_transactions:
         plan.notes.append(
-            "Consumers with read_committed wait where a transaction has no end. To avoid that, let Kafka run until it has "
-            "aborted it; without a Kafka, only read_uncommitted reads what follows, and it reads the open transaction too"
+            "The coordinator of this broker aborts an open transaction that Kafka's __transaction_state has, when its timeout is "
+            "over. Until a transaction has an end, consumers with read_committed wait at its first record"
         )
-
-
-def _some(names: Sequence[str] | Sequence[TopicPartition]) -> str:
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return ", ".join(map(str, names[:NAMED_MAX])) + more

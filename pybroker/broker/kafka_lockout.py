@@ -51,9 +51,8 @@ def note(directory: LogDirectory) -> str:
     )
 
 
-def lock_out(directories: Sequence[LogDirectory]) -> list[str]:
-    """Do both steps wherever `is_open`. Returns the new paths of Kafka's metadata. Raises OSError."""
-    kept = []
+def lock_out(directories: Sequence[LogDirectory]) -> None:
+    """Do both steps wherever `is_open`. Raises OSError."""
     for directory in directories:
         if not is_open(directory):
             continue
@@ -62,11 +61,9 @@ def lock_out(directories: Sequence[LogDirectory]) -> list[str]:
             if entry.name.startswith(f"{METADATA_DIRECTORY}.") and entry.name.endswith(".tmp") and entry.is_file():
                 filesystem.remove(entry.path)  # a crash left it while the file was written
         if filesystem.exists(path):
-            kept.append(f"{path}.{uuid.uuid4().hex}{STRAY_SUFFIX}")
-            filesystem.rename(path, kept[-1])
+            filesystem.rename(path, f"{path}.{uuid.uuid4().hex}{STRAY_SUFFIX}")
         filesystem.replace_file(path, TEXT, sync=True)
         filesystem.sync_directory(directory.path)
-    return kept
 
 
 def let_in(filesystem: Filesystem, log_dir: str) -> None:

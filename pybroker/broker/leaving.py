@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.broker import kafka_lockout
 from pybroker.broker.adoption import AdoptionError
+from pybroker.broker.listed import listed
 from pybroker.log import checkpoint, strays
 from pybroker.log.offset_checkpoint import COMPANION_SUFFIX
 from pybroker.metadata.directories import decode_directories, directories_key
@@ -52,7 +53,6 @@ RELEASES: Final = tuple(METADATA_VERSIONS)
 DEFAULT_RELEASE: Final = "3.9"
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 FIRST_EPOCH: Final = 1
-NAMED_MAX: Final = 5
 _UNFINISHED: Final = re.compile(re.escape(METADATA_DIRECTORY) + r"\.[0-9a-f]{32}" + strays.DELETE_SUFFIX)
 
 
@@ -126,7 +126,7 @@ def _refuse_absent(config: BrokerConfig, directories: Sequence[LogDirectory], by
     away = [one.path for one in known if one.directory_id not in ids and not one.is_forgotten]
     if away:
         raise LeavingError(
-            f"{_some(away)} of this broker's log directories is not named, or not mounted: name every directory of log.dirs. If "
+            f"{listed(away)} of this broker's log directories is not named, or not mounted: name every directory of log.dirs. If "
             "one is lost for good, give it up with 'pybroker directories forget' first"
         )
     for one in directories:
@@ -158,7 +158,7 @@ def _refuse_others(image: ClusterImage, config: BrokerConfig, directories: Seque
         if partition.replicas != (config.node_id,)
     ]
     if elsewhere:
-        raise LeavingError(f"{_some(elsewhere)} have replicas on other brokers: only one node can be given back")
+        raise LeavingError(f"{listed(elsewhere)} have replicas on other brokers: only one node can be given back")
 
 
 def _places(image: ClusterImage, directories: Sequence[LogDirectory]) -> dict[TopicPartition, str]:
@@ -197,7 +197,7 @@ def _places(image: ClusterImage, directories: Sequence[LogDirectory]) -> dict[To
         if tp not in places
     ]
     if missing:
-        raise LeavingError(f"{_some(missing)} are in no directory: start this broker once, which creates them, and stop it")
+        raise LeavingError(f"{listed(missing)} are in no directory: start this broker once, which creates them, and stop it")
     return places
 
 
@@ -247,8 +247,3 @@ def _remove_companions(directories: Sequence[LogDirectory]) -> None:
             if entry.name.endswith(COMPANION_SUFFIX) and entry.is_file():
                 directory.filesystem.remove(entry.path)
         directory.filesystem.sync_directory(directory.path)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return ", ".join(names[:NAMED_MAX]) + more

@@ -6,12 +6,17 @@ import asyncio
 import logging
 import os
 import signal
-from typing import TYPE_CHECKING
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from pybroker import native
 from pybroker.broker import descriptors
 from pybroker.broker.broker_server import BrokerServer, StartError
 from pybroker.broker.lifecycle import Lifecycle
+from pybroker.turns.exceptions import START, STOP
+from pybroker.turns.loop import new_event_loop
+from pybroker.turns.watchdog import SWITCH, Watchdog, fail_ns
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
@@ -20,30 +25,34 @@ __all__ = ["StartError", "run"]
 
 logger = logging.getLogger(__name__)
 
+SWITCH_INTERVAL_S: Final = 0.001
+"""For how long a thread that runs Python code may keep the interpreter when the loop wants it. CPython's default is 5 ms."""
+
 
 def run(config: BrokerConfig, lifecycle: Lifecycle | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT. Returns the exit code."""
-    try:
-        import uvloop  # noqa: PLC0415  not there on every system
-    except ImportError:
-        loop_factory = asyncio.new_event_loop
-    else:
-        loop_factory = uvloop.new_event_loop
+    watchdog = Watchdog(fail_ns=fail_ns())
     logger.info("%s", native.summary())
     descriptors.allow_many()
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        broker, code = runner.run(_serve(config, lifecycle or Lifecycle()))
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    with asyncio.Runner(loop_factory=partial(new_event_loop, watchdog)) as runner:
+        broker, code = runner.run(_serve(config, lifecycle or Lifecycle(), watchdog))
         if broker.disks.has_hung:  # an ordinary exit would wait for the threads that wait for the disk
             logging.shutdown()
             os._exit(1)
+        if watchdog.has_failed:
+            logger.error("The broker ends with an error, because turns of the event loop were longer than %s allows", SWITCH)
+            return 1
         return code
 
 
-async def _serve(config: BrokerConfig, lifecycle: Lifecycle) -> tuple[BrokerServer, int]:
+async def _serve(config: BrokerConfig, lifecycle: Lifecycle, watchdog: Watchdog) -> tuple[BrokerServer, int]:
+    loop = asyncio.get_running_loop()
+    watchdog.phase = START
     broker = BrokerServer(config, lifecycle=lifecycle)
     bound = await broker.start()
+    loop.call_soon(setattr, watchdog, "phase", None)  # the turn that opened the sockets still belongs to the start
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     announcing = loop.create_task(lifecycle.announce(broker.config.node_id, bound, broker.groups_loaded))
@@ -56,6 +65,7 @@ async def _serve(config: BrokerConfig, lifecycle: Lifecycle) -> tuple[BrokerServ
         task.cancel()
     began = loop.time()
     logger.info("Stopping")
+    watchdog.phase = STOP
     lifecycle.stopping()
     await broker.stop()
     logger.info("Stopped after %.2f s", loop.time() - began)

@@ -206,6 +206,7 @@ class BrokerConfig(BaseSettings):
     pybroker_down_conversion_chunk_bytes: int
     pybroker_down_conversion_eager: bool
     pybroker_down_conversion_padding: str
+    pybroker_produce_inflation_max: int
     queued_max_request_bytes: int
     queued_max_requests: int
     replica_fetch_backoff_ms: int

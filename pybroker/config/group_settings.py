@@ -82,27 +82,27 @@ GROUP_SETTINGS: Final = (
     # transactions
     Setting(
         "transactional.id.expiration.ms", _I, 604_800_000,
-        "How long an idle transactional id is kept, in ms.", at_least(1), _LATER,
+        "How long an idle transactional id is kept, in ms.", at_least(1), _YES,
     ),
     Setting(
-        "transaction.max.timeout.ms", _I, 900_000, "Longest timeout that a producer may ask for, in ms.", at_least(1), _LATER,
+        "transaction.max.timeout.ms", _I, 900_000, "Longest timeout that a producer may ask for, in ms.", at_least(1), _YES,
     ),
     Setting(
-        "transaction.state.log.replication.factor", Kind.SHORT, 3, "Replicas of the topic of transactions.", at_least(1), _LATER,
+        "transaction.state.log.replication.factor", Kind.SHORT, 3, "Replicas of the topic of transactions.", at_least(1), _YES,
     ),
-    Setting("transaction.state.log.num.partitions", _I, 50, "Partitions of the topic of transactions.", at_least(1), _LATER),
-    Setting("transaction.state.log.min.isr", _I, 2, "min.insync.replicas of the topic of transactions.", at_least(1), _LATER),
+    Setting("transaction.state.log.num.partitions", _I, 50, "Partitions of the topic of transactions.", at_least(1), _YES),
+    Setting("transaction.state.log.min.isr", _I, 2, "min.insync.replicas of the topic of transactions.", at_least(1), _YES),
     Setting(
-        "transaction.state.log.segment.bytes", _I, 104_857_600, "Segment size of the topic of transactions.", at_least(1), _LATER,
+        "transaction.state.log.segment.bytes", _I, 104_857_600, "Segment size of the topic of transactions.", at_least(1), _YES,
     ),
     Setting(
         "transaction.state.log.load.buffer.size", _I, 5_242_880,
-        "Bytes read at once when transactions are loaded.", at_least(1), _LATER,
+        "Bytes read at once when transactions are loaded.", at_least(1), _YES,
     ),
     Setting(
         "transaction.partition.verification.enable", _B, True,
         "Check that a partition was added to the transaction before its batches are accepted.",
-        None, _LATER, Update.CLUSTER_WIDE,
+        None, _YES, Update.CLUSTER_WIDE,
     ),
     Setting(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms", _I, 10_000,
@@ -111,7 +111,7 @@ GROUP_SETTINGS: Final = (
     ),
     Setting(
         "transaction.remove.expired.transaction.cleanup.interval.ms", _I, 3_600_000, "How often to look for expired ids, in ms.",
-        at_least(1), _LATER,
+        at_least(1), _YES,
     ),
 )  # fmt: skip
 

@@ -67,6 +67,12 @@ SERVER_SETTINGS: Final = (
         "pybroker.down.conversion.eager", _B, False,
         "pybroker's own, for a benchmark only: convert whole responses in memory before they are sent, as before KIP-283.",
     ),
+    Setting(
+        "pybroker.produce.inflation.max", _I, 1100,
+        "pybroker's own: the compressed records of one produce request may inflate to this many times max.message.bytes, by sum."
+        " gzip reaches 1032 to 1 with zeros.",
+        at_least(1),
+    ),
     # listeners
     Setting(
         "listeners", _S, "PLAINTEXT://:9092",
@@ -115,7 +121,11 @@ SERVER_SETTINGS: Final = (
         "socket.request.max.bytes", _I, 104_857_600,
         "Largest request, in bytes; a connection that sends a larger one is closed.", at_least(1),
     ),
-    Setting("socket.listen.backlog.size", _I, 50, "Connections that may wait to be accepted.", at_least(1)),
+    Setting(
+        "socket.listen.backlog.size", _I, 4_096,
+        "Connections that may wait to be accepted; Linux allows at most net.core.somaxconn. (Kafka's default is 50. A client that"
+        " connects when more wait has to try again after 1 s or more.)", at_least(1),
+    ),
     Setting(
         "queued.max.requests", _I, 500,
         "Requests in work at once; above it, the broker reads no further requests.", at_least(1),

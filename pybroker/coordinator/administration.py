@@ -5,7 +5,7 @@ Source: GroupMetadataManager.listGroups; GroupCoordinatorShard.deleteGroups; KIP
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator import offsets
@@ -18,18 +18,20 @@ if TYPE_CHECKING:
     from pybroker.model import GroupId
 
 
-def list_groups(shard: GroupShard, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
-    """Return the groups that pass both filters. The filters are in lower case; an empty filter passes every group."""
-    return [
-        ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.listed_protocol_type,
-            group_state=group.state_name,
-            group_type=group.type.value,
-        )
-        for group in shard.all_groups()
-        if (not types or group.type.value in types) and (not states or group.state_name.lower() in states)
-    ]
+def list_groups(shard: GroupShard, states: frozenset[str], types: frozenset[str]) -> Iterator[ListedGroup | None]:
+    """Yield the groups that pass both filters, and None for each other. The filters are in lower case; an empty filter passes
+    every group. Groups may begin and end in between.
+    """
+    for group in tuple(shard.all_groups()):
+        if (not types or group.type.value in types) and (not states or group.state_name.lower() in states):
+            yield ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.listed_protocol_type,
+                group_state=group.state_name,
+                group_type=group.type.value,
+            )
+        else:
+            yield None
 
 
 def delete_groups(shard: GroupShard, group_ids: Sequence[GroupId], _now_ms: int) -> CoordinatorResult:

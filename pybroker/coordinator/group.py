@@ -99,8 +99,11 @@ class GroupRequests(Protocol):
     runs for the members of a group: timers, and requests that wait.
     """
 
-    def make_way(self) -> CoordinatorResult:
-        """Return what must happen before a member joins in the classic protocol: the end of a KIP-848 group without members."""
+    def make_way(self, request: JoinRequest) -> CoordinatorResult:
+        """Return what must happen before a member joins in the classic protocol: the end of a KIP-848 group without members.
+
+        A request that a group that does not exist refuses changes nothing.
+        """
 
     def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
         """Serve a JoinGroup. Raises KafkaError."""

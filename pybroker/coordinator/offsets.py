@@ -9,11 +9,11 @@ Source: OffsetMetadataManager; ClassicGroup.validateOffsetCommit, validateOffset
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from pybroker.coordinator.records import NO_TIMESTAMP, CommittedOffset, offset_record, offset_tombstone
+from pybroker.coordinator.records import NO_TIMESTAMP, CommittedOffset, OffsetsOfTopic, offset_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
-from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, GenerationId, GroupId, LeaderEpoch, MemberEpoch, MemberId, TopicPartition
+from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, GenerationId, GroupId, MemberEpoch, MemberId, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     from pybroker.coordinator.group import GroupRequests
     from pybroker.coordinator.shard import GroupShard
-    from pybroker.model import Offset
 
 NOTHING_COMMITTED: Final = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_TIMESTAMP)
 """The offset that a fetch returns where nothing is committed."""
+
+_LAST_MS: Final = 2**63 - 1  # the last time that a record can hold
 
 
 class Committer(NamedTuple):
@@ -43,28 +44,34 @@ class Committer(NamedTuple):
     knows_epochs: bool = False
 
 
-class NewOffset(NamedTuple):
-    """The offset to commit for one partition. `commit_ms` is -1, for "now", unless the client names a time (v1)."""
+class NewOffset(Protocol):
+    """The offset to commit for one partition, as it is in a request.
 
-    offset: Offset
-    leader_epoch: LeaderEpoch
-    metadata: str | None
-    commit_ms: int = NO_TIMESTAMP
+    `commit_timestamp` is -1, for "now", unless the client names a time (v1).
+    """
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+    commit_timestamp: int
 
 
 Codes = dict[TopicPartition, ErrorCode]
+Refused = dict[int, ErrorCode]
+"""The errors of the partitions that are refused, by their places in the request; the others are committed."""
 
 
 def commit(
     shard: GroupShard,
     requests: GroupRequests,
     committer: Committer,
-    new: Mapping[TopicPartition, NewOffset],
+    new: Sequence[tuple[str, Sequence[NewOffset]]],
     *,
     retention_ms: int,
     now_ms: int,
 ) -> CoordinatorResult:
-    """Commit offsets; the response is a code for each partition. `requests` are those of the group.
+    """Commit offsets by topic; the response is `Refused`, or the error of all. `requests` are those of the group.
 
     `retention_ms` is -1 for the broker's retention; clients of v2 to v4 may ask for another.
     """
@@ -74,21 +81,33 @@ def commit(
     else:  # a commit by a client that is no member makes a simple group
         code = ErrorCode.NONE if committer.generation_id < 0 else committer.unknown_group
     if code:
-        return CoordinatorResult(response=dict.fromkeys(new, code))
-    result = CoordinatorResult(too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+        return CoordinatorResult(response=code)
+    refused: Refused = {}
+    bulks: list[OffsetsOfTopic] = []
+    result = CoordinatorResult(refused, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE, bulks=bulks)
+    # An offset changes nothing that decides about another, except that the first one makes a group.
+    result.may_share = group is not None
     requests.note_commit(result, committer.member_id)
-    codes: Codes = {}
     limit = shard.settings.offset_metadata_max_bytes
-    expire_ms = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
-    for topic_partition, (offset, leader_epoch, metadata, commit_ms) in new.items():
-        if metadata and _utf16_length(metadata) > limit:
-            codes[topic_partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            continue
-        codes[topic_partition] = ErrorCode.NONE
-        since_ms = now_ms if commit_ms == NO_TIMESTAMP else commit_ms
-        committed = CommittedOffset(offset, leader_epoch, metadata or "", since_ms, expire_ms)
-        result.records.append(offset_record(committer.group_id, *topic_partition, committed))
-    result.response = codes
+    expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, _LAST_MS)
+    place = -1
+    for topic, partitions in new:
+        accepted: dict[int, CommittedOffset] = {}
+        for one in partitions:
+            place += 1
+            metadata = one.committed_metadata or ""
+            if metadata and _utf16_length(metadata) > limit:
+                refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            commit_ms = one.commit_timestamp
+            if commit_ms == NO_TIMESTAMP:
+                commit_ms = now_ms
+            committed = new_tuple(
+                CommittedOffset, (one.committed_offset, one.committed_leader_epoch, metadata, commit_ms, expire_ms)
+            )
+            accepted[one.partition_index] = committed
+        if accepted:
+            bulks.append(OffsetsOfTopic(committer.group_id, topic, accepted))
     return result
 
 
@@ -106,7 +125,14 @@ def check_fetch(shard: GroupShard, group_id: GroupId, member_id: MemberId | None
 def fetch(shard: GroupShard, group_id: GroupId, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
     """Return what is committed for the partitions `wanted`, NOTHING_COMMITTED where nothing is."""
     topics = shard.offsets.get(group_id, {})
-    return {tp: topics.get(tp.topic, {}).get(tp.partition, NOTHING_COMMITTED) for tp in wanted}
+    name, partitions = "", topics.get("", {})
+    found = {}
+    for topic_partition in wanted:
+        topic, partition = topic_partition
+        if topic != name:  # the partitions of a topic come together
+            name, partitions = topic, topics.get(topic, {})
+        found[topic_partition] = partitions.get(partition, NOTHING_COMMITTED)
+    return found
 
 
 def fetch_all(shard: GroupShard, group_id: GroupId) -> dict[TopicPartition, CommittedOffset]:

@@ -30,9 +30,11 @@ from pybroker.protocol.messages.group_records import (
     OffsetCommitValue,
     RecordType,
 )
+from pybroker.records.entries import NO_HEADERS, varint
 
 if TYPE_CHECKING:
     from pybroker.coordinator.classic.group import ClassicGroup
+    from pybroker.coordinator.shard import GroupShard
     from pybroker.model import MemberId
 
 NO_TIMESTAMP: Final = -1
@@ -50,6 +52,8 @@ _TYPE_AND_LENGTH: Final = struct.Struct(">hh")
 _VALUE_HEAD: Final = struct.Struct(">hqih")  # version 3 up to the length of the metadata
 _SHORT: Final = (-1, 0, 0, 0)  # stands for a value that is too short to be of version 3
 _OLD_VALUE_HEAD: Final = struct.Struct(">hqh")  # of versions 0 to 2, which lack the leader epoch
+_PLAIN_END: Final = struct.Struct(">iBhqihqx")  # partition, then size and value of version 3 without metadata, no headers
+_PLAIN_SIZE: Final = (_VALUE_HEAD.size + _INT64.size) << 1  # as a varint
 _KEY_VERSION: Final = 0
 _OFFSET_VERSION: Final = 3
 _OFFSET_WITH_EXPIRY_VERSION: Final = 1
@@ -75,6 +79,39 @@ class OffsetKey(NamedTuple):
     group: GroupId
     topic: str
     partition: int
+
+
+class OffsetsOfTopic:
+    """What a group commits for partitions of one topic, by partition: the records of `offset_record`, as `BulkRecords`."""
+
+    __slots__ = ("group_id", "offsets", "topic")
+
+    def __init__(self, group_id: GroupId, topic: str, offsets: Mapping[int, CommittedOffset]) -> None:
+        self.group_id = group_id
+        self.topic = topic
+        self.offsets = offsets
+
+    def ends(self) -> list[bytes]:
+        """See `BulkRecords`."""
+        names = _offset_key_bytes(OffsetKey(self.group_id, self.topic, 0))[: -_INT32.size]
+        start = varint(len(names) + _INT32.size) + names
+        ends = []
+        try:
+            for partition, committed in self.offsets.items():
+                offset, leader_epoch, metadata, commit_ms, expire_ms = committed
+                if metadata or expire_ms != NO_TIMESTAMP:
+                    value = _offset_bytes(committed)
+                    ends.append(b"".join((start, _INT32.pack(partition), varint(len(value)), value, NO_HEADERS)))
+                else:
+                    end = _PLAIN_END.pack(partition, _PLAIN_SIZE, _OFFSET_VERSION, offset, leader_epoch, 0, commit_ms)
+                    ends.append(start + end)
+        except struct.error as error:
+            raise EncodeError(f"an offset cannot be written: {error}") from error
+        return ends
+
+    def replay(self, shard: GroupShard) -> None:
+        """See `BulkRecords`."""
+        shard.replay_offsets(self.group_id, self.topic, self.offsets)
 
 
 def offset_record(group_id: GroupId, topic: str, partition: int, committed: CommittedOffset) -> CoordinatorRecord:

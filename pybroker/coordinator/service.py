@@ -10,9 +10,10 @@ Source: GroupCoordinatorService; Utils.abs, String.hashCode.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.coordinator import administration, expiry, offsets
@@ -21,18 +22,21 @@ from pybroker.coordinator.classic.requests import ClassicGroupRequests
 from pybroker.coordinator.consumer.describe import describe as describe_consumer
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
+from pybroker.coordinator.consumer.patterns.matching import is_known, match
 from pybroker.coordinator.loading import first_operation, replay_batch
 from pybroker.coordinator.migration.classic_requests import ClassicRequestsToConsumerGroup
 from pybroker.coordinator.records import to_bytes
+from pybroker.coordinator.runtime.appender import RuntimeSettings
 from pybroker.coordinator.runtime.loader import Loader
 from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
-from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done, RuntimeSettings
+from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import GROUP_KIND
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.model import NO_MEMBER_EPOCH, BrokerId, GroupId, MemberEpoch, MemberId, TopicPartition
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.compression import CompressionType
+from pybroker.slicing import run_slice
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
@@ -134,7 +138,9 @@ class GroupCoordinator:
             replicas=replicas,
             new_shard=lambda: GroupShard(settings),
             serialize=to_bytes,
+            call_soon=call_soon,
         )
+        self._call_soon = call_soon
         self._loader = Loader(self.runtime, call_soon, replay_batch=replay_batch, bytes_max=config.offsets_load_buffer_size)
 
     # Where groups are coordinated
@@ -251,7 +257,7 @@ class GroupCoordinator:
     def join(self, request: JoinRequest) -> None:
         """Serve a JoinGroup; `request.respond` gets a response or an ErrorCode."""
         partition = self._partition(request.group_id)
-        self.runtime.write(partition, lambda shard, _now_ms: self._requests(shard, request.group_id).make_way(), _ignore)
+        self.runtime.write(partition, lambda shard, _now_ms: self._requests(shard, request.group_id).make_way(request), _ignore)
         self.runtime.write(
             partition, lambda shard, now_ms: self._requests(shard, request.group_id).join(request, now_ms), request.respond
         )
@@ -299,7 +305,35 @@ class GroupCoordinator:
             image=self._controller.image,
             settings=self._consumer_settings(GroupId(request.group_id)),
         )
-        self.runtime.write(self._partition(GroupId(request.group_id)), lambda shard, now_ms: heartbeat(shard, beat, now_ms), done)
+        partition = self._partition(GroupId(request.group_id))
+
+        def go() -> None:
+            self.runtime.write(partition, lambda shard, now_ms: heartbeat(shard, beat, now_ms), done)
+
+        group = next(
+            (found for shard in self.runtime.shards if (found := shard.consumer_groups.get(GroupId(request.group_id)))), None
+        )
+        before = None if group is None else group.image
+        regexes = {request.subscribed_topic_regex or "", *(() if group is None else group.regexes)} - {""}
+        unknown = [regex for regex in regexes if not is_known(regex, beat.image)]
+        if unknown:
+            self._continue(self._match(unknown, beat.image, before), go)
+        else:
+            go()
+
+    @staticmethod
+    def _match(regexes: list[str], image: ClusterImage, before: ClusterImage | None) -> Generator[None, None, None]:
+        for regex in regexes:
+            with contextlib.suppress(KafkaError):  # the heartbeat meets it again, after its other checks
+                yield from match(regex, image, before)
+
+    def _continue(self, work: Generator[None, None, None], then: Callable[[], None]) -> None:
+        """Run `work` in slices, and then `then`."""
+        ended, _ = run_slice(work)
+        if ended:
+            then()
+        else:
+            self._call_soon(lambda: self._continue(work, then))
 
     def _consumer_settings(self, group_id: GroupId) -> ConsumerGroupSettings:
         """Return the settings of the group: its own where they are set, otherwise the broker's."""
@@ -314,9 +348,20 @@ class GroupCoordinator:
 
     # Offsets
 
-    def commit(self, committer: Committer, new: Mapping[TopicPartition, NewOffset], retention_ms: int, done: Done) -> None:
-        """Commit offsets; `done` gets a code for each partition."""
-        self.runtime.write(
+    def commit(
+        self,
+        committer: Committer,
+        new: Sequence[tuple[str, Sequence[NewOffset]]],
+        retention_ms: int,
+        done: Done,
+        *,
+        source: object = None,
+    ) -> None:
+        """Commit offsets by topic; `done` gets the errors of those that are refused (`offsets.Refused`), or the error of all.
+
+        `source` is the connection that sent the commit; commits of several connections may share a batch.
+        """
+        self.runtime.gather(
             self._partition(committer.group_id),
             lambda shard, now_ms: offsets.commit(
                 shard,
@@ -327,6 +372,7 @@ class GroupCoordinator:
                 now_ms=now_ms,
             ),
             done,
+            source,
         )
 
     def fetch(
@@ -361,11 +407,13 @@ class GroupCoordinator:
 
     # Administration
 
-    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup] | ErrorCode:
-        """Return the groups that this broker coordinates, or COORDINATOR_LOAD_IN_PROGRESS while some are still being loaded."""
+    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Iterator[ListedGroup | None] | ErrorCode:
+        """Return the groups that this broker coordinates, None for each that does not pass the filters, to be looked at one after
+        the other; or COORDINATOR_LOAD_IN_PROGRESS while some are still being loaded. Groups may change in between.
+        """
         if self.runtime.loading_count:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return [group for shard in self.runtime.shards for group in administration.list_groups(shard, states, types)]
+        return (group for shard in tuple(self.runtime.shards) for group in administration.list_groups(shard, states, types))
 
     def describe(self, group_id: GroupId, done: Done) -> None:
         """Describe a classic group; `done` gets a DescribedGroup, or GROUP_ID_NOT_FOUND."""

@@ -5,7 +5,7 @@ Source: GroupCoordinatorShard, GroupMetadataManager.replay, OffsetMetadataManage
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -98,6 +98,14 @@ class GroupShard:
 
     def replay_offset(self, group_id: GroupId, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Replay a committed offset, as `replay` does with its record."""
+        self._offsets_of(group_id, topic)[partition] = committed
+
+    def replay_offsets(self, group_id: GroupId, topic: str, offsets: Mapping[int, CommittedOffset]) -> None:
+        """Replay the committed offsets of several partitions."""
+        self._offsets_of(group_id, topic).update(offsets)
+
+    def _offsets_of(self, group_id: GroupId, topic: str) -> dict[int, CommittedOffset]:
+        """Return the offsets of a topic by partition, to which some are added now."""
         if group_id not in self.classic_groups and group_id not in self.consumer_groups:
             self.classic_group(group_id)  # an offset without a group makes a simple group: Empty, without a protocol
         topics = self.offsets.get(group_id)
@@ -106,7 +114,7 @@ class GroupShard:
         partitions = topics.get(topic)
         if partitions is None:
             partitions = topics[topic] = {}
-        partitions[partition] = committed
+        return partitions
 
     def _forget_offset(self, group_id: GroupId, topic: str, partition: int) -> None:
         topics = self.offsets.get(group_id)

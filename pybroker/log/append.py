@@ -23,7 +23,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records import kernels
 from pybroker.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView
 from pybroker.records.control import ControlType, transaction_marker
-from pybroker.records.validate import validate_and_assign
+from pybroker.records.validate import Checked, validate_and_assign
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,21 +32,27 @@ if TYPE_CHECKING:
     from pybroker.log.producer_entry import BatchMetadata
     from pybroker.log.producer_state import CompletedTransaction
     from pybroker.log.segment import LogSegment
-    from pybroker.records.validate import ValidationRules
+    from pybroker.records.rules import ValidationRules
+    from pybroker.records.work import Work
 
 _NOT_PLAIN: Final = TRANSACTIONAL_BIT | CONTROL_BIT
+_CHECKED: Final = AppendOrigin.CHECKED
 _CLIENT: Final = AppendOrigin.CLIENT  # looking up an enum's member costs more than the decision by it
 
 
 def append_as_leader(  # noqa: PLR0917  (a call by position is a third of a call by name)
     log: Log,
-    records: memoryview,
+    records: memoryview | Checked,
     leader_epoch: LeaderEpoch,
     now_ms: int,
     origin: AppendOrigin = AppendOrigin.CLIENT,
     request_version: int | None = None,
+    work: Work | None = None,
 ) -> LogAppendInfo:
-    """Check records, assign their offsets and write them; this is `Log.append_as_leader`."""
+    """Check records, assign their offsets and write them; this is `Log.append_as_leader`.
+
+    Records were checked already if `origin` is CHECKED, and only then.
+    """
     if log.is_closed or log.log_directory.failure is not None:
         log.check_usable()
     if log.is_unfinished:
@@ -54,19 +60,23 @@ def append_as_leader(  # noqa: PLR0917  (a call by position is a third of a call
     validator, config = log.validator, log.config
     rules = validator.current if config is validator.config else validator.rules(config)
     first_offset = log.log_end_offset
-    if rules.keeps_batches and origin is _CLIENT:
-        info = _append_usual(log, records, rules, leader_epoch, now_ms)
+    if rules.keeps_batches and origin is not _CHECKED:
+        info = _append_usual(log, records, rules, leader_epoch, now_ms, origin)  # type: ignore[arg-type]  # not CHECKED
         if info is not None:
             return info
-    validated = validate_and_assign(
-        records,
-        first_offset=first_offset,
-        now_ms=now_ms,
-        leader_epoch=leader_epoch,
-        rules=rules,
-        from_client=origin is _CLIENT,
-        produce_version=request_version,
-    )
+    if isinstance(records, Checked):
+        validated = records.assigned(first_offset, now_ms=now_ms, leader_epoch=leader_epoch)
+    else:
+        validated = validate_and_assign(
+            records,
+            first_offset=first_offset,
+            now_ms=now_ms,
+            leader_epoch=leader_epoch,
+            rules=rules,
+            from_client=origin is _CLIENT,
+            produce_version=request_version,
+            work=work,
+        )
     info = _append(log, validated.data, validated.batches, now_ms, origin)
     if info.is_duplicate:
         return info
@@ -91,10 +101,10 @@ def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppe
     return _append(log, records[: batches[-1].end if batches else 0], batches, now_ms, AppendOrigin.REPLICATION)
 
 
-def _append_usual(
-    log: Log, data: memoryview, rules: ValidationRules, leader_epoch: LeaderEpoch, now_ms: int
+def _append_usual(  # noqa: PLR0917  (a call by position is a third of a call by name)
+    log: Log, data: memoryview, rules: ValidationRules, leader_epoch: LeaderEpoch, now_ms: int, origin: AppendOrigin
 ) -> LogAppendInfo | None:
-    """Append a client's batch of the usual form, which one call checks. Returns None, with nothing done, for any other.
+    """Append a batch of the usual form, which one call checks. Returns None, with nothing done, for any other.
 
     Raises the errors of `append_as_leader`.
     """
@@ -104,7 +114,7 @@ def _append_usual(
         first_offset,
         leader_epoch,
         now_ms,
-        rules.max_message_bytes,
+        rules.usual_bytes_max,
         rules.timestamp_before_max_ms,
         rules.timestamp_after_max_ms,
         rules.is_compacted,
@@ -116,7 +126,7 @@ def _append_usual(
     if producer_id >= 0:
         continued = log.producers.find_continued(producer_id, producer_epoch, base_sequence)
         if continued is None:
-            return _append(log, data, [BatchView(data)], now_ms, _CLIENT)
+            return _append(log, data, [BatchView(data)], now_ms, origin)
     last_offset, record_count, size = first_offset + last_offset_delta, last_offset_delta + 1, len(data)
     try:
         entries = log.epochs.entries
@@ -131,7 +141,7 @@ def _append_usual(
             segment.remember(first_offset, position, size)
         log.log_end_offset = log.producers.map_end_offset = last_offset + 1
         if continued is not None:
-            continued.add(base_sequence, last_offset, last_offset_delta, max_timestamp)
+            log.producers.add(continued, base_sequence, last_offset, last_offset_delta, max_timestamp)
         log.unflushed_messages = unflushed = log.unflushed_messages + record_count
         if unflushed >= config.flush_messages:
             log.settle(first_offset)
@@ -177,7 +187,7 @@ def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: in
             segment.remember(batch.base_offset, position, batch.batch_length)
             position += batch.batch_length
         if continued is not None:
-            continued.add(one.base_sequence, last_offset, one.last_offset_delta, max_timestamp)
+            producers.add(continued, one.base_sequence, last_offset, one.last_offset_delta, max_timestamp)
         elif producer_batches:
             _note_producers(log, segment, producer_batches)
         log.unflushed_messages += last_offset + 1 - first_offset
@@ -226,7 +236,7 @@ def _check_producers(log: Log, batches: Sequence[ProducerBatch], origin: AppendO
     """Return the first append of a batch that a client repeats; None for a new batch in order. Raises KafkaError for the
     rest.
     """
-    from_client = origin is AppendOrigin.CLIENT
+    from_client = origin in {AppendOrigin.CLIENT, AppendOrigin.CHECKED}
     if from_client:
         for batch in batches:
             duplicate = log.producers.find_duplicate(batch)

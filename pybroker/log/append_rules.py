@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.records.batch import BatchView, batches
 from pybroker.records.errors import CorruptRecordError
-from pybroker.records.validate import ValidationRules
+from pybroker.records.rules import INFLATION_MAX, ValidationRules
 
 if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
 class AppendRules:
     """The rules of one log, derived again when its configuration is replaced: `current` are those of `config`."""
 
-    __slots__ = ("config", "current")
+    __slots__ = ("_inflation_max", "config", "current")
 
-    def __init__(self, config: TopicConfig) -> None:
+    def __init__(self, config: TopicConfig, inflation_max: int = INFLATION_MAX) -> None:
         self.config = config
-        self.current = ValidationRules.of(config)
+        self.current = ValidationRules.of(config, inflation_max)
+        self._inflation_max = inflation_max
 
     def rules(self, config: TopicConfig) -> ValidationRules:
         """Return the rules for producers; the same object until `config` is another object."""
         if config is not self.config:
-            self.config, self.current = config, ValidationRules.of(config)
+            self.config, self.current = config, ValidationRules.of(config, self._inflation_max)
         return self.current
 
 
@@ -48,9 +49,9 @@ class NoRoomRules(AppendRules):
         raise self._room.refusal()
 
 
-def rules_of(config: TopicConfig, room: Room) -> AppendRules:
+def rules_of(config: TopicConfig, room: Room, inflation_max: int) -> AppendRules:
     """Return the rules of a log's appends, depending on whether its volume has room."""
-    return NoRoomRules(config, room) if room.is_full else AppendRules(config)
+    return NoRoomRules(config, room) if room.is_full else AppendRules(config, inflation_max)
 
 
 def sound_batches(records: memoryview) -> list[BatchView]:

@@ -83,14 +83,14 @@ def read_offsets(filesystem: Filesystem, path: str) -> dict[TopicPartition, int]
         raise CorruptCheckpointError(f"{path}: not a number") from error
 
 
-def offsets_text(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Return an offset checkpoint as it is in the file; `offset_checkpoint` writes it."""
-    return _entries_text(f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
+def offsets_text(offsets: Iterable[tuple[TopicPartition, int]]) -> bytes:
+    """Return an offset checkpoint of entries in their order, as it is in the file; `offset_checkpoint` writes it."""
+    return _entries_text(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets)
 
 
 def write_offsets(filesystem: Filesystem, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
     """Replace an offset checkpoint as another program would, without topic ids. Blocks if `sync`."""
-    filesystem.replace_file(path, offsets_text(offsets), sync=sync)
+    filesystem.replace_file(path, offsets_text(sorted(offsets.items())), sync=sync)
 
 
 def read_partition_metadata(filesystem: Filesystem, directory: str) -> TopicId | None:

@@ -24,7 +24,7 @@ from pybroker.log.room import Room
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from pybroker.log.checkpoint import MetaProperties
     from pybroker.log.filesystem import Filesystem
@@ -68,6 +68,7 @@ class LogDirectory:
         "_sequence",
         "failure",
         "filesystem",
+        "log_count",
         "on_failure",
         "path",
         "properties",
@@ -91,6 +92,7 @@ class LogDirectory:
         self._passes: set[str] = set()  # the kinds of passes that are running
         self.failure: OSError | None = None
         self.room = Room(filesystem, path)
+        self.log_count = 0  # the partitions' logs, as the log manager counts them
         self.shortages = 0  # operations refused because no descriptor or map was left
         self.properties: MetaProperties | None = None
         self.was_clean = True  # whether the last stop was clean, as the start found
@@ -224,12 +226,10 @@ class LogDirectory:
         """Have `remove` run by the first `remove_due` from `due_ms` on."""
         heapq.heappush(self._due, (due_ms, next(self._sequence), remove))
 
-    def take_due(self, now_ms: int) -> list[Callable[[], None]]:
-        """Return the removals that are due; the caller runs them where it may block."""
-        due: list[Callable[[], None]] = []
+    def take_due(self, now_ms: int) -> Iterator[Callable[[], None]]:
+        """Yield the removals that are due, one when it is asked for; the caller runs them where it may block."""
         while self._due and self._due[0][0] <= now_ms:
-            due.append(heapq.heappop(self._due)[2])
-        return due
+            yield heapq.heappop(self._due)[2]
 
     # --- retries ---
 
@@ -237,9 +237,7 @@ class LogDirectory:
         """Have `work` called on the loop by the first pass from `due_ms` on: it failed, and not because of the disk."""
         heapq.heappush(self._retries, (due_ms, next(self._sequence), work))
 
-    def take_retries(self, now_ms: int) -> list[Callable[[], None]]:
-        """Return the work that is due to be tried again; the caller calls it."""
-        due: list[Callable[[], None]] = []
-        while self._retries and self._retries[0][0] <= now_ms and not self.is_offline:
-            due.append(heapq.heappop(self._retries)[2])
-        return due
+    def take_retry(self, now_ms: int) -> Callable[[], None] | None:
+        """Return the next work that is due to be tried again, which the caller calls; None if there is none."""
+        is_due = self._retries and self._retries[0][0] <= now_ms and not self.is_offline
+        return heapq.heappop(self._retries)[2] if is_due else None

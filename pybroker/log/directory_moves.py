@@ -6,11 +6,16 @@ Idea
     within one step of the loop, in which nothing is appended.
 
 Names and crashes
-    The future log is in `<topic>-<partition>.<32 hex digits>-future`. In the last step its directory is durably
-    renamed to the partition's name, and then the present directory to `...-delete`. So a future log beside a present
-    log is unfinished: after a crash it is thrown away, and the move begins again. If a crash leaves two logs, they
-    are the same log, to which the moved one may have added records: the start takes the longer one (`loading`). A
-    future log alone is from a version that renamed the present directory first.
+    The future log is in `<topic>-<partition>.<32 hex digits>-future`. So a future log beside a present log is
+    unfinished: after a crash it is thrown away, and the move begins again. The last steps are:
+        1. the target's checkpoints get the start of the future log, in the thread of that directory, and again while
+           records are deleted meanwhile
+        2. in one step of the loop the future's directory gets the partition's name, and its log the partition's
+           requests; nothing waits for the disk
+        3. a flush makes the moved log and its name durable; only then are the files at the old place given up
+    If a crash leaves two logs, they are the same log, to which the moved one may have added records: the start takes
+    the longer one (`loading`). Records that were durable at the old place are there until they are durable at the new
+    one. A future log alone is from a version that renamed the present directory first.
 
 Compaction
     The cleaner leaves a log alone from the begin of its move to the end: it would remove records of the present log of
@@ -18,11 +23,13 @@ Compaction
     as not cleaned.
 
 What fails
-    The present log is removed last. So a failure in the other directory leaves the present log as it is, and only the
-    other directory goes offline.
+    The present log is removed last. So a failure in the other directory before step 2 leaves the present log as it is,
+    and only the other directory goes offline. If the other directory fails in step 3, the partition is offline until
+    the next start, which finds the log at its old place.
 
 Cost
-    At most PIECE_BYTES are copied in one step of the loop for all moves together, then other work has its turn.
+    At most PIECE_BYTES are copied in one step of the loop for all moves together, then other work has its turn. Step 2
+    opens the log again, which takes longer the more segments and producers it has.
 
 Source: ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFutureLog, abortAndPauseCleaning; KIP-113.
 """
@@ -33,6 +40,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from pybroker.log import checkpoint_pass
+from pybroker.log.results import InThread
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import KafkaError
 
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
     from pybroker.log.directory import LogDirectory
     from pybroker.log.log import Log
     from pybroker.log.manager import LogManager
+    from pybroker.log.results import Steps
     from pybroker.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -48,14 +58,21 @@ PIECE_BYTES: Final = 1 << 20
 
 
 class _Move:
-    """One log that is being moved. `synced_size` is the future log's size when it was last known to be durable; -1: never."""
+    """One log that is being moved.
 
-    __slots__ = ("future", "synced_size", "synced_upto")
+    Attributes:
+        synced_size: the future log's size when it was last known to be durable; -1: never.
+        stored_start: the log start offset that the checkpoint of the target has; -1: none.
+        is_storing: the checkpoint is being written.
+    """
+
+    __slots__ = ("future", "is_storing", "stored_start", "synced_size", "synced_upto")
 
     def __init__(self, future: Log) -> None:
         self.future = future
-        self.synced_size = -1
+        self.synced_size = self.stored_start = -1
         self.synced_upto = 0
+        self.is_storing = False
 
 
 class DirectoryMoves:
@@ -64,7 +81,7 @@ class DirectoryMoves:
     `later` runs a function after other work had its turn; `on_moved` is called with a partition and its new log.
     """
 
-    __slots__ = ("_later", "_logs", "_moves", "_on_moved", "_turn_is_set")
+    __slots__ = ("_later", "_logs", "_moves", "_on_moved", "_turn_is_set", "_unsettled")
 
     def __init__(
         self,
@@ -77,6 +94,7 @@ class DirectoryMoves:
         self._later = later
         self._on_moved = on_moved
         self._moves: dict[TopicPartition, _Move] = {}
+        self._unsettled: dict[TopicPartition, tuple[Log, Offset]] = {}  # moved logs, and the end up to which they must be durable
         self._turn_is_set = False
 
     def resume(self) -> None:
@@ -124,14 +142,17 @@ class DirectoryMoves:
         for move in self._moves.values():
             move.future.release()
         self._moves.clear()
+        self._unsettled.clear()
 
     def _set_turn(self) -> None:
-        if self._moves and not self._turn_is_set:
+        if (self._moves or self._unsettled) and not self._turn_is_set:
             self._turn_is_set = True
             self._later(self._turn)
 
     def _turn(self) -> None:
         self._turn_is_set = False
+        for tp, (moved, upto) in list(self._unsettled.items()):
+            self._settle(tp, moved, upto)
         bytes_left = PIECE_BYTES
         for tp, move in list(self._moves.items()):
             try:
@@ -159,14 +180,49 @@ class DirectoryMoves:
         if move.synced_size < 0 or future.size - move.synced_size > PIECE_BYTES:
             move.synced_size, move.synced_upto = future.size, future.log_end_offset
             future.flush()
-        elif future.recovery_point >= move.synced_upto:
-            moved = self._logs.replace(present, future)
-            del self._moves[tp]
-            logger.info("Moved %s to %s: %d bytes", tp, moved.log_directory.path, moved.size)
-            self._on_moved(tp, moved)
-        else:
+        elif future.recovery_point < move.synced_upto:
             future.flush()  # does nothing while a flush runs; tries again after one that found no descriptor
+        elif move.stored_start != present.log_start_offset:
+            if not move.is_storing:
+                move.is_storing = True
+                self._logs.passes.begin(f"move of {tp}", self._store_start(move, present))
+        elif not move.is_storing and tp not in self._unsettled:
+            self._serve_from(tp, move, present)
         return 0
+
+    def _store_start(self, move: _Move, present: Log) -> Steps:
+        """Write the checkpoints of the target with the future log in them."""
+        directory, future, start = move.future.log_directory, move.future, present.log_start_offset
+        try:
+            future.log_start_offset = max(future.log_start_offset, start)
+            write = yield from checkpoint_pass.both(directory, list(self._logs.all_logs()), future=future)
+            yield InThread(directory.run_in_thread, write)
+            move.stored_start = start
+        except OSError as error:
+            directory.fail(error)
+        finally:
+            move.is_storing = False
+
+    def _serve_from(self, tp: TopicPartition, move: _Move, present: Log) -> None:
+        """Let the moved log serve. Raises KafkaError."""
+        moved = self._logs.replace(present, move.future)
+        del self._moves[tp]
+        self._unsettled[tp] = moved, moved.log_end_offset
+        moved.is_moving = True
+        self._on_moved(tp, moved)
+        moved.flush()
+
+    def _settle(self, tp: TopicPartition, moved: Log, upto: Offset) -> None:
+        """Give up the old place if the moved log is durable. Without its directory, both places are left to the next start."""
+        is_gone = self._logs.get(tp) is not moved or moved.log_directory.is_offline
+        if not is_gone and (moved.flush_state.is_due or moved.safe_recovery_point < upto):
+            moved.flush()
+            return
+        del self._unsettled[tp]
+        moved.is_moving = tp in self._moves
+        if not is_gone:
+            self._logs.leave_place(tp)
+            logger.info("Moved %s to %s: %d bytes", tp, moved.log_directory.path, moved.size)
 
 
 def _copy(present: Log, future: Log, bytes_max: int) -> int:

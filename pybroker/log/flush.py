@@ -48,17 +48,18 @@ class FlushState:
         sealed: complete segments whose indexes may not be durable, though the recovery point may have passed them.
         has_new_names: files were made, renamed or cut since the log's directory was last synced.
         is_new: the file with the topic's id was never synced.
+        is_due: names or a snapshot must become durable, even if all records are.
         are_indexes_behind: those of the active segment may not be durable; a clean stop must sync them.
     """
 
-    __slots__ = ("are_indexes_behind", "has_new_names", "is_new", "is_under_way", "sealed", "target")
+    __slots__ = ("are_indexes_behind", "has_new_names", "is_due", "is_new", "is_under_way", "sealed", "target")
 
     def __init__(self) -> None:
         self.target = FIRST_OFFSET
         self.is_under_way = False
         self.sealed: list[LogSegment] = []
         self.has_new_names = False
-        self.is_new = False
+        self.is_new = self.is_due = False
         self.are_indexes_behind = False
 
     def seal(self, segment: LogSegment) -> None:
@@ -72,7 +73,7 @@ def flush(log: Log, upto: Offset | None) -> None:
     """Make everything below `upto` durable in a thread; this is `Log.flush`."""
     state = log.flush_state
     target = log.log_end_offset if upto is None else upto
-    if target <= log.recovery_point and not state.sealed:
+    if target <= log.recovery_point and not state.sealed and not state.is_due:
         return
     if upto is None:
         log.unflushed_messages = 0
@@ -163,9 +164,10 @@ def sync_work(
         log.epochs.write()
     epochs_path = log.epochs.path if log.epochs.is_dirty else None
     # Compaction may remove all records that the log has of a producer: then only a snapshot knows the producer.
+    pending = log.producers.pending
     snapshot, snapshot_offset = log.producers.snapshot_to_sync, log.producers.last_snapshot_offset
-    has_new_names = state.has_new_names or epochs_path is not None or snapshot is not None
-    is_new = state.is_new
+    has_new_names = state.has_new_names or epochs_path is not None or snapshot is not None or pending is not None
+    is_new, truncations, is_due = state.is_new, log.truncations, state.is_due
     state.are_indexes_behind |= active in due and not is_closing
     log.epochs.is_dirty = state.has_new_names = state.is_new = False
 
@@ -177,6 +179,8 @@ def sync_work(
             if snapshot is not None:
                 filesystem.sync_path(snapshot)
         with contextlib.suppress(FileNotFoundError):  # the log was deleted meanwhile
+            if pending is not None:
+                pending.write()
             if epochs_path is not None:
                 filesystem.sync_path(epochs_path)
             if is_new:
@@ -186,12 +190,15 @@ def sync_work(
 
     def done(error: OSError | None) -> bool:
         if error is None:
+            state.is_due &= not is_due
             if snapshot is not None:
                 log.producers.durable_snapshot_offset = snapshot_offset
+            if pending is not None and not log.is_closed:
+                is_wanted = truncations == log.truncations and log.segments.has(pending.offset)
+                log.producers.note_written(pending, is_wanted=is_wanted)
             state.sealed = [segment for segment in state.sealed if segment in segments and segment not in sealed]
             return False
-        state.has_new_names |= has_new_names
-        state.is_new |= is_new
+        state.has_new_names, state.is_new = state.has_new_names or has_new_names, state.is_new or is_new
         log.epochs.is_dirty |= epochs_path is not None
         return isinstance(error, FileNotFoundError) and (log.is_closed or any(segment not in segments for segment in due))
 

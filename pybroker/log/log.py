@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 from pybroker.config.setting import LONG_MAX
 from pybroker.log import append, checkpoint, flush, read, recovery, retention, timestamp_lookup, truncate
 from pybroker.log.append_rules import rules_of
-from pybroker.log.filesystem import SHORTAGES
 from pybroker.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from pybroker.log.producer_state import ProducerState
 from pybroker.log.results import FetchedRecords, LogOffsetMetadata, TimestampedOffset
 from pybroker.log.segment import LogSegment
 from pybroker.log.segments import Segments
-from pybroker.model import FIRST_OFFSET, LeaderEpoch, Offset, new_tuple
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, LeaderEpoch, Offset, new_tuple
+from pybroker.records.rules import INFLATION_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from pybroker.clock import Clock
     from pybroker.config.topic import TopicConfig
@@ -44,12 +44,14 @@ PRODUCER_ID_EXPIRATION_MS = 86_400_000
 class LogServices:
     """The objects that all logs of a broker share.
 
-    `recovery_threads`: the number per log directory, while logs are opened after an unclean stop.
+    `recovery_threads`: the number per log directory, while logs are opened after an unclean stop. `inflation_max`: the records
+    of a produce request may inflate to this many times `max.message.bytes`.
     """
 
     clock: Clock
     recovery_threads: int = 1
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
+    inflation_max: int = INFLATION_MAX
     jitter: random.Random = field(default_factory=random.Random)
 
 
@@ -124,7 +126,7 @@ class Log:
         self.services = services
         self.path = f"{log_directory.path}/{name or f'{topic_partition.topic}-{topic_partition.partition}'}"
         self.segments = Segments()
-        self.validator = rules_of(config, log_directory.room)
+        self.validator = rules_of(config, log_directory.room, services.inflation_max)
         self.epochs = LeaderEpochCache(self.filesystem, f"{self.path}/{checkpoint.LEADER_EPOCH_FILE}")
         self.producers = ProducerState(self.filesystem, self.path, expiration_ms=services.producer_id_expiration_ms)
         self.log_start_offset = FIRST_OFFSET
@@ -286,11 +288,7 @@ class Log:
         active.deactivate()
         self.flush_state.seal(active)
         self.producers.map_end_offset = base_offset
-        try:
-            self.producers.take_snapshot()
-        except OSError as error:
-            if error.errno not in SHORTAGES:  # otherwise the next segment's snapshot is enough
-                raise
+        self.producers.request_snapshot()
         self.flush(upto=base_offset)
         return segment
 
@@ -319,6 +317,13 @@ class Log:
         Starts a flush, as `flush` does; `on_settled` is called when it is done. Raises OSError.
         """
         flush.settle(self, first_offset)
+
+    def count_as_written(self, durable_end: Offset) -> None:
+        """Count what is not below `durable_end`, and all names, as not durable, in a log that was just opened."""
+        self.recovery_point = min(self.recovery_point, durable_end)
+        self.producers.durable_snapshot_offset = NO_OFFSET
+        state = self.flush_state
+        state.has_new_names = state.are_indexes_behind = state.is_due = True
 
     def settle_recovered(self) -> None:
         """Keep the promise of `flush.messages` for the records of the last run, after an unclean stop.
@@ -376,12 +381,12 @@ class Log:
 
     # --- lookups ---
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """Return the first record, by offset, whose timestamp (ms) is `timestamp` or later."""
+    def offset_for_timestamp(self, timestamp: int) -> Generator[None, None, TimestampedOffset | None]:
+        """Return the first record, by offset, whose timestamp (ms) is `timestamp` or later. Yields where others may work."""
         return timestamp_lookup.offset_for_timestamp(self, timestamp)
 
-    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        """Return the first record that has the largest timestamp; None in a log without timestamps."""
+    def offset_of_max_timestamp(self) -> Generator[None, None, TimestampedOffset | None]:
+        """Return the first record that has the largest timestamp; None in a log without timestamps. Yields as the other does."""
         return timestamp_lookup.offset_of_max_timestamp(self)
 
     def legacy_offsets_before(self, timestamp: int, *, count: int) -> list[Offset]:

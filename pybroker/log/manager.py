@@ -2,7 +2,7 @@
 
     claim()    locks the directories and checks whom they belong to, as `claims` describes
     start()    opens every log in them, and recovers those whose last stop was unclean (`loading`); create, get, delete
-    checkpoint(), clean_up(now), flush_due(now), remove_due(now), release_sealed(): passes that the broker runs at intervals
+    passes     what the broker does with all logs at intervals (`passes`)
     stop()     makes everything durable, writes checkpoints, and last the marker of a clean stop
 
 `strays` describes the names of partitions' directories, also of deleted ones; `directory_moves` those in `-future`.
@@ -15,20 +15,19 @@ from __future__ import annotations
 import logging
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log import checkpoint, removals, retention_pass, room_pass, strays
+from pybroker.log import checkpoint, checkpoint_pass, removals, room_pass, strays
 from pybroker.log.claims import Claims
 from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.loading import Loader
 from pybroker.log.log import Log, LogServices
-from pybroker.log.offset_checkpoint import StoredOffset
-from pybroker.log.results import ThreadRunner, run_inline
-from pybroker.log.retention_pass import RetentionPass
+from pybroker.log.passes import LogPasses
+from pybroker.log.results import StepsRunner, ThreadRunner, run_inline, run_unsliced
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -56,8 +55,12 @@ class LogManager:
         filesystem: Filesystem | None = None,
         on_directory_failure: Callable[[LogDirectory], None] | None = None,
         thread_of: Callable[[str], ThreadRunner] = lambda _path: run_inline,
+        run_steps: StepsRunner = run_unsliced,
     ) -> None:
-        """Prepare the directories; `thread_of(path)` returns the thread for what blocks on a directory's disk."""
+        """Prepare the directories; `thread_of(path)` returns the thread for what blocks on a directory's disk.
+
+        `run_steps` runs long work on the loop.
+        """
         assert log_dirs
         filesystem = filesystem or Filesystem()
         self.directories = [
@@ -70,11 +73,12 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
         self._claims: Claims | None = None
-        self._cleaned_up: set[LogDirectory] = set()  # the directories in which a pass of retention is under way
+        self._left: dict[TopicPartition, Log] = {}  # the old places of logs that have moved, until these are durable
         self._given_up: list[Log] = []  # deleted logs whose names could not be freed yet
         self.made_again: list[TopicPartition] = []
         """Partitions of the metadata whose logs were in no directory: the start has made empty logs for them."""
         self._interrupted_moves: dict[TopicPartition, LogDirectory] = {}
+        self.passes = LogPasses(self.directories, lambda: list(self._logs.values()), run_steps)
 
     # --- start and stop ---
 
@@ -108,6 +112,8 @@ class LogManager:
                 self.abandon()
                 raise
             self._logs, self._unopened, self._interrupted_moves = loader.logs, loader.unopened, loader.interrupted_moves
+            for log in self._logs.values():
+                log.log_directory.log_count += 1
         if self.is_dead:
             self._unlock()
             failures = "; ".join(f"{directory.path}: {directory.failure}" for directory in self.directories)
@@ -170,7 +176,7 @@ class LogManager:
         for log in logs:
             log.finish_close()
         if not directory.is_offline:
-            self._write_checkpoints(directory, logs)()
+            run_through(checkpoint_pass.both(directory, logs))()
             checkpoint.write_clean_shutdown(directory.filesystem, directory.path)
             directory.room.look(len(logs))  # the used part of the reserve is allocated again for the next stop
 
@@ -228,8 +234,9 @@ class LogManager:
                 f"{tp} is offline: its log is in no directory that works, and a directory is missing",
             )
         self._try_again_to_give_up()
-        directory = room_pass.directory_for_new(self.directories, lambda one: len(self._logs_in(one)))
+        directory = room_pass.directory_for_new(self.directories)
         log = self._logs[tp] = Log.create(tp, topic_id, config, directory, self.services)
+        directory.log_count += 1
         if not is_new:
             logger.warning("%s was in no directory: an empty log is made in %s", tp, directory.path)
             self.made_again.append(tp)
@@ -255,7 +262,10 @@ class LogManager:
         of removals, or before a new log is made, or, if the disk is broken, as a stray of the next start.
         """
         log = self._logs.pop(tp, None)
+        if tp in self._left:
+            self.leave_place(tp)
         if log is not None:
+            log.log_directory.log_count -= 1
             self._give_up(log, log.config.file_delete_delay_ms)
         unopened = self._unopened.pop(tp, None)
         if log is None and unopened is None:
@@ -310,24 +320,23 @@ class LogManager:
     def replace(self, present: Log, future: Log) -> Log:
         """Make `future`, which has all that `present` has, the partition's log. Returns it, opened again.
 
-        The start offsets are durable before the present log is deleted, so that a crash undoes no deletion of
-        records. The future log durably has its name before that, so there is always one whole log; if a crash leaves
-        both, the start settles it, as `loading` describes. If an error is raised, KafkaError for a disk's, the
-        present log is the partition's as before.
+        Nothing here waits for the disk. The checkpoints have the start of `future` by now, so that a crash undoes no
+        deletion of records. The files of `present` stay until `leave_place`, when the returned log is durable; if a
+        crash leaves both, the start settles it, as `loading` describes. If an error is raised, KafkaError for a
+        disk's, the present log is the partition's as before.
         """
         tp, directory = present.topic_partition, future.log_directory
         path = f"{directory.path}/{tp}"
-        future.log_start_offset = max(future.log_start_offset, present.log_start_offset)
+        # What only the future log has durably may be lost until the new name is durable, too.
+        durable_end = min(future.safe_recovery_point, present.safe_recovery_point)
         try:
-            future.prepare_close()()
-            future.finish_close()
+            future.prepare_close()  # the next flush makes durable what it wrote
+            future.release()
             if directory.is_offline:
                 raise directory.error()
-            self._write_checkpoints(directory, [*self._logs_in(directory), future])()
             directory.filesystem.rename(future.path, path)
             future.path = path
             directory.note_names()
-            directory.sync_names()
         except OSError as error:
             raise directory.fail(error) from error
         log = Log.open(
@@ -337,69 +346,49 @@ class LogManager:
             directory,
             self.services,
             was_clean=True,
-            recovery_point=future.recovery_point,
+            recovery_point=durable_end,
             log_start_offset=future.log_start_offset,
         )
-        self._logs[tp] = log
+        log.count_as_written(durable_end)
+        present.release()
+        self._logs[tp], self._left[tp] = log, present
+        source = present.log_directory
+        source.log_count, directory.log_count = source.log_count - 1, directory.log_count + 1
+        return log
+
+    def leave_place(self, tp: TopicPartition) -> None:
+        """Give up the files at the old place of a moved log, which is durable at its new place."""
+        present = self._left.pop(tp)
         source = present.log_directory
         try:
             self._give_up(present, present.config.file_delete_delay_ms)
         except KafkaError as error:
-            logger.warning("%s is now in %s, but its old files in %s could not be removed: %s", tp, path, present.path, error)
+            logger.warning("%s has moved, but its old files in %s could not be removed: %s", tp, present.path, error)
         else:
             source.run_in_thread(source.sync_names, source.note_failure)
-        return log
 
     def take_interrupted_moves(self) -> dict[TopicPartition, LogDirectory]:
         """Return the directories to which logs were being moved when the last run ended; only the first call has them."""
         moves, self._interrupted_moves = self._interrupted_moves, {}
         return moves
 
-    # --- passes ---
+    def remove_due(self, now_ms: int) -> None:
+        """Remove what is due, as `LogPasses.remove_due` does, after the names of deleted logs are free where that has failed."""
+        try:
+            self._try_again_to_give_up()
+        except KafkaError as error:
+            logger.warning("The name of a deleted log is not free yet; the next pass tries again: %s", error)
+        self.passes.remove_due(now_ms)
 
-    def checkpoint(self) -> None:
-        """Write recovery points and log start offsets, in a thread."""
-        for directory in self.directories:
-            if not directory.is_offline and not directory.is_busy_with("checkpoint"):
-                directory.run_pass("checkpoint", [self.checkpoint_work(directory)])
+    # --- what is kept of all logs ---
 
-    def checkpoint_work(self, directory: LogDirectory) -> Callable[[], None]:
-        """Return what writes a directory's recovery points and log start offsets, in any thread. It blocks, and raises
-        OSError.
-        """
-        return self._write_checkpoints(directory, self._logs_in(directory))
-
-    def checkpoint_start_offsets(self) -> None:
-        """Write log start offsets, in a thread."""
-        for directory in self.directories:
-            if not directory.is_offline and not directory.is_busy_with("start offsets"):
-                directory.run_pass("start offsets", [_start_offsets_writer(directory, self._logs_in(directory))])
-
-    @staticmethod
-    def _write_checkpoints(directory: LogDirectory, logs: list[Log]) -> Callable[[], None]:
-        """Return what writes both checkpoints; it raises OSError."""
-        recovery_points = {log.topic_partition: StoredOffset(log.topic_id, log.safe_recovery_point) for log in logs}
-        write_recovery_points = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE).writer(recovery_points)
-        write_start_offsets = _start_offsets_writer(directory, logs)
-
-        def work() -> None:
-            directory.sync_names()
-            write_recovery_points()
-            write_start_offsets()
-
-        return work
-
-    def write_high_watermarks(self, high_watermarks: dict[TopicPartition, Offset], only: LogDirectory | None = None) -> None:
-        """Write `replication-offset-checkpoint` of each directory, or of `only` one, in its thread."""
-        for directory in self.directories if only is None else [only]:
-            if not directory.is_offline and not directory.is_busy_with("high watermarks"):
-                offsets = {
-                    log.topic_partition: StoredOffset(log.topic_id, high_watermarks[log.topic_partition])
-                    for log in self._logs_in(directory)
-                    if log.topic_partition in high_watermarks
-                }
-                write = directory.checkpoint(checkpoint.REPLICATION_OFFSET_FILE).writer(offsets)
-                directory.run_pass("high watermarks", [write])
+    def write_high_watermarks_at_once(
+        self, directory: LogDirectory, high_watermark: Callable[[TopicPartition], Offset | None]
+    ) -> None:
+        """Write `replication-offset-checkpoint` of a directory in its thread, before it is closed."""
+        if not directory.is_offline:
+            collection = checkpoint_pass.high_watermarks(directory, self._logs_in(directory), high_watermark)
+            directory.run_pass("high watermarks", [run_through(collection)])
 
     def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
         """Return the high watermarks of the existing logs that `write_high_watermarks` wrote last, as of the start."""
@@ -417,74 +406,8 @@ class LogManager:
             directory.checkpoint(checkpoint.REPLICATION_OFFSET_FILE).forget()
         return offsets
 
-    def clean_up(self, now_ms: int, later: Callable[[Callable[[], None]], object] | None = None) -> None:
-        """Apply retention to every log, in turns that `later` calls; without it at once. `retention_pass` has the steps.
-
-        A directory whose last pass has not ended is left out.
-        """
-        passes = []
-        for directory in self.directories:
-            if not directory.is_offline and directory not in self._cleaned_up:
-                self._cleaned_up.add(directory)
-                passes.append(
-                    RetentionPass(
-                        directory,
-                        self._logs_in(directory),
-                        now_ms,
-                        start_offsets_work=partial(self._start_offsets_work, directory),
-                        done=partial(self._cleaned_up.discard, directory),
-                    )
-                )
-        retention_pass.run(passes, later)
-
-    def _start_offsets_work(self, directory: LogDirectory) -> Callable[[], None]:
-        return _start_offsets_writer(directory, self._logs_in(directory))
-
-    def flush_due(self, now_ms: int) -> None:
-        """Flush the logs whose `flush.ms` has passed since their last flush, in threads."""
-        for log in self._logs.values():
-            if log.unflushed_messages and now_ms - log.last_flush_ms >= log.config.flush_ms and not log.log_directory.is_offline:
-                log.guarded(log.flush)
-
     def expire_producers_after(self, expiration_ms: int) -> None:
         """Set the time of silence after which producers are forgotten."""
         self.services.producer_id_expiration_ms = expiration_ms
         for log in self._logs.values():
             log.producers.expiration_ms = expiration_ms
-
-    def remove_expired_producers(self, now_ms: int) -> int:
-        """Forget producers that were silent for `producer.id.expiration.ms`. Returns their number."""
-        return sum(log.producers.remove_expired(now_ms) for log in self._logs.values())
-
-    def release_sealed(self) -> None:
-        """Release the descriptors and maps of complete segments; the next reader opens them again, for about 20 us.
-
-        Slices that are being sent keep theirs. So descriptors are bounded by active segments and recent readers.
-        """
-        for log in self._logs.values():
-            for segment in log.segments:
-                if segment is not log.segments.active:
-                    segment.release()
-
-    def remove_due(self, now_ms: int) -> None:
-        """Remove files and directories whose `file.delete.delay.ms` has passed, in a thread; run retries that are due."""
-        try:
-            self._try_again_to_give_up()
-        except KafkaError as error:
-            logger.warning("The name of a deleted log is not free yet; the next pass tries again: %s", error)
-        for directory in self.directories:
-            for work in directory.take_retries(now_ms):
-                work()
-            removals.run_due(directory, now_ms)
-
-    def look_for_room(self, seen: Callable[[], None] = lambda: None) -> None:
-        """Check in threads which volumes have room for records; `seen` is called for each."""
-        for directory in self.directories:
-            if directory.filesystem.keeps_reserves and not directory.is_offline:
-                room_pass.look(directory, partial(self._logs_in, directory), seen)
-
-
-def _start_offsets_writer(directory: LogDirectory, logs: list[Log]) -> Callable[[], None]:
-    # Also those whose first segment begins there: the deletion of earlier segments need not be durable.
-    offsets = {log.topic_partition: StoredOffset(log.topic_id, log.log_start_offset) for log in logs if log.log_start_offset > 0}
-    return directory.checkpoint(checkpoint.LOG_START_OFFSET_FILE).writer(offsets)

@@ -21,11 +21,13 @@ Crash order
 
 Writers
     Any thread may run what `writer` returns. One thread writes at a time, and an earlier request never replaces the
-    content of a later one. Content that is already on the disk is not written again.
+    content of a later one. Offsets that are collected in steps are a request from their `begin` on. Content that is
+    already on the disk is not written again.
 """
 
 from __future__ import annotations
 
+import heapq
 import logging
 import threading
 import zlib
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COMPANION_SUFFIX: Final = ".topic-ids"
+_SORTED_AT_ONCE: Final = 1000
 NO_FILE: Final = 0  # the checksum of a file that is not there
 
 
@@ -141,21 +144,28 @@ class OffsetCheckpoint:
         """Undo `keep`."""
         self._kept.pop(tp, None)
 
-    def writer(self, offsets: Mapping[TopicPartition, StoredOffset]) -> Callable[[], None]:
-        """Return what replaces the entries by `offsets`, durably, in any thread. It blocks, and raises OSError."""
+    def begin(self) -> int:
+        """Return the number of a request whose offsets are collected from now on: it replaces none that begins later."""
         self._requests += 1
-        number, entries = self._requests, {**self._kept, **offsets}
+        return self._requests
+
+    def writer(self, offsets: Mapping[TopicPartition, StoredOffset], number: int | None = None) -> Callable[[], None]:
+        """Return what replaces the entries by `offsets`, durably, in any thread. It blocks, and raises OSError.
+
+        `number` is that of `begin`; None if the offsets are those of now.
+        """
+        number, entries = self.begin() if number is None else number, {**self._kept, **offsets}
         return lambda: self._write(number, entries)
 
     def _write(self, number: int, entries: Mapping[TopicPartition, StoredOffset]) -> None:
         with self._lock:
             if number <= self._written:
                 return  # a newer request was faster
-            ordered = sorted(entries.items())
+            ordered = _in_order(entries)
             content = _companion_entries(ordered)
             if content != self._content:
                 before = _checksum_of(self.filesystem, self.path) if self._checksum is None else self._checksum
-                kafka = checkpoint.offsets_text({tp: stored.offset for tp, stored in ordered})
+                kafka = checkpoint.offsets_text((tp, stored.offset) for tp, stored in ordered)
                 after = zlib.crc32(kafka)
                 self._content = self._checksum = None  # until both are there
                 companion = _with_checksums(content, after=after, before=before)
@@ -184,6 +194,13 @@ def read_stored(filesystem: Filesystem, path: str) -> dict[TopicPartition, Store
 
 def _checksum_of(filesystem: Filesystem, path: str) -> int:
     return zlib.crc32(filesystem.read_file(path)) if filesystem.exists(path) else NO_FILE
+
+
+def _in_order(entries: Mapping[TopicPartition, StoredOffset]) -> list[tuple[TopicPartition, StoredOffset]]:
+    """Sort the entries in pieces: a sort of ten thousand is one step of the interpreter, which the loop would wait for."""
+    items = list(entries.items())
+    pieces = [sorted(items[first : first + _SORTED_AT_ONCE]) for first in range(0, len(items), _SORTED_AT_ONCE)]
+    return list(heapq.merge(*pieces))
 
 
 def _companion_entries(entries: list[tuple[TopicPartition, StoredOffset]]) -> bytes:

@@ -5,7 +5,6 @@ Source: org.apache.kafka.storage.internals.log.{ProducerStateEntry, BatchMetadat
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, NamedTuple
 
 from pybroker.model import (
@@ -72,18 +71,18 @@ class ProducerBatch(NamedTuple):
         return increment_sequence(self.base_sequence, self.last_offset - self.base_offset)
 
 
-class ProducerEntry:
-    """One producer. `transaction_first_offset` is -1 while it has no open transaction."""
+class ProducerEntry(NamedTuple):
+    """One producer. `transaction_first_offset` is -1 while it has no open transaction.
 
-    __slots__ = ("batches", "coordinator_epoch", "last_timestamp", "producer_epoch", "producer_id", "transaction_first_offset")
+    A batch makes a new entry, so that a copy of the partition's dict stays what it is while a thread writes it.
+    """
 
-    def __init__(self, producer_id: ProducerId) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = NO_PRODUCER_EPOCH
-        self.coordinator_epoch = NO_COORDINATOR_EPOCH
-        self.last_timestamp = -1
-        self.transaction_first_offset = NO_OFFSET
-        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_RETAINED)
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    coordinator_epoch: CoordinatorEpoch = NO_COORDINATOR_EPOCH
+    last_timestamp: int = -1
+    transaction_first_offset: Offset = NO_OFFSET
+    batches: tuple[BatchMetadata, ...] = ()
 
     @property
     def last_sequence(self) -> int:
@@ -100,22 +99,32 @@ class ProducerEntry:
                 return cached
         return None
 
-    def add(self, base_sequence: int, last_offset: Offset, offset_delta: int, timestamp: int) -> None:
-        """Add the next data batch, which continues the last one in the same epoch and outside of a transaction."""
-        self.last_timestamp = timestamp
+    def add(self, base_sequence: int, last_offset: Offset, offset_delta: int, timestamp: int) -> ProducerEntry:
+        """Return the producer after its next data batch, which continues the last one in the same epoch and outside of a
+        transaction.
+        """
+        producer_id, producer_epoch, coordinator_epoch, _, transaction_first_offset, batches = self
         last_sequence = (base_sequence + offset_delta) & SEQUENCE_MAX
-        self.batches.append(new_tuple(BatchMetadata, (last_sequence, last_offset, offset_delta, timestamp)))
+        batch = new_tuple(BatchMetadata, (last_sequence, last_offset, offset_delta, timestamp))
+        batches = (*(batches if len(batches) < BATCHES_RETAINED else batches[1:]), batch)
+        last_timestamp = timestamp
+        return new_tuple(
+            ProducerEntry, (producer_id, producer_epoch, coordinator_epoch, last_timestamp, transaction_first_offset, batches)
+        )
 
-    def set_epoch(self, producer_epoch: ProducerEpoch) -> None:
-        """Begin a new epoch, which forgets the batches of the old one."""
-        if producer_epoch != self.producer_epoch:
-            self.batches.clear()
-            self.producer_epoch = producer_epoch
-
-    def copy(self) -> ProducerEntry:
-        """Return an independent copy, to check several batches of one request against."""
-        twin = ProducerEntry(self.producer_id)
-        twin.producer_epoch, twin.coordinator_epoch = self.producer_epoch, self.coordinator_epoch
-        twin.last_timestamp, twin.transaction_first_offset = self.last_timestamp, self.transaction_first_offset
-        twin.batches.extend(self.batches)
-        return twin
+    def after(self, batch: ProducerBatch) -> ProducerEntry:
+        """Return the producer after any batch. A new epoch forgets the batches of the old one."""
+        batches = self.batches if batch.producer_epoch == self.producer_epoch else ()
+        if batch.marker is not None:
+            return ProducerEntry(
+                self.producer_id, batch.producer_epoch, batch.coordinator_epoch, batch.max_timestamp, NO_OFFSET, batches
+            )
+        delta = batch.last_offset - batch.base_offset
+        cached = BatchMetadata(batch.last_sequence, batch.last_offset, delta, batch.max_timestamp)
+        first_offset = self.transaction_first_offset
+        if batch.is_transactional and first_offset < 0:
+            first_offset = batch.base_offset
+        batches = (*batches[-(BATCHES_RETAINED - 1) :], cached)
+        return ProducerEntry(
+            self.producer_id, batch.producer_epoch, self.coordinator_epoch, batch.max_timestamp, first_offset, batches
+        )

@@ -40,6 +40,8 @@ SUFFIX: Final = ".snapshot"
 HEADER: Final = struct.Struct(">hI")
 COUNT: Final = struct.Struct(">i")
 ENTRY: Final = struct.Struct(">qhiqiqiq")
+_NO_BATCH: Final = (-1, -1, 0, -1)
+_SUMMED_AT_ONCE: Final = 1 << 18
 assert HEADER.size == 6
 assert ENTRY.size == 46
 
@@ -61,20 +63,15 @@ def list_offsets(filesystem: Filesystem, directory: str) -> set[Offset]:
 
 def write(filesystem: Filesystem, file: str, entries: Collection[ProducerEntry]) -> None:
     """Write a snapshot, not durable yet; a torn one is recognised by its checksum."""
-    body = bytearray(COUNT.pack(len(entries)))
-    for entry in entries:
-        last = entry.batches[-1] if entry.batches else None
-        body += ENTRY.pack(
-            entry.producer_id,
-            entry.producer_epoch,
-            last.last_sequence if last else -1,
-            last.last_offset if last else -1,
-            last.offset_delta if last else 0,
-            entry.last_timestamp,
-            entry.coordinator_epoch,
-            entry.transaction_first_offset,
-        )
-    filesystem.write_file(file, HEADER.pack(VERSION, crc32c(bytes(body))) + body, sync=False)
+    body = bytearray(HEADER.size) + COUNT.pack(len(entries))
+    for producer_id, epoch, coordinator_epoch, timestamp, first_offset, batches in entries:
+        sequence, offset, delta, _ = batches[-1] if batches else _NO_BATCH
+        body += ENTRY.pack(producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first_offset)
+    crc = 0
+    for position in range(HEADER.size, len(body), _SUMMED_AT_ONCE):  # the loop may have to wait for each step of a thread
+        crc = crc32c(bytes(body[position : position + _SUMMED_AT_ONCE]), crc)
+    HEADER.pack_into(body, 0, VERSION, crc)
+    filesystem.write_file(file, bytes(body), sync=False)
 
 
 def read(filesystem: Filesystem, file: str) -> list[ProducerEntry]:
@@ -90,10 +87,6 @@ def read(filesystem: Filesystem, file: str) -> list[ProducerEntry]:
     entries = []
     for values in ENTRY.iter_unpack(body[COUNT.size :]):
         producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first_offset = values
-        entry = ProducerEntry(producer_id)
-        entry.producer_epoch, entry.coordinator_epoch = epoch, coordinator_epoch
-        entry.last_timestamp, entry.transaction_first_offset = timestamp, first_offset
-        if offset >= 0:
-            entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
-        entries.append(entry)
+        batches = (BatchMetadata(sequence, offset, delta, timestamp),) if offset >= 0 else ()
+        entries.append(ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp, first_offset, batches))
     return entries

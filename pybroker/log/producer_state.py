@@ -31,11 +31,12 @@ from pybroker.model import FIRST_OFFSET, NO_OFFSET, NO_PRODUCER_EPOCH, Offset, P
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pybroker.log.filesystem import Filesystem
 
 ABORT_MARKER: Final = 0
+PRODUCERS_PER_STEP: Final = 500
 
 
 class CompletedTransaction(NamedTuple):
@@ -47,8 +48,32 @@ class CompletedTransaction(NamedTuple):
     is_aborted: bool
 
 
+class PendingSnapshot:
+    """A snapshot that the next flush writes. Its state does not change."""
+
+    __slots__ = ("_entries", "_filesystem", "offset", "path")
+
+    def __init__(self, filesystem: Filesystem, path: str, offset: Offset, entries: Mapping[ProducerId, ProducerEntry]) -> None:
+        self._filesystem = filesystem
+        self.path = path
+        self.offset = offset
+        self._entries = dict(entries)
+
+    def write(self) -> None:
+        """Write the file durably, in any thread; its name becomes durable with its directory. Blocks."""
+        producer_snapshot.write(self._filesystem, self.path, self._entries.values())
+        self._filesystem.sync_path(self.path)
+        while self._entries:  # one by one, because the loop has to wait for each step of a thread
+            self._entries.popitem()
+
+
 class ProducerState:
-    """One partition's producers. Belongs to the loop."""
+    """One partition's producers. Belongs to the loop.
+
+    `pending` is the snapshot that the next flush writes, if a segment was completed since the last flush: writing a hundred
+    thousand producers takes a tenth of a second. Until it is written the log has an older snapshot, from which a start reads
+    further.
+    """
 
     __slots__ = (
         "_filesystem",
@@ -58,6 +83,7 @@ class ProducerState:
         "last_snapshot_offset",
         "map_end_offset",
         "ongoing",
+        "pending",
         "producers",
         "snapshots",
         "unreplicated",
@@ -76,6 +102,7 @@ class ProducerState:
         self.last_snapshot_offset = FIRST_OFFSET
         self.durable_snapshot_offset = NO_OFFSET  # that of the snapshot that a clean stop has made durable
         self.snapshots: set[Offset] = set()
+        self.pending: PendingSnapshot | None = None
 
     # --- the rules ---
 
@@ -116,11 +143,9 @@ class ProducerState:
         for batch in batches:
             entry = entries.get(batch.producer_id)
             if entry is None:
-                known = self.producers.get(batch.producer_id)
-                entry = known.copy() if known is not None else ProducerEntry(batch.producer_id)
-                entries[batch.producer_id] = entry
+                entry = self.producers.get(batch.producer_id) or ProducerEntry(batch.producer_id)
             self._check_one(entry, batch, from_client=from_client)
-            _apply(entry, batch)
+            entries[batch.producer_id] = entry.after(batch)
 
     def _check_one(self, entry: ProducerEntry, batch: ProducerBatch, *, from_client: bool) -> None:
         if batch.producer_epoch < entry.producer_epoch:
@@ -140,16 +165,18 @@ class ProducerState:
         if entry.transaction_first_offset >= 0 and not batch.is_transactional:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"producer {batch.producer_id} wrote outside of its open transaction")
 
+    def add(self, entry: ProducerEntry, base_sequence: int, last_offset: Offset, offset_delta: int, timestamp: int) -> None:
+        """Add a batch that is in the log and for which `find_continued` returned `entry`."""
+        self.producers[entry[0]] = entry.add(base_sequence, last_offset, offset_delta, timestamp)
+
     def update(self, batch: ProducerBatch) -> CompletedTransaction | None:
         """Add a batch that is in the log.
 
         Returns the transaction that it ends; `complete` it after its index entry is written.
         """
-        entry = self.producers.get(batch.producer_id)
-        if entry is None:
-            entry = self.producers[batch.producer_id] = ProducerEntry(batch.producer_id)
+        entry = self.producers.get(batch.producer_id) or ProducerEntry(batch.producer_id)
         first_offset = entry.transaction_first_offset
-        _apply(entry, batch)
+        self.producers[batch.producer_id] = entry.after(batch)
         if batch.marker is not None:
             if first_offset < 0:  # a transaction without data here changes nothing for readers
                 return None
@@ -159,6 +186,11 @@ class ProducerState:
         return None
 
     # --- transactions ---
+
+    def has_open_transaction(self, producer_id: ProducerId, producer_epoch: ProducerEpoch) -> bool:
+        """Return whether the producer has written in this epoch to a transaction that is open."""
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.transaction_first_offset >= 0 and entry.producer_epoch == producer_epoch
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
         """Return the last stable offset after `completed` is complete."""
@@ -184,12 +216,16 @@ class ProducerState:
 
     # --- life ---
 
-    def remove_expired(self, now_ms: int) -> int:
-        """Forget producers that were silent too long and have no open transaction. Returns their number."""
-        expired = [entry.producer_id for entry in self.producers.values() if self.is_expired(entry, now_ms)]
-        for producer_id in expired:
-            del self.producers[producer_id]
-        return len(expired)
+    def remove_expired(self, now_ms: int) -> Iterator[None]:
+        """Forget producers that were silent too long and have no open transaction. Yields between steps."""
+        ids = list(self.producers)
+        while ids:  # each step also gives back what it has freed
+            for producer_id in ids[-PRODUCERS_PER_STEP:]:
+                entry = self.producers.get(producer_id)
+                if entry is not None and self.is_expired(entry, now_ms):
+                    del self.producers[producer_id]
+            del ids[-PRODUCERS_PER_STEP:]
+            yield
 
     def is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         """Return whether the producer was silent for `producer.id.expiration.ms` and has no open transaction."""
@@ -210,6 +246,7 @@ class ProducerState:
             self.delete_snapshot(offset)
         self.last_snapshot_offset = FIRST_OFFSET
         self.map_end_offset = map_end_offset
+        self.pending = None
 
     # --- snapshots ---
 
@@ -225,7 +262,24 @@ class ProducerState:
         producer_snapshot.write(self._filesystem, path, self.producers.values())
         self.snapshots.add(self.map_end_offset)
         self.last_snapshot_offset = self.map_end_offset
+        self.pending = None
         return path
+
+    def request_snapshot(self) -> None:
+        """Have the next flush write the state of now, if the log has moved since the last snapshot; see `pending`."""
+        if self.map_end_offset > self.last_snapshot_offset:
+            self.pending = PendingSnapshot(self._filesystem, self._path(self.map_end_offset), self.map_end_offset, self.producers)
+
+    def note_written(self, snapshot: PendingSnapshot, *, is_wanted: bool) -> None:
+        """Note that a requested snapshot is durable; if the log no longer has that state, remove the file. Raises OSError."""
+        if self.pending is snapshot:
+            self.pending = None
+        if is_wanted:
+            self.snapshots.add(snapshot.offset)
+            if snapshot.offset > self.last_snapshot_offset:
+                self.last_snapshot_offset = self.durable_snapshot_offset = snapshot.offset
+        elif snapshot.offset not in self.snapshots:
+            self._filesystem.remove(snapshot.path)
 
     @property
     def snapshot_to_sync(self) -> str | None:
@@ -237,6 +291,7 @@ class ProducerState:
 
     def reload(self, *, log_start_offset: Offset, log_end_offset: Offset, now_ms: int) -> None:
         """Return to the youngest sound snapshot in (start, end]; the caller replays the log from `map_end_offset`."""
+        self.pending = None
         for offset in list(self.snapshots):
             if not log_start_offset < offset <= log_end_offset:
                 self.delete_snapshot(offset)
@@ -294,16 +349,3 @@ def _check_sequence(entry: ProducerEntry, batch: ProducerBatch) -> None:
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"sequence {batch.base_sequence} of producer {batch.producer_id} in epoch {batch.producer_epoch}, expected {expected}",
     )
-
-
-def _apply(entry: ProducerEntry, batch: ProducerBatch) -> None:
-    entry.set_epoch(batch.producer_epoch)
-    entry.last_timestamp = batch.max_timestamp
-    if batch.marker is not None:
-        entry.coordinator_epoch = batch.coordinator_epoch
-        entry.transaction_first_offset = NO_OFFSET
-        return
-    delta = batch.last_offset - batch.base_offset
-    entry.batches.append(BatchMetadata(batch.last_sequence, batch.last_offset, delta, batch.max_timestamp))
-    if batch.is_transactional and entry.transaction_first_offset < 0:
-        entry.transaction_first_offset = batch.base_offset

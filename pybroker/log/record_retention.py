@@ -13,7 +13,7 @@ By size
     least `retention.bytes`.
 
 The search by time is a generator: each step reads no more than some headers, or some records of one batch, so that
-the loop can do other work between two steps.
+the loop can do other work between two steps. A large batch is read and uncompressed in a thread.
 """
 
 from __future__ import annotations
@@ -21,20 +21,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.batch_scan import CorruptDataError
+from pybroker.log.cleaner.steps import Computation
 from pybroker.log.entry_file import CorruptIndexError
-from pybroker.log.timestamp_lookup import records_of
+from pybroker.log.results import InThread
+from pybroker.log.timestamp_lookup import batch_at
 from pybroker.model import Offset
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from pybroker.log.file_records import SegmentFile
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
     from pybroker.records.batch import BatchView
 
 HEADERS_PER_STEP: Final = 64
-RECORDS_PER_STEP: Final = 1000
+RECORDS_PER_STEP: Final = 200
 """A batch of 1 MB may hold half a million records, which take seconds to look through."""
+LARGE_BYTES: Final = 1 << 16
+"""Longer batches, and compressed ones, are read in the thread of the log's directory."""
 
 
 def is_by_record(log: Log) -> bool:
@@ -127,7 +132,7 @@ def _batch_at(segment: LogSegment, target: int, log_start_offset: Offset) -> Off
 # --- by time ---
 
 
-def start_by_time(log: Log, oldest_ms: int, upto: Offset) -> Generator[None, None, Offset]:
+def start_by_time(log: Log, oldest_ms: int, upto: Offset) -> Generator[InThread | None, None, Offset]:
     """Yield between steps, and return the first offset that stays, at most `upto`. Records before `oldest_ms` are too old.
 
     Raises CorruptDataError, OSError.
@@ -137,7 +142,7 @@ def start_by_time(log: Log, oldest_ms: int, upto: Offset) -> Generator[None, Non
     offset, timestamp = head.young_start
     if offset == log.log_start_offset and timestamp >= oldest_ms:
         return offset
-    yield
+    yield None
     return (yield from search.run())
 
 
@@ -154,7 +159,7 @@ class _Search:
         self.start = log.log_start_offset
         self.unstamped: Offset | None = None
 
-    def run(self) -> Generator[None, None, Offset]:
+    def run(self) -> Generator[InThread | None, None, Offset]:
         """Look through the segments."""
         for segment in list(self.log.segments.starting_with(self.start)):
             if segment.base_offset >= self.upto:
@@ -167,7 +172,7 @@ class _Search:
                     return found
             elif largest >= 0:
                 yield from self._pass_over(segment)
-                yield
+                yield None
             elif segment.size:
                 self._note_unstamped(max(segment.base_offset, self.start))
             if not was_open:
@@ -181,7 +186,7 @@ class _Search:
         if self.unstamped is None:
             self.unstamped = offset
 
-    def _pass_over(self, segment: LogSegment) -> Generator[None, None, None]:
+    def _pass_over(self, segment: LogSegment) -> Generator[InThread | None, None, None]:
         """Pass a segment whose records are all too old; only records without a timestamp at its end are looked for."""
         position = segment.position_of(segment.offset_index.last_offset)
         last = [batch for _, batch in segment.scan(position)]
@@ -193,7 +198,7 @@ class _Search:
             if batch.last_offset >= largest_at:
                 self._pass_batch(batch)
             if count % HEADERS_PER_STEP == 0:
-                yield
+                yield None
 
     def _pass_batch(self, batch: BatchView) -> None:
         if batch.max_timestamp >= 0:
@@ -201,7 +206,7 @@ class _Search:
         elif batch.record_count:
             self._note_unstamped(Offset(max(batch.base_offset, self.start)))
 
-    def _look_in(self, segment: LogSegment) -> Generator[None, None, Offset | None]:
+    def _look_in(self, segment: LogSegment) -> Generator[InThread | None, None, Offset | None]:
         """Look for a record that is young enough; the log start offset may lie behind the one that the segment has."""
         older_until = segment.older_until(self.oldest_ms)
         if older_until > max(segment.base_offset, self.start):
@@ -218,15 +223,22 @@ class _Search:
                 found = yield from self._look_at(segment, position, batch)
                 if found is not None:
                     return found
-                yield
+                yield None
             if count % HEADERS_PER_STEP == 0:
-                yield
+                yield None
         return None
 
-    def _look_at(self, segment: LogSegment, position: int, batch: BatchView) -> Generator[None, None, Offset | None]:
-        for count, record in enumerate(records_of(segment, position, batch), start=1):
+    def _look_at(self, segment: LogSegment, position: int, header: BatchView) -> Generator[InThread | None, None, Offset | None]:
+        file = segment.file
+        reading = Computation(lambda: _whole(file, position, header))
+        if header.compression or header.batch_length > LARGE_BYTES:
+            yield InThread(self.log.log_directory.run_in_thread, reading)
+        else:
+            reading()
+        batch, section = reading.result()
+        for count, record in enumerate(batch.records(section), start=1):
             if count % RECORDS_PER_STEP == 0:
-                yield
+                yield None
             if record.offset < self.start:
                 continue
             if record.timestamp >= self.oldest_ms:
@@ -239,3 +251,8 @@ class _Search:
             else:
                 self._note_unstamped(Offset(record.offset))
         return None
+
+
+def _whole(file: SegmentFile, position: int, header: BatchView) -> tuple[BatchView, bytes | memoryview]:
+    batch = batch_at(file, position, header)
+    return batch, batch.record_section()

@@ -168,6 +168,8 @@ def _give_up(log: Log, segments: Sequence[LogSegment], end: int, next_offset: Of
         last_end = later[-1].read_end()[0]
         lost.keep_segments(log, later, last_end, f"the segment lies after the damage at byte {end} of {segment.path}")
     segment.truncate_data(end)
+    # Otherwise a second loss of power may undo the cut, and what is written there now may complete the torn batch again.
+    segment.file.sync()
     lost.note(log, first_offset=next_offset, end_offset=end_offset, reason=reason, path=path)
 
 

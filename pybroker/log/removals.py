@@ -29,7 +29,8 @@ disk.
 def run_due(directory: LogDirectory, now_ms: int) -> None:
     """Begin a pass in the directory's thread over the removals that are due, unless a pass is running."""
     if directory.can_delete and not directory.is_busy_with("removals"):
-        directory.run_pass("removals", [_removal(directory, work) for work in directory.take_due(now_ms)], is_deleting=True)
+        works = (_removal(directory, work) for work in directory.take_due(now_ms))
+        directory.run_pass("removals", works, is_deleting=True)
 
 
 def delete_unloaded(directories: Iterable[LogDirectory], tp: TopicPartition, topic_id: TopicId, due_ms: int) -> None:

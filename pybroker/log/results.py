@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -21,6 +21,7 @@ class AppendOrigin(IntEnum):
     CLIENT = 0
     COORDINATOR = 1
     REPLICATION = 2
+    CHECKED = 3  # a client's, checked already
 
 
 class LogAppendInfo(NamedTuple):
@@ -103,3 +104,40 @@ def run_inline(work: Callable[[], None], done: Callable[[OSError | None], None])
         done(error)
     else:
         done(None)
+
+
+class InThread(NamedTuple):
+    """A step that blocks, with the thread that does it."""
+
+    run: ThreadRunner
+    work: Callable[[], None]
+
+
+Steps = Generator[InThread | None, None, None]
+"""Long work in steps. It yields None wherever others may get their turn: after at most about half a millisecond. It yields
+InThread for what blocks, and continues when that is done; the OSError that it raised is raised from the `yield`.
+"""
+
+
+class StepsRunner(Protocol):
+    """Runs long work of the broker itself on the loop, with the work of others between its steps."""
+
+    def __call__(self, name: str, steps: Steps, /) -> None:
+        """Run `steps` some time after the return, or close them when the broker stops. `name` says to a person what they are."""
+
+
+def run_unsliced(_name: str, steps: Steps) -> None:
+    """Run steps as a `StepsRunner` that gives no others their turn, for tests, start and stop."""
+
+    def proceed(error: OSError | None = None) -> None:
+        try:
+            while True:
+                step = next(steps) if error is None else steps.throw(error)
+                error = None
+                if step is not None:
+                    step.run(step.work, proceed)
+                    return
+        except StopIteration:
+            return
+
+    proceed()

@@ -14,7 +14,6 @@ Source: UnifiedLog.deleteOldSegments.
 
 from __future__ import annotations
 
-import itertools
 import logging
 from typing import TYPE_CHECKING
 
@@ -27,16 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from pybroker.log.log import Log
+    from pybroker.log.results import InThread
     from pybroker.log.segment import LogSegment
     from pybroker.model import Offset
 
 logger = logging.getLogger(__name__)
 
 
-def advance_steps(log: Log, now_ms: int, high_watermark: Offset) -> Generator[None, None, bool]:
+def advance_steps(log: Log, now_ms: int, high_watermark: Offset) -> Generator[InThread | None, None, bool]:
     """Let the log begin after what is due. Yields between steps; returns whether segments lie below its start.
 
-    Raises KafkaError.
+    The caller gives up where segments were taken out of the log meanwhile. Raises KafkaError.
     """
     log.check_usable()
     try:
@@ -46,15 +46,15 @@ def advance_steps(log: Log, now_ms: int, high_watermark: Offset) -> Generator[No
                     yield from _advance_by_record(log, now_ms, high_watermark)
                 except (CorruptDataError, CorruptIndexError, CorruptRecordError) as error:
                     logger.warning("Retention of %s deletes whole segments only: %s", log.topic_partition, error)
-                    _advance_by_segment(log, now_ms, high_watermark)
+                    yield from _advance_by_segment(log, now_ms, high_watermark)
             else:
-                _advance_by_segment(log, now_ms, high_watermark)
+                yield from _advance_by_segment(log, now_ms, high_watermark)
     except OSError as error:
         raise log.log_directory.fail(error) from error
     return bool(_below_start(log))
 
 
-def _advance_by_record(log: Log, now_ms: int, high_watermark: Offset) -> Generator[None, None, None]:
+def _advance_by_record(log: Log, now_ms: int, high_watermark: Offset) -> Generator[InThread | None, None, None]:
     config, unstable = log.config, log.producers.first_unstable_offset
     upto = high_watermark if unstable is None else min(high_watermark, unstable)
     if config.retention_bytes >= 0:
@@ -81,7 +81,7 @@ def _begin_at(log: Log, *, offset: Offset, upto: Offset, reason: str) -> None:
         logger.info("%s begins at offset %d by %s", log.topic_partition, offset, reason)
 
 
-def _advance_by_segment(log: Log, now_ms: int, high_watermark: Offset) -> None:
+def _advance_by_segment(log: Log, now_ms: int, high_watermark: Offset) -> Generator[InThread | None, None, None]:
     config = log.config
     if config.retention_bytes >= 0:
         surplus = log.size - config.retention_bytes
@@ -94,13 +94,13 @@ def _advance_by_segment(log: Log, now_ms: int, high_watermark: Offset) -> None:
             return True
 
         if surplus >= 0:
-            _advance_while(log, now_ms, high_watermark, is_surplus, "retention.bytes")
+            yield from _advance_while(log, now_ms, high_watermark, is_surplus, "retention.bytes")
     if config.retention_ms >= 0:
 
         def is_old(segment: LogSegment) -> bool:
             return now_ms - segment.largest_timestamp_ms > config.retention_ms
 
-        _advance_while(log, now_ms, high_watermark, is_old, "retention.ms")
+        yield from _advance_while(log, now_ms, high_watermark, is_old, "retention.ms")
 
 
 def delete_below_start(log: Log, *, now_ms: int, count_max: int | None = None) -> int:
@@ -116,22 +116,26 @@ def delete_below_start(log: Log, *, now_ms: int, count_max: int | None = None) -
 
 def _below_start(log: Log) -> list[LogSegment]:
     """Return the segments below the log start offset, never the active one."""
-    segments = list(log.segments)
-    return [segment for segment, following in itertools.pairwise(segments) if following.base_offset <= log.log_start_offset]
+    return log.segments.before(log.log_start_offset)
 
 
-def _advance_while(log: Log, now_ms: int, high_watermark: Offset, is_due: Callable[[LogSegment], bool], reason: str) -> None:
+def _advance_while(
+    log: Log, now_ms: int, high_watermark: Offset, is_due: Callable[[LogSegment], bool], reason: str
+) -> Generator[InThread | None, None, None]:
     """Let the log begin after the oldest segments for which `is_due` is true, without a gap."""
-    count, segments = 0, list(log.segments)
-    for index, segment in enumerate(segments):
-        is_active = index == len(segments) - 1
-        end = log.log_end_offset if is_active else segments[index + 1].base_offset
+    count, truncations, config = 0, log.truncations, log.config
+    for segment in list(log.segments):
+        is_active = segment is log.segments.active
+        end = log.log_end_offset if is_active else segment.end_offset
         if (is_active and segment.size == 0) or end > high_watermark or not is_due(segment):
             break
         count += 1
-    if not count:
-        return
-    if count == len(segments):
+        if not is_active:
+            yield None  # the age of a segment may have to be read from its files
+    log.check_usable()
+    if not count or truncations != log.truncations or config is not log.config:
+        return  # what was found may be gone, or be kept by now; the next pass looks again
+    if count == len(log.segments):
         log.roll(now_ms)
     start_offset = log.segments[count].base_offset
     if truncate.increment_log_start_offset(log, start_offset, high_watermark=high_watermark):

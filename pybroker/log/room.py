@@ -65,7 +65,7 @@ class Room:
         "_room_from",
         "is_full",
         "is_held",
-        "is_looking",
+        "logs_refuse",
     )
 
     def __init__(self, filesystem: Filesystem, path: str) -> None:
@@ -79,8 +79,8 @@ class Room:
         """Whether the last check found no room for records."""
         self.is_held = True
         """Whether the reserve is as large as it should be."""
-        self.is_looking = False
-        """Whether a check is running in the thread."""
+        self.logs_refuse = False
+        """Whether the logs refuse records: `is_full` as of the last pass over them, or as they were opened."""
 
     def begin(self) -> None:
         """Hold the reserve from now on, and check the room. Call it when the directory is this broker's."""
@@ -104,6 +104,7 @@ class Room:
         """Check how much room there is, and act on it. Blocks."""
         self.measure(log_count)
         self.judge()
+        self.logs_refuse = self.is_full
 
     def measure(self, log_count: int) -> None:
         """Measure how much room there is, and fill up the reserve for `log_count` logs. Blocks.

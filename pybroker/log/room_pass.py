@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.log.append_rules import NoRoomRules, rules_of
+from pybroker.log.results import InThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pybroker.log.directory import LogDirectory
     from pybroker.log.log import Log
+    from pybroker.log.results import Steps
 
 
-def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]], seen: Callable[[], None]) -> None:
-    """Check in the directory's thread how much room there is, then let its logs take records or not, and call `seen`."""
+LOGS_PER_STEP: Final = 10
+
+
+def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]], seen: Callable[[], None]) -> Steps:
+    """Check in the directory's thread how much room there is, then let its logs take records or not, and call `seen`.
+
+    Between two steps some logs take records and others do not. A log that is made meanwhile has the rules of its moment.
+    """
     room = directory.room
-
-    def done(error: OSError | None) -> None:
-        directory.note_failure(error)
-        room.is_looking = False
-        room.judge()
-        for log in logs():
-            if room.is_full is not isinstance(log.validator, NoRoomRules):
-                log.validator = rules_of(log.config, room)
-        seen()
-
-    if not room.is_looking:
-        room.is_looking = True
-        directory.run_in_thread(partial(room.measure, len(logs())), done)
+    try:
+        yield InThread(directory.run_in_thread, partial(room.measure, directory.log_count))
+    except OSError as error:
+        directory.fail(error)
+    room.judge()
+    if room.is_full is not room.logs_refuse:
+        yield from _apply(directory, logs())
+    seen()
 
 
-def directory_for_new(directories: Sequence[LogDirectory], log_count: Callable[[LogDirectory], int]) -> LogDirectory:
+def _apply(directory: LogDirectory, logs: Sequence[Log]) -> Steps:
+    room = directory.room
+    for count, log in enumerate(logs, start=1):
+        if log.log_directory is directory and room.is_full is not isinstance(log.validator, NoRoomRules):
+            log.validator = rules_of(log.config, room, log.services.inflation_max)
+        if count % LOGS_PER_STEP == 0:
+            yield None
+    room.logs_refuse = room.is_full
+
+
+def directory_for_new(directories: Sequence[LogDirectory]) -> LogDirectory:
     """Return the directory for a new log: that with the fewest. Raises KafkaError(KAFKA_STORAGE_ERROR) if none has room."""
     usable = [directory for directory in directories if not directory.is_offline]
     if not usable:
@@ -40,4 +53,4 @@ def directory_for_new(directories: Sequence[LogDirectory], log_count: Callable[[
     with_room = [directory for directory in usable if not directory.room.is_full]
     if not with_room:
         raise usable[0].room.refusal()
-    return with_room[0] if len(with_room) == 1 else min(with_room, key=log_count)
+    return with_room[0] if len(with_room) == 1 else min(with_room, key=lambda one: one.log_count)

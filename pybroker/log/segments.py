@@ -74,6 +74,15 @@ class Segments:
         """Return the index of the last segment that begins at or before `offset`; -1 if all begin later."""
         return bisect_right(self._base_offsets, offset) - 1
 
+    def has(self, base_offset: Offset) -> bool:
+        """Return whether a segment begins at exactly that offset."""
+        index = self.floor_index(base_offset)
+        return index >= 0 and self._base_offsets[index] == base_offset
+
+    def before(self, offset: Offset) -> list[LogSegment]:
+        """Return the segments of which all offsets lie below `offset`; never the active one."""
+        return self._segments[: max(self.floor_index(offset), 0)]
+
     def starting_with(self, offset: Offset) -> Sequence[LogSegment]:
         """Return the segment that holds `offset` and all later ones."""
         return self._segments[max(self.floor_index(offset), 0) :]

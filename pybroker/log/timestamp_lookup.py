@@ -3,135 +3,196 @@
 The time index of a segment gives the offset up to which everything is older than the target; from there the batch
 headers are scanned to the first batch whose max timestamp is not older, and in that batch the records.
 
+A search may pass thousands of segments and millions of headers, so the searches are generators that yield every
+`_HEADERS` headers, and with each piece of a batch that they look into. What others do meanwhile may take segments away
+or cut the log. Then the search looks its place up again by the offset that it has come to, and continues there: what it
+has passed does not matter to it any more.
+
 Source: UnifiedLog.fetchOffsetByTimestamp, legacyFetchOffsetsBefore; LogSegment.findOffsetByTimestamp; KIP-33, KIP-79.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from pybroker.log.batch_scan import CorruptDataError, read_bytes
 from pybroker.log.results import TimestampedOffset
 from pybroker.model import Offset
 from pybroker.records import sections
-from pybroker.records.batch import LOG_APPEND_TIME_BIT, BatchView, Record
+from pybroker.records.batch import LOG_APPEND_TIME_BIT, BatchView
+from pybroker.records.compression import inflated
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Generator
 
+    from pybroker.log.file_records import SegmentFile
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
+
+    Result = TypeVar("Result")
+    Searching: TypeAlias = Generator[None, None, Result]
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
 _ANY_TIME: Final = -(1 << 63)
+_HEADERS: Final = 64
+"""The headers between two steps: about 0.2 ms."""
 
 
-def offset_for_timestamp(log: Log, timestamp: int) -> TimestampedOffset | None:
-    """Find the first record at or after `timestamp`; this is `Log.offset_for_timestamp`."""
+class _ChangedError(Exception):
+    """Segments were taken away, or the log was cut, while a search paused before the batch at `offset`."""
+
+    def __init__(self, offset: Offset) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+
+def _pause(log: Log, offset: Offset) -> Searching[None]:
+    """Give others their turn. Raises _ChangedError, and KafkaError if the log cannot be used any more."""
+    before = log.segments.removals, log.truncations
+    yield
     log.check_usable()
-    try:
-        for segment in log.segments.starting_with(log.log_start_offset):
+    if before != (log.segments.removals, log.truncations):
+        raise _ChangedError(offset)
+
+
+def _guarded(log: Log, search: Callable[[Offset], Searching[Result]]) -> Searching[Result]:
+    """Run `search` from the log start offset on, again and again while the log changes under it."""
+    log.check_usable()
+    start = log.log_start_offset
+    while True:
+        try:
+            return (yield from search(start))
+        except _ChangedError as changed:
+            start = max(changed.offset, log.log_start_offset)
+        except CorruptDataError as error:
+            raise CorruptRecordError(f"{log.topic_partition}: {error}") from error
+        except OSError as error:
+            raise log.log_directory.fail(error) from error
+
+
+def offset_for_timestamp(log: Log, timestamp: int) -> Searching[TimestampedOffset | None]:
+    """Find the first record at or after `timestamp`; this is `Log.offset_for_timestamp`."""
+
+    def search(start: Offset) -> Searching[TimestampedOffset | None]:
+        for segment in log.segments.starting_with(start):
             if segment.largest_timestamp_ms >= timestamp:
-                found = _find_in(log, segment, timestamp)
+                found = yield from _find_in(log, segment, timestamp, start)
                 if found is not None:  # otherwise the records that are young enough lie below the log start offset
                     return found
-    except CorruptDataError as error:
-        raise CorruptRecordError(f"{log.topic_partition}: {error}") from error
-    except OSError as error:
-        raise log.log_directory.fail(error) from error
-    return None
+            yield from _pause(log, max(segment.end_offset, start))
+        return None
+
+    return _guarded(log, search)
 
 
-def _find_in(log: Log, segment: LogSegment, timestamp: int) -> TimestampedOffset | None:
-    start_offset = log.log_start_offset
-    for position, header in segment.scan(segment.position_of(Offset(max(segment.older_until(timestamp), start_offset)))):
-        if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-            batch = _batch_at(segment, position, header)
-            record = _first_record(batch, timestamp, start_offset)
+def _find_in(log: Log, segment: LogSegment, timestamp: int, start: Offset) -> Searching[TimestampedOffset | None]:
+    position = segment.position_of(Offset(max(segment.older_until(timestamp), start)))
+    for number, (at, header) in enumerate(segment.scan(position), start=1):
+        if header.max_timestamp >= timestamp and header.last_offset >= start:
+            batch = batch_at(segment.file, at, header)
+            record = yield from _first_record(batch, timestamp, max(start, log.log_start_offset))
+            yield from _pause(log, header.base_offset)
             if record is not None:
                 return _found(batch, record)
+        elif not number % _HEADERS:
+            yield from _pause(log, header.next_offset)
     return None
 
 
-def offset_of_max_timestamp(log: Log) -> TimestampedOffset | None:
+def offset_of_max_timestamp(log: Log) -> Searching[TimestampedOffset | None]:
     """Find the record with the largest timestamp; this is `Log.offset_of_max_timestamp`."""
-    log.check_usable()
-    best: TimestampedOffset | None = None
-    try:
-        segments = log.segments.starting_with(log.log_start_offset)
-        for segment in sorted(segments, key=lambda segment: -segment.max_timestamp.timestamp):
-            timestamp, offset = segment.max_timestamp
+
+    def search(start: Offset) -> Searching[TimestampedOffset | None]:
+        start = min(start, log.log_start_offset)  # each time from the beginning: the largest may have been taken away
+        best: TimestampedOffset | None = None
+        segments = []
+        for segment in log.segments.starting_with(start):
+            segments.append((-segment.max_timestamp.timestamp, segment))
+            yield from _pause(log, start)
+        for negated, segment in sorted(segments, key=lambda pair: pair[0]):
+            timestamp, offset = -negated, segment.max_timestamp.offset
             if timestamp < 0 or (best is not None and timestamp < best.timestamp):
                 break
-            found = _find_max_in(log, segment, timestamp, position=segment.position_of(offset)) or _max_of(log, segment)
+            found = yield from _find_max_in(log, segment, timestamp, position=segment.position_of(offset))
+            if found is None:
+                found = yield from _max_of(log, segment)
             if found is not None and (best is None or (-found.timestamp, found.offset) < (-best.timestamp, best.offset)):
                 best = found
-    except CorruptDataError as error:
-        raise CorruptRecordError(f"{log.topic_partition}: {error}") from error
-    except OSError as error:
-        raise log.log_directory.fail(error) from error
-    return best
+        return best
+
+    return _guarded(log, search)
 
 
-def _find_max_in(log: Log, segment: LogSegment, timestamp: int, *, position: int) -> TimestampedOffset | None:
+def _find_max_in(log: Log, segment: LogSegment, timestamp: int, *, position: int) -> Searching[TimestampedOffset | None]:
     """Find the first record from `position` on with exactly this timestamp, in the first batch that has it as its largest.
 
     Return None if the index names a batch that has no such record any more: compaction has removed it, or it lies below
     the log start offset.
     """
-    for at, header in segment.scan(position):
+    for number, (at, header) in enumerate(segment.scan(position), start=1):
         if header.max_timestamp == timestamp:
-            batch = _batch_at(segment, at, header)
-            record = _first_record(batch, timestamp, log.log_start_offset)
+            batch = batch_at(segment.file, at, header)
+            record = yield from _first_record(batch, timestamp, log.log_start_offset)
+            yield from _pause(log, header.base_offset)
             return None if record is None or record[1] != timestamp else _found(batch, record)
+        if not number % _HEADERS:
+            yield from _pause(log, header.base_offset)
     return None
 
 
-def _max_of(log: Log, segment: LogSegment) -> TimestampedOffset | None:
+def _max_of(log: Log, segment: LogSegment) -> Searching[TimestampedOffset | None]:
     """Find the record with the largest timestamp of a segment by reading its headers, and those batches that may hold it."""
     best: TimestampedOffset | None = None
-    for position, header in segment.scan(segment.position_of(log.log_start_offset)):
+    for number, (at, header) in enumerate(segment.scan(segment.position_of(log.log_start_offset)), start=1):
         is_larger = best is None or header.max_timestamp > best.timestamp
         if header.max_timestamp >= 0 and header.record_count and is_larger and header.last_offset >= log.log_start_offset:
-            batch = _batch_at(segment, position, header)
-            record = _largest_timestamp(batch, log.log_start_offset)
+            batch = batch_at(segment.file, at, header)
+            record = yield from _largest_timestamp(batch, log.log_start_offset)
+            yield from _pause(log, header.base_offset)
             if record is not None and (best is None or record[1] > best.timestamp):
                 best = _found(batch, record)
+        elif not number % _HEADERS:
+            yield from _pause(log, header.base_offset)
     return best
 
 
-def _first_record(batch: BatchView, timestamp: int, start_offset: Offset) -> tuple[Offset, int] | None:
+def _first_record(batch: BatchView, timestamp: int, start_offset: Offset) -> Searching[tuple[Offset, int] | None]:
     """Return offset and timestamp of the batch's first record at or after both `timestamp` and `start_offset`."""
-    section, count = batch.record_section(), batch.record_count
     if not batch.attributes & LOG_APPEND_TIME_BIT:
-        return sections.first_record(section, count, batch.base_offset, batch.base_timestamp, timestamp, start_offset)
-    found = sections.first_record(section, count, batch.base_offset, 0, _ANY_TIME, start_offset)
+        return (yield from _searched(batch, timestamp, start_offset, base_timestamp=batch.base_timestamp))
+    found = yield from _searched(batch, _ANY_TIME, start_offset, base_timestamp=0)
     return None if found is None or batch.max_timestamp < timestamp else (found[0], batch.max_timestamp)
 
 
-def _largest_timestamp(batch: BatchView, start_offset: Offset) -> tuple[Offset, int] | None:
+def _largest_timestamp(batch: BatchView, start_offset: Offset) -> Searching[tuple[Offset, int] | None]:
     """Return offset and timestamp of the batch's first record with the largest timestamp from `start_offset` on."""
     if batch.attributes & LOG_APPEND_TIME_BIT:
-        return _first_record(batch, 0, start_offset)
-    return sections.largest_timestamp(
-        batch.record_section(), batch.record_count, batch.base_offset, batch.base_timestamp, start_offset
-    )
+        return (yield from _first_record(batch, 0, start_offset))
+    return (yield from _searched(batch, None, start_offset, base_timestamp=batch.base_timestamp))
+
+
+def _searched(
+    batch: BatchView, timestamp: int | None, start_offset: Offset, *, base_timestamp: int
+) -> Searching[tuple[Offset, int] | None]:
+    """Search the records, which the batch has in memory: whatever happens to the log meanwhile."""
+    walk = sections.Search(batch.record_count, batch.base_offset, base_timestamp, timestamp, start_offset)
+    for piece in inflated(batch.compression, batch.payload):
+        if walk.feed(piece):
+            break
+        yield
+    walk.finish()
+    return walk.found
 
 
 def _found(batch: BatchView, record: tuple[Offset, int]) -> TimestampedOffset:
     return TimestampedOffset(*record, batch.partition_leader_epoch)
 
 
-def records_of(segment: LogSegment, position: int, header: BatchView) -> Iterator[Record]:
-    """Yield the records of a batch. Raises CorruptDataError if it is damaged."""
-    return _batch_at(segment, position, header).records()
-
-
-def _batch_at(segment: LogSegment, position: int, header: BatchView) -> BatchView:
+def batch_at(file: SegmentFile, position: int, header: BatchView) -> BatchView:
     """Read a whole batch. Raises CorruptDataError if it is damaged."""
-    batch = BatchView(memoryview(read_bytes(segment.file, header.batch_length, position)))
+    batch = BatchView(memoryview(read_bytes(file, header.batch_length, position)))
     if not batch.is_valid:
         raise CorruptDataError(position, f"the batch at offset {batch.base_offset} has a wrong checksum")
     return batch

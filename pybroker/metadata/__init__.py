@@ -1,6 +1,7 @@
 """The immutable image of the cluster, the store that keeps it, and the controller that changes it.
 
 controller           the only place that changes the cluster
+following            how the image and the parts of the broker follow the store, in slices
 image, entries       the cluster's state; the same as entries of the store
 store/               where the entries are kept: in memory, or in a SQLite file
 kraft/               the metadata log of a KRaft Kafka: read when its directory is adopted, and written

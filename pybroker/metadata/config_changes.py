@@ -16,7 +16,7 @@ Source: ConfigurationControlManager, ControllerConfigurationValidator, ConfigAdm
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -76,8 +76,8 @@ class ConfigChange:
 
 def plan_config_changes(
     image: ClusterImage, static: BrokerConfig, current: BrokerConfig, changes: Sequence[ConfigChange]
-) -> Plan:
-    """Return a plan with an error or None for each of `changes`, whose resources must be distinct.
+) -> Generator[None, None, Plan]:
+    """Make a plan with an error or None for each of `changes`, whose resources must be distinct. It yields between them.
 
     `static` is the configuration that the broker was started with, `current` the one in force.
     """
@@ -88,6 +88,7 @@ def plan_config_changes(
             plan.errors.append(None)
         except KafkaError as error:
             plan.errors.append(error)
+        yield
     return plan
 
 
@@ -172,8 +173,8 @@ def _check_broker(image: ClusterImage, static: BrokerConfig, current: BrokerConf
         check_cleaner_threads(current, config)
         if _CONNECTION_LIMITS in values:
             connection_limits(config)
-        for configs in [{}, *(topic.configs for topic in image.topics.values() if topic.configs)]:
-            TopicConfig.resolve(config, configs)  # the broker's defaults must be valid together with each topic's settings
+        for configs in {(), *(tuple(topic.configs.items()) for topic in image.topics.values())}:
+            TopicConfig.resolve(config, dict(configs))  # the broker's defaults must be valid together with each topic's settings
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, error.client_message) from error
 

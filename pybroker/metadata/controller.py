@@ -3,9 +3,13 @@ deleted.
 
 Idea
     An operation plans its changes from the current image, commits them to the store with the revisions that it saw,
-    and plans again if another commit was faster. The image follows the store only through the watch, which calls the
-    listeners synchronously, before the operation returns. So when a client reads that its topic exists, the logs
-    exist.
+    and plans again if another commit was faster. The image follows the store only through the watch, and the listeners
+    follow before the operation returns. So when a client reads that its topic exists, the logs exist.
+
+Large operations
+    What an operation does with each of its 10,000 topics or partitions is done in slices, between which the loop serves
+    others. One operation runs at a time; the others wait in the order in which they came. `following` says what other
+    requests see between the slices.
 
 Crash order
     The store changes first, then the logs. After a crash in between, the broker starts with the store's topics and
@@ -29,10 +33,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pybroker.config.dynamic import in_force
 from pybroker.config.setting import ConfigError
@@ -50,6 +54,7 @@ from pybroker.metadata.entries import (
     topic_key,
 )
 from pybroker.metadata.features import FeatureUpdate, plan_feature_updates
+from pybroker.metadata.following import Listener, Preparation, StoreFollower
 from pybroker.metadata.image import (
     BROKER_KIND,
     BrokerRegistration,
@@ -63,6 +68,7 @@ from pybroker.metadata.internal_topics import automatic_topic
 from pybroker.metadata.more_partitions import MorePartitions, plan_more_partitions
 from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX, NewTopic, TopicPlanner
 from pybroker.metadata.producer_ids import ProducerIds
+from pybroker.metadata.slices import finish
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, Store, StoreError
 from pybroker.metadata.uninterrupted import Uninterrupted
 from pybroker.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicId, topic_id_text
@@ -73,11 +79,6 @@ if TYPE_CHECKING:
     from pybroker.metadata.plan import Plan
 
 logger = logging.getLogger(__name__)
-
-Listener = Callable[[ClusterImage, ClusterImage, ImageDelta], None]
-"""A function of the image before, the image after, and their difference. Raising takes back the topics that the change
-added.
-"""
 
 
 @dataclass(slots=True, frozen=True)
@@ -97,7 +98,7 @@ class Controller:
         self.broker_id = broker_id
         self.image: ClusterImage = empty_image(controller_id=broker_id)
         self.producer_ids = ProducerIds(store)
-        self._listeners: list[Listener] = []
+        self._follower = StoreFollower(lambda: self.image, self._take_over, self._listener_failed)
         self._listener_failures: list[Exception] = []  # of the commit that is running
         self._reported = ""  # the message of a failed disk that was logged last
         self._one_change = asyncio.Lock()
@@ -107,17 +108,26 @@ class Controller:
         """Read the store, and follow it. A new store gets `cluster_id`, or a random id. Raises StoreError."""
         new_id = topic_id_text(names.random_topic_id()) if cluster_id is None else cluster_id
         await self._store.commit(puts={CLUSTER_ID_KEY: new_id.encode()}, compare={CLUSTER_ID_KEY: ABSENT})
-        self._store.watch("", self._follow)
+        self._store.watch("", self._follower.follow)
         entries, revision = await self._store.list()
         self.image, _ = apply_changes(self.image, [Change(*entry) for entry in entries], revision)
         self._take_over_settings()
         logger.info("Cluster %s: %d topics in the metadata store", self.image.cluster_id, len(self.image.topics))
 
-    def subscribe(self, listener: Listener) -> None:
-        """Call `listener` at every later change, after the image is replaced and before the operation that made the
-        change returns.
+    def subscribe(self, listener: Listener, preparation: Preparation | None = None) -> None:
+        """Call `listener` at every later change, when the image is replaced and before the operation that made the
+        change returns; run its `preparation` before the image is replaced.
         """
-        self._listeners.append(listener)
+        self._follower.subscribe(listener, preparation)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """Do not call `listener` any more."""
+        self._follower.unsubscribe(listener)
+
+    async def close(self) -> None:
+        """Wait for the operation that runs, so that no log is made or deleted any more. Nothing may be changed after this."""
+        async with self._one_change:
+            await self._follower.settled()
 
     async def register_broker(self, registration: BrokerRegistration) -> None:
         """Make the broker part of the cluster, or change its addresses. Raises StoreError."""
@@ -125,6 +135,7 @@ class Controller:
             return
         key = broker_key(registration.broker_id)
         await self._store.commit(puts={key: encode_broker(registration)})
+        await self._follower.settled()
         logger.info("Broker %d registered", registration.broker_id)
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicOutcome]:
@@ -135,7 +146,7 @@ class Controller:
         """Create topics that a client asked about, with the broker's defaults; a topic that another client just created
         is fine.
         """
-        outcomes = await self.create_topics([automatic_topic(name, self.config) for name in missing])
+        outcomes = await self.create_topics([automatic_topic(name, self.config, len(self.image.brokers)) for name in missing])
         return {
             name: TopicOutcome(topic=self.image.topics[name]) if name in self.image.topics else outcome
             for name, outcome in zip(missing, outcomes, strict=True)
@@ -189,24 +200,28 @@ class Controller:
                 value = encode_leader_epoch(floor)
                 puts = {LEADER_EPOCH_KEY: value, leader_epoch_floor_key(self.broker_id): value}
                 outcome = await self._store.commit(puts=puts, compare={LEADER_EPOCH_KEY: epochs.revision})
+                await self._follower.settled()
                 if not isinstance(outcome, Conflict):
                     return floor
 
-    async def _carry_out(self, make_plan: Callable[[], Plan], *, validate_only: bool) -> Sequence[KafkaError | None]:
+    async def _carry_out(
+        self, make_plan: Callable[[], Generator[None, None, Plan]], *, validate_only: bool
+    ) -> Sequence[KafkaError | None]:
         async with self._one_change:
             while True:
-                plan = make_plan()
+                plan = await finish(make_plan())
                 if validate_only or not plan.entries:
                     return plan.errors
+                self._follower.planned = plan.topics
                 failure = await self._commit_entries(plan.entries, plan.compare)
+                self._follower.planned = {}
                 if isinstance(failure, Conflict):
                     continue
                 if failure is not None:
                     if self._listener_failures:  # the store has the change; otherwise nothing has changed
                         await self._commit_entries(plan.before, {})
                     return [failure if error is None else error for error in plan.errors]
-                for note in plan.notes:
-                    logger.info("%s", note)
+                await finish(_logged(("%s", note) for note in plan.notes))
                 return plan.errors
 
     async def _commit_entries(self, entries: Mapping[str, bytes | None], compare: dict[str, int]) -> Conflict | KafkaError | None:
@@ -216,24 +231,24 @@ class Controller:
     async def _create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool) -> list[TopicOutcome]:
         async with self._one_change:
             while True:
-                planned = self._plan(topics)
+                planned = await finish(self._plan(topics))
                 created = [outcome.topic for outcome in planned if outcome.topic is not None]
                 if validate_only or not created:
                     return planned
-                failure = await self._commit(
-                    puts={topic_key(topic.name): encode_topic(topic) for topic in created},
-                    compare={topic_key(topic.name): ABSENT for topic in created},
-                )
+                puts = await finish(_entries(created))
+                self._follower.planned = dict(zip(puts.values(), created, strict=True))
+                failure = await self._commit(puts=puts, compare=dict.fromkeys(puts, ABSENT))
+                self._follower.planned = {}
                 if isinstance(failure, Conflict):
                     continue
                 if failure is not None:
                     await self._take_back(created)
                     return [outcome if outcome.topic is None else TopicOutcome(error=failure) for outcome in planned]
-                for topic in created:
-                    logger.info("Created topic %s with id %s and %d partitions", *_described(topic))
+                self._reported = ""
+                await finish(_logged(("Created topic %s with id %s and %d partitions", *_described(topic)) for topic in created))
                 return planned
 
-    def _plan(self, topics: Sequence[NewTopic]) -> list[TopicOutcome]:
+    def _plan(self, topics: Sequence[NewTopic]) -> Generator[None, None, list[TopicOutcome]]:
         planner = TopicPlanner(self.image, self.config, self._random)
         if sum(map(planner.partition_count, topics)) > PARTITIONS_PER_REQUEST_MAX:
             refusal = KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
@@ -244,6 +259,7 @@ class Controller:
                 outcomes.append(TopicOutcome(topic=planner.plan(topic)))
             except KafkaError as error:
                 outcomes.append(TopicOutcome(error=error))
+            yield
         return outcomes
 
     async def _delete_topics(self, topic_ids: Sequence[TopicId]) -> list[TopicOutcome]:
@@ -259,8 +275,7 @@ class Controller:
                     continue
                 if failure is not None and any(topic.topic_id in self.image.topics_by_id for topic in deleted):
                     return [TopicOutcome(error=failure) if topic is not None else _unknown_id() for topic in found]
-                for topic in deleted:
-                    logger.info("Deleted topic %s with id %s and %d partitions", *_described(topic))
+                await finish(_logged(("Deleted topic %s with id %s and %d partitions", *_described(topic)) for topic in deleted))
                 return [TopicOutcome(topic=topic) if topic is not None else _unknown_id() for topic in found]
 
     async def _commit(
@@ -270,6 +285,7 @@ class Controller:
         self._listener_failures.clear()
         try:
             outcome = await self._store.commit(puts=puts, deletes=deletes, compare=compare)
+            await self._follower.settled()
         except StoreError as error:
             logger.exception("The metadata store could not write a change; the operation fails")
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
@@ -288,25 +304,15 @@ class Controller:
         standing = [topic for topic in created if topic.topic_id in self.image.topics_by_id]
         await self._commit(deletes=[topic_key(topic.name) for topic in standing], compare={})
 
-    def _follow(self, changes: Sequence[Change]) -> None:
-        """Replace the image and call the listeners; this is the store's watch."""
-        old = self.image
-        revision = changes[0].revision
-        if revision <= old.revision:
-            return  # the listing at the start already had this change
-        self.image, delta = apply_changes(old, changes, revision)
-        if not delta:
-            return
+    def _take_over(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Replace the image, and the settings in force if the change has some; the listeners are called next."""
+        self.image = image
         if delta.configs_changed & {ConfigResource(BROKER_KIND, ""), ConfigResource(BROKER_KIND, str(self.broker_id))}:
             self._take_over_settings()
-        for listener in self._listeners:
-            try:
-                listener(old, self.image, delta)
-            except Exception as error:
-                self._report(error)
-                self._listener_failures.append(error)
-        if delta.added and not self._listener_failures:
-            self._reported = ""
+
+    def _listener_failed(self, error: Exception) -> None:
+        self._report(error)
+        self._listener_failures.append(error)
 
     def _report(self, error: Exception) -> None:
         """Log that a listener failed. A client that asks for a topic again and again, for which a disk has no room, causes one
@@ -327,6 +333,21 @@ class Controller:
             self.config = in_force(self.static_config, of_all, of_this)
         except ConfigError as error:
             logger.error("A dynamic setting of the broker is invalid, the old ones stay: %s", error)  # noqa: TRY400 - no bug
+
+
+def _entries(topics: Sequence[TopicImage]) -> Generator[None, None, dict[str, bytes]]:
+    entries = {}
+    for topic in topics:
+        entries[topic_key(topic.name)] = encode_topic(topic)
+        yield
+    return entries
+
+
+def _logged(lines: Iterable[tuple[Any, ...]]) -> Generator[None, None, None]:
+    """Log each line, a format and its arguments."""
+    for line in lines:
+        logger.info(*line)
+        yield
 
 
 def _described(topic: TopicImage) -> tuple[str, str, int]:

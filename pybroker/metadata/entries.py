@@ -19,8 +19,9 @@ JSON, because a person can read it to repair a cluster, and because an old broke
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.metadata.image import (
     BrokerRegistration,
@@ -34,6 +35,7 @@ from pybroker.metadata.image import (
 )
 from pybroker.metadata.store.base import ABSENT, Change, StoreError
 from pybroker.model import BrokerId, LeaderEpoch, topic_id_parse, topic_id_text
+from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
     from pybroker.metadata.leader_epochs import LeaderEpochs
@@ -106,37 +108,47 @@ def decode_configs(key: str, value: bytes, revision: int) -> ConfigsImage:
 
 
 def encode_topic(topic: TopicImage) -> bytes:
-    """Return the value of `topic_key(topic.name)`."""
-    partitions = [
-        {
-            "replicas": partition.replicas,
-            "isr": partition.isr,
-            "leader": partition.leader,
-            "leader_epoch": partition.leader_epoch,
-            "partition_epoch": partition.partition_epoch,
-        }
-        for partition in topic.partitions
-    ]
-    return _dump({"id": topic_id_text(topic.topic_id), "partitions": partitions, "configs": dict(topic.configs)})
+    """Return the value of `topic_key(topic.name)`. Equal partitions, which large topics have, are formatted once."""
+    texts: dict[PartitionImage, bytes] = {}
+    partitions = []
+    for partition in topic.partitions:
+        text = texts.get(partition)
+        if text is None:
+            text = texts[partition] = _dump(
+                {
+                    "replicas": partition.replicas,
+                    "isr": partition.isr,
+                    "leader": partition.leader,
+                    "leader_epoch": partition.leader_epoch,
+                    "partition_epoch": partition.partition_epoch,
+                }
+            )
+        partitions.append(text)
+    topic_id, configs = _dump(topic_id_text(topic.topic_id)), _dump(dict(topic.configs))
+    return b'{"id":%b,"partitions":[%b],"configs":%b}' % (topic_id, b",".join(partitions), configs)
 
 
 def decode_topic(name: str, value: bytes, revision: int) -> TopicImage:
-    """Decode what `encode_topic` returns. Raises StoreError if the value has another form."""
+    """Decode what `encode_topic` returns. Equal partitions are one object. Raises StoreError if the value has another form."""
+    known: dict[object, PartitionImage] = {}
+
+    def partition_image(partition: dict[str, Any]) -> PartitionImage:
+        replicas, isr = tuple(partition["replicas"]), tuple(partition["isr"])
+        leader, leader_epoch, partition_epoch = partition["leader"], partition["leader_epoch"], partition["partition_epoch"]
+        key = (leader, leader_epoch, replicas, isr, partition_epoch)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = PartitionImage(
+                leader=leader, leader_epoch=leader_epoch, replicas=replicas, isr=isr, partition_epoch=partition_epoch
+            )
+        return found
+
     try:
         fields = json.loads(value)
         return TopicImage(
             name=name,
             topic_id=topic_id_parse(fields["id"]),
-            partitions=tuple(
-                PartitionImage(
-                    leader=partition["leader"],
-                    leader_epoch=partition["leader_epoch"],
-                    replicas=tuple(partition["replicas"]),
-                    isr=tuple(partition["isr"]),
-                    partition_epoch=partition["partition_epoch"],
-                )
-                for partition in fields["partitions"]
-            ),
+            partitions=tuple(map(partition_image, fields["partitions"])),
             configs=fields["configs"],
             revision=revision,
         )
@@ -160,8 +172,16 @@ def decode_broker(broker_id: str, value: bytes) -> BrokerRegistration:
 
 
 def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int) -> tuple[ClusterImage, ImageDelta]:
-    """Return the image after `changes`; an image follows the store only through this function, at the start and in each
-    commit.
+    """Return the image after `changes`, as `applied` makes it, at once."""
+    return run_through(applied(image, changes, revision))
+
+
+def applied(
+    image: ClusterImage, changes: Sequence[Change], revision: int, planned: Mapping[bytes, TopicImage] | None = None
+) -> Generator[None, None, tuple[ClusterImage, ImageDelta]]:
+    """Make the image after `changes`; an image follows the store only through this function, at the start and in each
+    commit. It yields between entries, because a commit may have 10,000. `planned` has topics by the values that encode them, for
+    which the values need not be decoded.
 
     Keys that this version does not know are skipped. Raises StoreError for an entry that cannot be read.
     """
@@ -175,7 +195,8 @@ def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int)
     for key, value, at in changes:
         kind, _, name = key.partition("/")
         if kind == "topics" and value is not None:
-            topics.append(decode_topic(name, value, at))
+            known = None if planned is None else planned.get(value)
+            topics.append(decode_topic(name, value, at) if known is None else replace(known, revision=at))
         elif kind == "topics":
             removed_topics.append(name)
         elif kind == "brokers" and value is not None:
@@ -189,6 +210,7 @@ def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int)
             leader_epochs = with_leader_epoch(leader_epochs, key, value, at)
         elif key == CLUSTER_ID_KEY and value is not None:
             cluster_id = value.decode()
+        yield
     return image.changed(
         revision=revision,
         topics=topics,
@@ -201,5 +223,5 @@ def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int)
     )
 
 
-def _dump(fields: dict[str, object]) -> bytes:
+def _dump(fields: object) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()

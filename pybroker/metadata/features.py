@@ -5,6 +5,8 @@
                        nothing, because no metadata is kept in Kafka's form. A downgrade is refused if Kafka would
                        lose
                        something by it.
+    transaction.version  0, 1: transactions as before KIP-890; 2: Produce adds partitions, and each end gives a new epoch.
+                       From 1 on the records of `__transaction_state` have fields that a Kafka before 4.0 cannot read.
 
 A new cluster has the highest level of each feature. The store keeps all levels that were changed in one entry.
 
@@ -13,7 +15,7 @@ Source: FeatureControlManager, QuorumFeatures, MetadataVersion, GroupVersion; KI
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.metadata.image import ConfigResource
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 GROUP_VERSION: Final = "group.version"
 METADATA_VERSION: Final = "metadata.version"
+TRANSACTION_VERSION: Final = "transaction.version"
 _FEATURES: Final = ConfigResource("feature", "")
 
 UPGRADE: Final = 1
@@ -39,7 +42,11 @@ class Levels(NamedTuple):
     highest: int
 
 
-SUPPORTED: Final[Mapping[str, Levels]] = {GROUP_VERSION: Levels(0, 1), METADATA_VERSION: Levels(7, 30)}
+SUPPORTED: Final[Mapping[str, Levels]] = {
+    GROUP_VERSION: Levels(0, 1),
+    METADATA_VERSION: Levels(7, 30),
+    TRANSACTION_VERSION: Levels(0, 2),
+}
 """metadata.version: 7 is 3.3-IV3, the lowest of Kafka 4; 30 is 4.3-IV0."""
 _WITH_OTHER_RECORDS: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
 """The levels of metadata.version with which Kafka began to keep other metadata than with the level before."""
@@ -64,8 +71,15 @@ def serves_consumer_groups(image: ClusterImage) -> bool:
     return levels_in_force(image)[GROUP_VERSION] > 0
 
 
-def plan_feature_updates(image: ClusterImage, updates: Sequence[FeatureUpdate], *, all_or_none: bool) -> Plan:
-    """Return a plan with an error or None for each of `updates`, whose features must be distinct.
+def transaction_version(image: ClusterImage) -> int:
+    """Return the level of transaction.version in force."""
+    return levels_in_force(image)[TRANSACTION_VERSION]
+
+
+def plan_feature_updates(
+    image: ClusterImage, updates: Sequence[FeatureUpdate], *, all_or_none: bool
+) -> Generator[None, None, Plan]:
+    """Make a plan with an error or None for each of `updates`, whose features must be distinct. It yields between them.
 
     With `all_or_none` one error keeps all features unchanged, and setting an unknown feature to level 0, which is the
     level it has, is an error too. That is how Kafka 4 responds; Kafka 3.9 changed the features that it could change.
@@ -78,6 +92,7 @@ def plan_feature_updates(image: ClusterImage, updates: Sequence[FeatureUpdate], 
         if error is None and update.feature in levels and levels[update.feature] != update.level:
             plan.notes.append(f"Feature {update.feature} is at level {update.level} now")
             levels[update.feature] = update.level
+        yield
     if plan.notes and not (all_or_none and any(plan.errors)):
         plan.change_configs(image, _FEATURES, {name: str(level) for name, level in levels.items()})
     return plan

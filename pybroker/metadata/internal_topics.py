@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
 
 
-def automatic_topic(name: str, config: BrokerConfig) -> NewTopic:
-    """Return the topic `name` as the broker itself would create it."""
+def automatic_topic(name: str, config: BrokerConfig, broker_count: int = 1) -> NewTopic:
+    """Return the topic `name` as the broker itself would create it in a cluster of this many brokers.
+
+    The topic of transactions has no more replicas than there are brokers, so that Kafka's default of 3 needs no change here.
+    """
     if name == OFFSETS_TOPIC:
         return NewTopic(
             name=name,
@@ -31,7 +34,7 @@ def automatic_topic(name: str, config: BrokerConfig) -> NewTopic:
         return NewTopic(
             name=name,
             partition_count=config.transaction_state_log_num_partitions,
-            replication_factor=config.transaction_state_log_replication_factor,
+            replication_factor=min(config.transaction_state_log_replication_factor, max(1, broker_count)),
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",

@@ -10,12 +10,11 @@ Source: ReplicationControlManager.createPartitions; KIP-195.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pybroker.metadata.image import PartitionImage, TopicImage
-from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX, check_assignment
+from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX, check_assignment, new_partitions
 from pybroker.metadata.placement import place_replicas
 from pybroker.metadata.plan import Plan
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -23,7 +22,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from random import Random
 
-    from pybroker.metadata.image import ClusterImage
+    from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage
     from pybroker.model import BrokerId
 
 
@@ -36,8 +35,8 @@ class MorePartitions:
     assignments: Sequence[Sequence[BrokerId]] | None = None
 
 
-def plan_more_partitions(image: ClusterImage, random: Random, wanted: Sequence[MorePartitions]) -> Plan:
-    """Return a plan with an error or None for each of `wanted`, whose names must be distinct."""
+def plan_more_partitions(image: ClusterImage, random: Random, wanted: Sequence[MorePartitions]) -> Generator[None, None, Plan]:
+    """Make a plan with an error or None for each of `wanted`, whose names must be distinct. It yields between topics."""
     plan = Plan()
     room = PARTITIONS_PER_REQUEST_MAX
     for one in wanted:
@@ -52,6 +51,7 @@ def plan_more_partitions(image: ClusterImage, random: Random, wanted: Sequence[M
             plan.errors.append(None)
         except KafkaError as error:
             plan.errors.append(error)
+        yield
     return plan
 
 
@@ -70,7 +70,7 @@ def _found(image: ClusterImage, wanted: MorePartitions) -> TopicImage:
     return topic
 
 
-def _new_partitions(image: ClusterImage, random: Random, topic: TopicImage, wanted: MorePartitions) -> list[PartitionImage]:
+def _new_partitions(image: ClusterImage, random: Random, topic: TopicImage, wanted: MorePartitions) -> tuple[PartitionImage, ...]:
     additional = wanted.count - len(topic.partitions)
     factor = len(topic.partitions[0].replicas)
     if wanted.assignments is None:
@@ -85,8 +85,4 @@ def _new_partitions(image: ClusterImage, random: Random, topic: TopicImage, want
         replicas = [tuple(brokers) for brokers in wanted.assignments]
         for brokers in replicas:
             check_assignment(image, brokers, factor)
-    epoch = image.leader_epochs.counter
-    return [
-        PartitionImage(leader=brokers[0], leader_epoch=epoch, replicas=brokers, isr=brokers, partition_epoch=0)
-        for brokers in replicas
-    ]
+    return new_partitions(replicas, image.leader_epochs.counter)

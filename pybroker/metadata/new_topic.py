@@ -7,7 +7,7 @@ Source: ReplicationControlManager.createTopic, validateNewTopicNames, validateMa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from pybroker.config.broker import BrokerConfig
-    from pybroker.model import BrokerId
+    from pybroker.model import BrokerId, LeaderEpoch
 
 BROKER_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
@@ -61,10 +61,7 @@ class TopicPlanner:
         if names.has_collision_characters(topic.name):
             self._collisions[names.collision_key(topic.name)] = topic.name
         epoch = self._image.leader_epochs.counter  # not below the epoch of an earlier topic of this name
-        partitions = tuple(
-            PartitionImage(leader=brokers[0], leader_epoch=epoch, replicas=brokers, isr=brokers, partition_epoch=0)
-            for brokers in replicas
-        )
+        partitions = new_partitions(replicas, epoch)
         return TopicImage(name=topic.name, topic_id=names.random_topic_id(), partitions=partitions, configs=configs)
 
     def _check_name(self, name: str) -> None:
@@ -122,6 +119,15 @@ class TopicPlanner:
         if by_partition.keys() != {*range(len(by_partition))}:
             raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
         return [by_partition[partition] for partition in range(len(by_partition))]
+
+
+def new_partitions(replicas: Sequence[tuple[BrokerId, ...]], epoch: LeaderEpoch) -> tuple[PartitionImage, ...]:
+    """Return new partitions with these replicas; those with the same replicas are one object."""
+    by_replicas = {
+        brokers: PartitionImage(leader=brokers[0], leader_epoch=epoch, replicas=brokers, isr=brokers, partition_epoch=0)
+        for brokers in set(replicas)
+    }
+    return tuple(by_replicas[brokers] for brokers in replicas)
 
 
 def check_assignment(image: ClusterImage, brokers: tuple[BrokerId, ...], factor: int) -> None:

@@ -20,20 +20,23 @@ class Plan:
     """Entries to put or to delete (None), the revisions they were computed from, and the present entries, to restore
     them.
 
-    `errors` has one element for each requested change, None for a change that can be made; `notes` are lines for the
-    log.
+    `topics` are the changed topics, by the values that encode them. `errors` has one element for each requested change,
+    None for a change that can be made; `notes` are lines for the log.
     """
 
     errors: list[KafkaError | None] = field(default_factory=list)
     entries: dict[str, bytes | None] = field(default_factory=dict)
     compare: dict[str, int] = field(default_factory=dict)
     before: dict[str, bytes | None] = field(default_factory=dict)
+    topics: dict[bytes, TopicImage] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def change_topic(self, old: TopicImage, new: TopicImage) -> None:
         """Put `new` in the place of `old`, the topic of the same name and id."""
         key = topic_key(old.name)
-        self.entries[key], self.before[key], self.compare[key] = encode_topic(new), encode_topic(old), old.revision
+        value = encode_topic(new)
+        self.entries[key], self.before[key], self.compare[key] = value, encode_topic(old), old.revision
+        self.topics[value] = new
 
     def change_configs(self, image: ClusterImage, resource: ConfigResource, values: Mapping[str, str]) -> None:
         """Replace all settings of a resource other than a topic by `values`."""

@@ -1,22 +1,15 @@
 # cython: boundscheck=False, wraparound=False
 """Counts of durations in C; `_counts_python` has the same, and the tests run on both."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 
 from pybroker.metrics._counts_python import NO_ERROR
 
 cdef str no_error = NO_ERROR
 
 
-cdef enum:
-    BUCKETS = 64  # bit lengths 0 to 63
-
-
 cdef class Counts:
     """How many durations there were of each bit length, and their sum."""
-
-    cdef uint64_t _buckets[BUCKETS]
-    cdef uint64_t _sum
 
     @property
     def buckets(self):

@@ -11,9 +11,12 @@ thread: a plain int is always whole, and numbers of one scrape may be a few requ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.metrics.request_metrics import RequestMetrics
+
+if TYPE_CHECKING:
+    from pybroker.metrics.histogram import Histogram
 
 Number = int | float
 LabelledRead = Callable[[], Mapping[tuple[str, ...], Number]]
@@ -71,10 +74,18 @@ class Reading(NamedTuple):
     read: LabelledRead
 
 
+class Durations(NamedTuple):
+    """A histogram of durations that its owner keeps."""
+
+    name: str
+    help: str
+    histogram: Histogram
+
+
 class BrokerMetrics:
     """The numbers of one broker."""
 
-    __slots__ = ("_counted", "conversion_ns", "readings", "requests", "topics", "unexpected_errors")
+    __slots__ = ("_counted", "conversion_ns", "durations", "readings", "requests", "topics", "unexpected_errors")
 
     def __init__(self) -> None:
         self.requests: dict[int, RequestMetrics] = {}
@@ -86,6 +97,7 @@ class BrokerMetrics:
         self.unexpected_errors = 0
         """Bugs of the broker: handlers, jobs of disk threads and periodic tasks that raised unexpected exceptions."""
         self.readings: list[Reading] = []
+        self.durations: list[Durations] = []
 
     @property
     def all_topics(self) -> TopicMetrics:
@@ -141,6 +153,11 @@ class BrokerMetrics:
         """Register a number that only grows; `name` ends in _total. `read` as for `gauge`."""
         assert name.endswith("_total")
         self.readings.append(Reading(name, help_text, True, (), lambda: {(): read()}))
+
+    def histogram(self, name: str, help_text: str, histogram: Histogram) -> None:
+        """Register durations, to be exported with all their buckets in seconds; `name` ends in _seconds."""
+        assert name.endswith("_seconds")
+        self.durations.append(Durations(name, help_text, histogram))
 
     def labelled_gauge(self, name: str, help_text: str, labels: tuple[str, ...], read: LabelledRead) -> None:
         """Register a gauge per key of what `read` returns; a key has one text per label."""

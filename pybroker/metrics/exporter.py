@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     import threading
     from wsgiref.simple_server import WSGIServer
 
-    from pybroker.metrics.broker_metrics import BrokerMetrics, Reading
+    from pybroker.metrics.broker_metrics import BrokerMetrics, Durations, Reading
     from pybroker.metrics.histogram import Histogram
 
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999)
 _STOP_SECONDS: Final = 2.0
 _MS_PER_NS: Final = 1e-6
+_S_PER_NS: Final = 1e-9
+BUCKET_BITS_MIN: Final = 14  # 16 us
+BUCKET_BITS_MAX: Final = 33  # 8.6 s
 
 
 @dataclass(slots=True, frozen=True)
@@ -109,6 +112,7 @@ class BrokerCollector(Collector):
         unexpected.add_sample(UNEXPECTED.name, {}, self._metrics.unexpected_errors)
         yield unexpected
         yield from (_read(reading) for reading in self._metrics.readings)
+        yield from (_buckets(durations) for durations in self._metrics.durations)
 
     # `list` and `dict` copy in one step of the interpreter, so that the loop's thread may add entries meanwhile.
 
@@ -159,6 +163,20 @@ def _read(reading: Reading) -> Metric:
     family = Metric(name, reading.help, "counter" if reading.is_counter else "gauge")
     for key, value in reading.read().items():
         family.add_sample(reading.name, dict(zip(reading.labels, key, strict=True)), value)
+    return family
+
+
+def _buckets(durations: Durations) -> Metric:
+    """Return a histogram with a bucket per power of two."""
+    family = Metric(durations.name, durations.help, "histogram")
+    buckets, below = durations.histogram.buckets, 0
+    for bits, count in enumerate(buckets):
+        below += count
+        if BUCKET_BITS_MIN <= bits <= BUCKET_BITS_MAX:
+            family.add_sample(f"{durations.name}_bucket", {"le": repr((1 << bits) * _S_PER_NS)}, below)
+    family.add_sample(f"{durations.name}_bucket", {"le": "+Inf"}, below)
+    family.add_sample(f"{durations.name}_count", {}, below)
+    family.add_sample(f"{durations.name}_sum", {}, durations.histogram.sum * _S_PER_NS)
     return family
 
 

@@ -7,6 +7,7 @@ receiver, sender     bytes to requests, responses to bytes; both without a socke
 context              what the network hands to the request handler, and what the handler returns
 admission            when a connection may begin to receive a request
 memory_pool          the bounded memory of incoming requests (KIP-72)
+untouched            memory that is taken as it is written to
 mute                 the reasons for which a connection is not read, and the events that set and clear them
 hangups              notices the end of a peer whose connection is not read
 limits, counters     the settings of the network, and its counters for the metrics

@@ -3,6 +3,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 from pybroker.network cimport _counters_native, _receiver_native, _sender_native
+from pybroker.turns cimport _watch_native
 
 cdef int64_t TURN_REQUESTS
 cdef int64_t TURN_NS
@@ -10,18 +11,20 @@ cdef int64_t TURN_NS
 
 cdef class ConnectionCore:
     cdef object _loop, _owner, _parked
+    cdef _watch_native.Watch _turns
     cdef readonly object _transport
     cdef _receiver_native.Receiver _receiver
     cdef readonly _sender_native.Sender _sender
     cdef int64_t _mute
-    cdef bint _is_turn_scheduled, _is_ending, _is_watched
+    cdef bint _is_turn_scheduled, _is_ending, _is_watched, _is_holding, _has_input_ended
     cdef readonly object context
     cdef readonly _counters_native.ListenerCounters counters
     cdef int64_t _noted_until_ns
     cdef public int64_t active_ns
     cdef public bint is_open
 
-    @cython.locals(receiver=_receiver_native.Receiver)
     cpdef object buffer_updated(self, int64_t nbytes)
-    @cython.locals(receiver=_receiver_native.Receiver, sender=_sender_native.Sender, taken=int64_t, deadline_ns=int64_t, now_ns=int64_t)
+    @cython.locals(receiver=_receiver_native.Receiver)
+    cdef object _received(self, int64_t nbytes)
+    @cython.locals(receiver=_receiver_native.Receiver, sender=_sender_native.Sender, taken=int64_t, deadline_ns=int64_t)
     cpdef object _turn(self)

@@ -4,14 +4,15 @@ compiled with the types of `_connection_native.pxd`.
 
 A turn takes requests one by one, hands each to the handler, and joins the responses into one write. A turn ends when there is no
 complete request, when a request is parked (the handler returned a Future), when a response cannot be handed over at once, or
-after TURN_REQUESTS requests or TURN_NS, so that a deep pipeline does not starve other connections. One request is in work per
-connection, so responses leave in the order of the requests.
+after TURN_REQUESTS requests, or with the request that goes beyond TURN_NS, so that a deep pipeline does not starve other
+connections. One request is in work per connection, so responses leave in the order of the requests.
 
 End of input
     A peer that closes its sending side still gets its responses, but nothing is kept for it behind a parked request: that request
     is completed when it can be, what was received behind it is dropped at once, and the connection is closed. A connection that
     is not read would not notice its peer's end, so the server watches it while a request is parked (see hangups.py). TLS has no
-    half-closed state: the connection is closed at once.
+    half-closed state: the connection is closed at once. A request whose memory is held is parked because it is being worked on,
+    and does not wait: then everything behind it is handled too, because clients with acks=0 send and close.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pybroker.network.admission import Admission
     from pybroker.network.counters import ListenerCounters
     from pybroker.network.mute import MuteCounters
+    from pybroker.turns.watch import Watch
 
 __all__ = ["ConnectionCore"]
 
@@ -50,6 +52,7 @@ class ConnectionOwner(Protocol):
     scratch: memoryview
     request_bytes_max: int
     mute_counters: MuteCounters
+    turns: Watch
 
     @property
     def handler(self) -> RequestHandler:
@@ -83,7 +86,9 @@ class ConnectionCore:
     """What happens on a connection, between receiver, handler, sender and the mute table. Belongs to the loop."""
 
     __slots__ = (
+        "_has_input_ended",
         "_is_ending",
+        "_is_holding",
         "_is_turn_scheduled",
         "_is_watched",
         "_loop",
@@ -94,6 +99,7 @@ class ConnectionCore:
         "_receiver",
         "_sender",
         "_transport",
+        "_turns",
         "active_ns",
         "context",
         "counters",
@@ -105,6 +111,7 @@ class ConnectionCore:
     ) -> None:
         self._loop = loop
         self._owner = owner
+        self._turns = owner.turns
         self.context = context
         self.counters = counters
         self._mute = 0  # set of MuteReason; reading is paused while it is not empty
@@ -112,19 +119,29 @@ class ConnectionCore:
         self._is_turn_scheduled = False
         self._is_ending = False  # no new requests; the connection closes when none is in work
         self._is_watched = False  # by the server, for its peer's end
+        self._is_holding = False  # the parked request is being worked on
+        self._has_input_ended = False  # while a request was held; the connection ends when there is no request left
         self.active_ns = 0  # when bytes last came or went, or a parked request was completed
         self._noted_until_ns = 0  # until then the owner need not learn that it is active
         self.is_open = False
 
-    # -- what the transport calls
+    # -- what the transport calls: each is a turn of the loop, or a part of one
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Refuse the accepted connection at once, or set it up."""
+        self._turns.begin()
+        try:
+            self._made(transport)
+        finally:
+            self._turns.end("a new connection")
+
+    def _made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         if not self._owner.opened(self):
             self._transport.abort()
             return
         self.is_open = True
+        self.context.holder = self
         self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         self._receiver = Receiver(self._owner.scratch, self._owner.admission, self._owner.request_bytes_max, self)
         piece_bytes = COPIED_PIECE_BYTES if _is_copying(self._transport) else PIECE_BYTES
@@ -132,10 +149,21 @@ class ConnectionCore:
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Return the buffer that the transport receives into."""
-        return self._receiver.get_buffer(self._parked is not None or self._sender.is_blocked)
+        self._turns.begin()
+        try:
+            return self._receiver.get_buffer(self._parked is not None or self._sender.is_blocked)
+        finally:
+            self._turns.end("a buffer for bytes")
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take over the `nbytes` that the transport received."""
+        self._turns.begin()
+        try:
+            self._received(nbytes)
+        finally:
+            self._turns.end("bytes in")
+
+    def _received(self, nbytes: int) -> None:
         if self._is_ending:
             return
         self.context.received_ns = self.active_ns = self._owner.now_ns()
@@ -144,27 +172,45 @@ class ConnectionCore:
         self.counters.bytes_in += nbytes
         receiver = self._receiver
         receiver.received(nbytes)
-        if self._parked is not None or self._sender.is_blocked:
-            receiver.leave_scratch()  # at most the size of the next request
-            self._mute_data_behind()
-            return
         try:
+            if self._parked is not None or self._sender.is_blocked:
+                receiver.leave_scratch()  # at most the size of the next request
+                self._mute_data_behind()
+                return
             self._turn()
         except Exception as error:
             self._failed(error)
 
     def eof_received(self) -> bool:
         """Return whether the connection stays open to respond, now that the peer sends no more."""
+        self._turns.begin()
+        try:
+            return self._stays_open()
+        finally:
+            self._turns.end("end of input")
+
+    def _stays_open(self) -> bool:
         if not self.is_open or not self._is_busy or self._transport.get_extra_info("sslcontext") is not None:
             return False
-        self.end()
+        if self._is_holding:
+            self._has_input_ended = True
+        else:
+            self.end()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (a peer that goes away is not worth a line)
         """Give everything back, whatever the reason of the loss."""
+        self._turns.begin()
+        try:
+            self._lost()
+        finally:
+            self._turns.end("a lost connection")
+
+    def _lost(self) -> None:
         if not self.is_open:
             return
         self.is_open, self._is_ending = False, True
+        self.context.holder = None
         self._receiver.close()
         self._unwatch()
         self._owner.lost(self)
@@ -172,14 +218,19 @@ class ConnectionCore:
 
     def pause_writing(self) -> None:
         """Stop sending: the transport is above its high water mark."""
+        self._turns.begin()
         self._sender.pause()
+        self._turns.end("no room to write")
 
     def resume_writing(self) -> None:
         """Send again: the transport is below its low water mark."""
-        if not self.is_open:
-            return
-        self._touch()
-        self._guarded(self._sender.resume)
+        self._turns.begin()
+        try:
+            if self.is_open:
+                self._touch()
+                self._guarded(self._sender.resume)
+        finally:
+            self._turns.end("room to write")
 
     # -- what the server calls
 
@@ -226,6 +277,10 @@ class ConnectionCore:
         if self._receiver.has_more and not self._is_busy:
             self._schedule_turn()
 
+    def memory_failed(self, error: MemoryError) -> None:
+        """Close the connection: the system has no memory for its request."""
+        self._failed(error)
+
     def output_ready(self) -> None:
         """Take the next turn: a response that could not be handed over at once now is."""
         self._guarded(self._turn)
@@ -248,6 +303,20 @@ class ConnectionCore:
 
         self._loop.run_in_executor(self._owner.executor, function).add_done_callback(finished)
 
+    # -- what a handler calls
+
+    def hold_request(self, size: int) -> bool:
+        """Keep the request's memory until `release_request`; this is the `RequestHolder` of its context."""
+        self._is_holding = True
+        return self._receiver.hold(size)
+
+    def release_request(self) -> None:
+        """Let the request's memory go. If the request remains parked, it waits from now on, and its peer is watched."""
+        self._is_holding = False
+        self._receiver.let_go()
+        if self.is_open and not self._is_ending and self._parked is not None:
+            self._settle()
+
     # -- requests
 
     @property
@@ -267,6 +336,9 @@ class ConnectionCore:
             self.counters.protocol_violations += 1
             self._sender.flush()  # the responses to earlier requests
             self.close()
+        elif isinstance(error, MemoryError):
+            logger.info("Closing %s: the system has no memory for its request", self.context)
+            self.abort()
         else:
             logger.error("Closing %s after an unexpected error, which is a bug", self.context, exc_info=error)
             self.abort()
@@ -277,7 +349,7 @@ class ConnectionCore:
             self._finish_ending()
             return
         receiver, sender, context, handler = self._receiver, self._sender, self.context, self._owner.handler
-        taken = deadline_ns = 0
+        taken, deadline_ns = 0, self.active_ns + TURN_NS
         while (frame := receiver.next_frame()) is not None:
             taken += 1
             response = handler(context, frame)
@@ -289,17 +361,16 @@ class ConnectionCore:
                 self._send(response)
                 if self._is_busy or self._is_ending:
                     break
-            if not taken & 7:  # reading the clock is expensive
-                now_ns = self._owner.now_ns()
-                deadline_ns = deadline_ns or now_ns + TURN_NS
-                if (taken >= TURN_REQUESTS or now_ns > deadline_ns) and receiver.has_more:
-                    self._schedule_turn()
-                    break
+            if receiver.has_more and (taken >= TURN_REQUESTS or self._owner.now_ns() > deadline_ns):
+                self._schedule_turn()
+                break
         else:
             self.counters.requests += taken
             sender.flush()
             if self._mute or receiver.is_waiting:
                 self._settle()
+            if self._has_input_ended and not self._is_ending and not self._is_busy:
+                self.end()
             return
         self.counters.requests += taken
         receiver.leave_scratch(is_turn_over=self._is_turn_scheduled)
@@ -349,6 +420,7 @@ class ConnectionCore:
     def _scheduled_turn(self) -> None:
         self._is_turn_scheduled = False
         if self.is_open and not self._is_busy:
+            self._touch()
             self._guarded(self._turn)
 
     def _finish_ending(self) -> None:
@@ -383,7 +455,7 @@ class ConnectionCore:
         if self._receiver.has_more:
             blocked = self._sender.is_blocked
             self._mute_event(MuteEvent.DATA_BEHIND_OUTPUT if blocked else MuteEvent.DATA_BEHIND_WORK)
-            if self._parked is not None and not self._is_watched:
+            if self._parked is not None and not self._is_watched and not self._is_holding:
                 self._is_watched = True
                 self._owner.watch(self)
 

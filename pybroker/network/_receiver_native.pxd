@@ -5,11 +5,11 @@ from libc.stdint cimport int64_t
 
 
 cdef class Receiver:
-    cdef object _admission, _pool, _listener, _scratch, _source, _kept, _refused
+    cdef object _admission, _pool, _listener, _scratch, _source, _kept, _held, _refused
     cdef bytes _prefix
-    cdef int64_t _ahead_used_max, _request_bytes_max, _position, _end, _frame_size
+    cdef int64_t _ahead_used_max, _request_bytes_max, _position, _end, _frame_size, _counted
     cdef bint _is_queued
-    cdef public int64_t bytes_wanted
+    cdef public int64_t bytes_wanted, bytes_come
 
     @cython.locals(prefix=bytes)
     cpdef object get_buffer(self, bint is_busy)

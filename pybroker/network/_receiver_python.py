@@ -8,8 +8,11 @@ Where the bytes lie
     scratch   One buffer for all connections of the process. Bytes are first received here, and requests that are complete
               are handled right from it. No connection owns it between two calls: what cannot be handled at once leaves it.
     prefix    Up to 4 bytes of a size, kept by the connection: all that an idle or a trickling connection holds.
-    kept      A buffer from the pool. It holds one request that is being received, has exactly its size, and the rest is
-              received straight into it; or it holds complete requests that wait behind one in work.
+    kept      A buffer from the pool. It holds one request that is being received, counts with exactly its size, and the rest
+              is received straight into it, while it grows with what comes; or it holds complete requests that wait behind one
+              in work.
+    held      A buffer of a request that its handler still works with, although it has returned. It leaves the kept ones when no
+              request is left in it. A request in the scratch is copied by its handler; the copy is counted in the pool.
     refused   What had arrived of a request when the pool refused memory. As a rule that is nothing, because only the 4 bytes
               of a size are received while memory is tight or a request is in work.
 
@@ -54,6 +57,9 @@ class MemoryListener(Protocol):
     def memory_granted(self) -> None:
         """Continue reading. Must not take frames before it returns: it may run inside another connection's handling."""
 
+    def memory_failed(self, error: MemoryError) -> None:
+        """Close the connection, because the system has no memory for its request. May run inside another's handling."""
+
 
 def new_scratch(socket_request_max_bytes: int) -> memoryview:
     """Return the receive buffer that all connections of a process share; it is never larger than a request may be."""
@@ -69,8 +75,10 @@ class Receiver:
     __slots__ = (
         "_admission",
         "_ahead_used_max",
+        "_counted",
         "_end",
         "_frame_size",
+        "_held",
         "_is_queued",
         "_kept",
         "_listener",
@@ -81,6 +89,7 @@ class Receiver:
         "_request_bytes_max",
         "_scratch",
         "_source",
+        "bytes_come",
         "bytes_wanted",
     )
 
@@ -99,9 +108,11 @@ class Receiver:
         self._end = 0
         self._frame_size = _SIZE_UNKNOWN  # of the request whose prefix has been taken
         self._kept: PooledBuffer | None = None  # owns `_source`, unless that is the scratch
+        self._held: PooledBuffer | None = None
+        self._counted = 0  # bytes of a request that were copied from the scratch
         self._is_queued = False  # whether the admission counts its first request
         self._refused: bytes | None = None  # waits for memory
-        self.bytes_wanted = 0  # for the admission
+        self.bytes_wanted = self.bytes_come = 0  # for the admission
 
     @property
     def is_waiting(self) -> bool:
@@ -121,6 +132,8 @@ class Receiver:
         work.
         """
         if self._kept is not None:
+            if self._end == len(self._source):
+                self._grow()
             return self._source[self._end :]
         prefix = self._prefix
         admission = self._admission
@@ -149,6 +162,7 @@ class Receiver:
 
         Raises:
             ProtocolViolation: the size is not positive, or exceeds socket.request.max.bytes.
+            MemoryError: the system has none for the request. Only `close` may follow.
         """
         if self._kept is not None and self._position == self._end:
             self._release()  # the memory of the previous request
@@ -174,7 +188,7 @@ class Receiver:
         if end <= self._end and (self._kept is not None or self._pool.used < self._pool.size):
             self._position, self._frame_size = end, _SIZE_UNKNOWN
             return self._source[position:end]
-        if end > len(self._source) or self._kept is None:
+        if self._kept is None or end > self._kept.size:
             self._keep_request(size)
         return None
 
@@ -182,6 +196,8 @@ class Receiver:
         """Move what is left in the scratch to memory of its own: no more requests are taken for now.
 
         `is_turn_over`: the next request waits for nothing but other connections' turns, so it counts as queued.
+
+        Raises MemoryError, as `next_frame` does.
         """
         if self._kept is not None and self._position == self._end:
             self._release()
@@ -195,11 +211,31 @@ class Receiver:
         self._position = self._end = 0
         # The bytes are here, so the bound on the number of requests does not keep them out. The pool does not either, unless its
         # memory was given away meanwhile: this much was received because the pool had plenty.
-        buffer = self._pool.try_allocate(len(rest))
+        buffer = self._pool.try_allocate(len(rest), come=len(rest))
         if buffer is None:
             self._wait(rest, len(rest))
         else:
             self._adopt(buffer, rest)
+
+    def hold(self, size: int) -> bool:
+        """Keep the memory of the request that `next_frame` returned last until `let_go`. Returns False if it is the scratch: then
+        the caller copies `size` bytes, which are counted.
+        """
+        assert self._held is None, "a connection has one request in work"
+        if self._kept is not None:
+            self._held = self._kept
+            return True
+        self._counted = size
+        self._pool.count(size)
+        return False
+
+    def let_go(self) -> None:
+        """Give the held memory back."""
+        held, self._held = self._held, None
+        counted, self._counted = self._counted, 0
+        if held is not None and held is not self._kept:
+            self._pool.release(held)
+        self._pool.uncount(counted)
 
     def granted(self, buffer: PooledBuffer) -> None:
         """Continue with the request that waited for `buffer`."""
@@ -207,6 +243,11 @@ class Receiver:
         self._adopt(buffer, self._refused)
         self._refused = None
         self._listener.memory_granted()
+
+    def failed(self, error: MemoryError) -> None:
+        """Give up the request that waited for memory."""
+        self._refused = None
+        self._listener.memory_failed(error)
 
     def close(self) -> None:
         """Take no more requests and give everything back. Nothing may be received afterwards. May be called again."""
@@ -240,7 +281,7 @@ class Receiver:
             rest = bytes(rest)
             self._release()  # first, because it may be the memory that is missing
         wanted = max(size, len(rest))
-        buffer = self._admission.try_allocate(wanted)
+        buffer = self._admission.try_allocate(wanted, come=len(rest))
         if buffer is None:
             self._wait(rest, wanted)
         else:
@@ -248,7 +289,7 @@ class Receiver:
 
     def _wait(self, rest: bytes | memoryview, wanted: int) -> None:
         self._refused = bytes(rest)
-        self.bytes_wanted = wanted
+        self.bytes_wanted, self.bytes_come = wanted, len(rest)
         self._admission.wait(self)
 
     def _adopt(self, buffer: PooledBuffer, content: bytes | memoryview) -> None:
@@ -257,12 +298,25 @@ class Receiver:
         self._source[: len(content)] = content
         self._position, self._end = 0, len(content)
 
+    def _grow(self) -> None:
+        """Make place for more of a request that is being received, now that no transport has a slice of its buffer."""
+        assert self._kept is not None
+        assert len(self._source) < self._kept.size, "the transport ignores pause_reading"
+        try:
+            self._kept.grow()
+        except MemoryError as error:
+            self.close()  # from now on the scratch receives, and no code reads it
+            self._listener.memory_failed(error)
+        else:
+            self._source = self._kept.view
+
     def _release(self) -> None:
         assert self._kept is not None
         buffer, self._kept = self._kept, None
         self._source = self._scratch
         self._position = self._end = 0
-        self._pool.release(buffer)
+        if buffer is not self._held:
+            self._pool.release(buffer)
 
 
 def _size_reason(size: int, *, request_bytes_max: int) -> str:

@@ -31,9 +31,13 @@ class Waiter(Protocol):
     """A connection whose next request has no memory yet."""
 
     bytes_wanted: int
+    bytes_come: int
 
     def granted(self, buffer: PooledBuffer) -> None:
         """Take ownership of `buffer`: the memory is there. Must not call the request handler: it may run inside another's."""
+
+    def failed(self, error: MemoryError) -> None:
+        """Give up: the system has no memory for the request. As `granted`, it may run inside another connection's handling."""
 
 
 class Admission:
@@ -61,11 +65,14 @@ class Admission:
         """The number of connections that wait."""
         return len(self._waiters)
 
-    def try_allocate(self, size: int) -> PooledBuffer | None:
-        """Return memory for a request of `size` bytes, or None: the caller then calls `wait`."""
+    def try_allocate(self, size: int, *, come: int = 0) -> PooledBuffer | None:
+        """Return memory for a request of `size` bytes, of which `come` have come, or None: the caller then calls `wait`.
+
+        Raises MemoryError.
+        """
         if self.queued_requests >= self.queued_requests_max:
             return None
-        return self.pool.try_allocate(size)
+        return self.pool.try_allocate(size, come=come)
 
     def wait(self, waiter: Waiter) -> None:
         """Put `waiter` into the queue for `waiter.bytes_wanted` bytes."""
@@ -102,7 +109,11 @@ class Admission:
             while self._waiters and self.is_open:
                 waiter = self._waiters[self._random.randrange(len(self._waiters))]
                 self.leave(waiter)
-                buffer = self.pool.try_allocate(waiter.bytes_wanted)
+                try:
+                    buffer = self.pool.try_allocate(waiter.bytes_wanted, come=waiter.bytes_come)
+                except MemoryError as error:
+                    waiter.failed(error)
+                    continue
                 assert buffer is not None, "at least one byte was free"
                 waiter.granted(buffer)
         finally:

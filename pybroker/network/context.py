@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pybroker.network.limits import host_and_port
 
@@ -17,13 +17,27 @@ class ProtocolViolation(Exception):  # noqa: N818  (it is the peer's doing)
     """The peer broke the protocol: the broker logs one line at info with the reason, and closes the connection."""
 
 
+class RequestHolder(Protocol):
+    """What keeps the memory of a connection's request in hand: the connection."""
+
+    def hold_request(self, size: int) -> bool:
+        """Keep the memory of the request in hand beyond the handler's return, until `release_request`, and count it.
+
+        Returns whether the bytes remain where they are. If not, the handler must copy those that it still needs before it
+        returns; they are `size` bytes, which are counted. Call it at most once for a request, which is then parked.
+        """
+
+    def release_request(self) -> None:
+        """Let the memory go. The connection may be gone by then."""
+
+
 class ConnectionContext:
     """The two ends of a connection. Lives as long as the connection; one object for all of its requests.
 
     `received_ns` is the monotonic time at which the bytes of the request in hand were complete (ns, read once per receive).
     `client_software_name` and `client_software_version` are empty until ApiVersions v3+ names them.
     `advertised_host` and `advertised_port` are the address that the client gets where the configuration advertises none: by
-    default the address that it has connected to.
+    default the address that it has connected to. `holder` is the connection while it is open.
     """
 
     __slots__ = (
@@ -32,6 +46,7 @@ class ConnectionContext:
         "client_software_name",
         "client_software_version",
         "connection_id",
+        "holder",
         "listener_name",
         "local_host",
         "local_port",
@@ -62,6 +77,7 @@ class ConnectionContext:
         self.advertised_port = local_port
         self.security_protocol = security_protocol
         self.received_ns = 0
+        self.holder: RequestHolder | None = None
         self.client_software_name = ""
         self.client_software_version = ""
 
@@ -102,5 +118,5 @@ EncodedResponse = Outgoing | bytes | None
 
 RequestHandler: TypeAlias = "Callable[[ConnectionContext, memoryview], EncodedResponse | Future[EncodedResponse]]"
 """Called with one request without its size prefix. The memoryview is writable and borrowed until the call returns, also when a
-Future (a parked request) is returned. Raises no exception but ProtocolViolation.
+Future (a parked request) is returned, unless the handler has the connection hold it. Raises no exception but ProtocolViolation.
 """

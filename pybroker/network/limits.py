@@ -13,7 +13,7 @@ OS_DEFAULT: Final = -1
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class NetworkLimits:
-    """Kafka's broker properties of the socket server, with Kafka's defaults.
+    """Kafka's broker properties of the socket server, with the broker's defaults.
 
     `descriptors_max` is the number of connections that the process has descriptors for. At that number, and at `max_connections`,
     the listeners wait; a listener that `is_protected` waits for descriptors only. `max_connections_per_ip_overrides` maps a
@@ -30,7 +30,7 @@ class NetworkLimits:
     connections_max_idle_ms: int = 600_000
     socket_send_buffer_bytes: int = 100 * 1024
     socket_receive_buffer_bytes: int = 100 * 1024
-    socket_listen_backlog_size: int = 50
+    socket_listen_backlog_size: int = 4_096
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -4,8 +4,10 @@ Idea
     A request asks for its memory when its size is known and gives it back when it has been handled. The pool never blocks: it
     refuses. While at least one byte is free it grants *any* size, so that large requests do not starve behind small ones; the
     available bytes may then be negative, and the true bound is size + socket.request.max.bytes - 1.
+    A large request is counted with its whole size, but memory is taken only for bytes that came: its buffer begins small, grows
+    with what comes, and has no memory where nothing was written (`untouched.py`).
 Cost
-    O(1) per request; nothing depends on the number of connections.
+    O(1) per request, and a copy of an eighth of a large one; nothing depends on the number of connections.
 
 A buffer that is collected without having been released is a bug of the broker: the pool logs it at error, counts it, and takes
 its bytes back. Collection can run in any thread and inside any code, so it only notes the loss: the bytes come back at the pool's
@@ -21,6 +23,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from pybroker.network.untouched import resize, untouched
+
 if TYPE_CHECKING:
     from pybroker.clock import Clock
 
@@ -28,18 +32,39 @@ logger = logging.getLogger(__name__)
 
 UNBOUNDED: Final = 2**62
 """What an unbounded pool reports as available."""
+FIRST_BYTES: Final = 128 * 1024
+"""A buffer begins with at most this much, or with `GROWTH` times what has come."""
+GROWTH: Final = 8
+"""A buffer that is full becomes this many times larger. What is not written to has no memory, except that a system with huge
+pages for all programs may give some ahead: at most this many times what came.
+"""
 
 
 class PooledBuffer:
-    """Exactly `size` bytes out of the pool. Owned by its allocator, which gives it back once with `MemoryPool.release`."""
+    """Exactly `size` bytes out of the pool. Owned by its allocator, which gives it back once with `MemoryPool.release`.
 
-    __slots__ = ("_pool", "size", "view")
+    `view` is the part that has memory: all of it once `grow` was called often enough.
+    """
 
-    def __init__(self, pool: MemoryPool, size: int) -> None:
+    __slots__ = ("_memory", "_pool", "size", "view")
+
+    def __init__(self, pool: MemoryPool, size: int, *, come: int) -> None:
         self._pool: MemoryPool | None = None
         self.size = size
-        self.view = memoryview(bytearray(size))
+        self._memory = untouched(min(size, max(FIRST_BYTES, GROWTH * come)))
+        self.view = memoryview(self._memory)
         self._pool = pool  # only now: a buffer that got no memory is not on loan, so the pool must not count it as lost
+
+    def grow(self) -> None:
+        """Replace `view` by a larger one, of at most `size` bytes. No slice of the old one may be left.
+
+        What it holds stays; what follows is undefined. Raises MemoryError: the buffer is then as it was.
+        """
+        self.view.release()
+        try:
+            resize(self._memory, min(self.size, GROWTH * len(self._memory)))
+        finally:
+            self.view = memoryview(self._memory)
 
     def __del__(self) -> None:
         pool = self._pool
@@ -99,8 +124,11 @@ class MemoryPool:
         """Whether nothing can be allocated before something is released."""
         return self.used >= self.size
 
-    def try_allocate(self, size: int) -> PooledBuffer | None:
-        """Return a buffer of exactly `size` (> 0) bytes, owned by the caller until `release`; None when not one byte is free."""
+    def try_allocate(self, size: int, *, come: int = 0) -> PooledBuffer | None:
+        """Return a buffer of exactly `size` (> 0) bytes, owned by the caller until `release`; None when not one byte is free.
+
+        `come`: how many bytes its view has to have place for. Raises MemoryError: nothing is counted then.
+        """
         if size <= 0:
             raise ValueError(f"cannot allocate {size} bytes")
         if self._lost:
@@ -108,7 +136,7 @@ class MemoryPool:
         if self.used >= self.size:
             self._note_refused()
             return None
-        buffer = PooledBuffer(self, size)
+        buffer = PooledBuffer(self, size, come=come)
         self.used += size
         return buffer
 
@@ -122,6 +150,15 @@ class MemoryPool:
             raise ValueError("the buffer is not on loan from this pool")
         buffer._pool = None
         self._give_back(buffer.size)
+
+    def count(self, size: int) -> None:
+        """Count `size` bytes that the caller has allocated for a request, whether there is room or not, until `uncount`."""
+        self.used += size
+
+    def uncount(self, size: int) -> None:
+        """Count `size` bytes no more."""
+        if size:
+            self._give_back(size)
 
     def _note_refused(self) -> None:
         # A request is not read for lack of memory: the pool counts as depleted from now until memory is back.

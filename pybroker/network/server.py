@@ -21,6 +21,7 @@ from pybroker.network.hangups import Hangups
 from pybroker.network.limits import OS_DEFAULT, BoundListener, Listener, NetworkLimits, host_and_port
 from pybroker.network.mute import MuteCounters
 from pybroker.network.receiver import new_scratch
+from pybroker.turns.watchdog import watch_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -112,6 +113,7 @@ class SocketServer:
             OSError: an address cannot be bound; its text names the listener.
         """
         loop = asyncio.get_running_loop()
+        self.turns = watch_of(loop)
         self.memory_pool.call_soon_threadsafe = loop.call_soon_threadsafe
         bound: list[tuple[Listener, socket.socket]] = []
         try:

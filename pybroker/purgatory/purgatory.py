@@ -35,7 +35,8 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from pybroker.purgatory.timer import TimerTask
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PURGE_INTERVAL: Final = 1000
+TRIES_PER_LOOK: Final = 16
 
 
 class DelayedOperation(TimerTask):
@@ -146,13 +148,23 @@ class Purgatory:
         return is_completed_here
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Try the operations that are watched under `key`, after an event there. Returns how many of them that completed."""
+        """Try the operations that are watched under `key`, after an event there. Returns how many of them that completed.
+
+        Thousands may wait for the same event: those that are not tried within the timer's `slice_s` are tried in the next
+        turns of the loop. Between two turns such an operation may be completed by another event or its time, or see a later
+        state.
+        """
         found = self.watchers.get(key)
         if found is None:
             return 0
+        # A copy: completing an operation may watch another under the same key, or cause the same event.
+        return self._try_all(key, found, iter(tuple(found)))
+
+    def _try_all(self, key: Hashable, found: dict[DelayedOperation, None], operations: Iterator[DelayedOperation]) -> int:
         completed = 0
         met: list[DelayedOperation] = []
-        for operation in tuple(found):  # completing one may watch another under the same key, or cause the same event
+        end = 0.0
+        for tried, operation in enumerate(operations, start=1):
             if not operation.is_completed:
                 try:
                     completed += operation.try_complete()
@@ -162,6 +174,11 @@ class Purgatory:
                     )
             if operation.is_completed:
                 met.append(operation)
+            if tried % TRIES_PER_LOOK == 0:  # the usual event meets a few operations, and needs no clock
+                end = end or perf_counter() + self._timer.slice_s
+                if perf_counter() >= end:
+                    self._timer.soon(lambda: self._try_rest(key, found, operations))
+                    break
         for operation in met:
             found.pop(operation, None)
             if len(operation._keys) == 1:
@@ -170,6 +187,9 @@ class Purgatory:
             del self.watchers[key]
         self.purge_if_due()
         return completed
+
+    def _try_rest(self, key: Hashable, found: dict[DelayedOperation, None], operations: Iterator[DelayedOperation]) -> None:
+        self._try_all(key, found, operations)
 
     def complete_all(self) -> int:
         """Complete every operation that waits, as if its time were over; for the end of a broker. Returns how many there were."""

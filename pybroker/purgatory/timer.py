@@ -15,6 +15,7 @@ import abc
 import logging
 import math
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pybroker.purgatory.timing_wheel import Timer, TimingWheel
@@ -33,6 +34,8 @@ class WakeUp(Protocol):
 
 
 NEVER_MS: Final = math.inf
+SLICE_S: Final = 0.005
+"""For how long expiries or an event may hold the loop before others get their turn. One that has begun is finished."""
 
 CallAt = Callable[[int, Callable[[], None]], WakeUp]
 
@@ -48,18 +51,25 @@ class TimerTask(Timer, abc.ABC):
 
 
 class PurgatoryTimer(Protocol):
-    """The part of a timer that a purgatory needs."""
+    """The part of a timer that a purgatory needs. `slice_s` is for how long an event may hold the loop."""
+
+    slice_s: float
 
     def add(self, task: TimerTask, delay_ms: int) -> None:
         """Let `task` expire `delay_ms` from now, or at once when that is not positive."""
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Call `work` in the next turn of the loop."""
 
 
 class OperationTimer:
     """A timing wheel on a clock. Belongs to the loop, like the tasks in it."""
 
-    __slots__ = ("_call_at", "_clock", "_wake_up", "_wake_up_ms", "_wheel")
+    __slots__ = ("_call_at", "_clock", "_wake_up", "_wake_up_ms", "_wheel", "slice_s")
 
-    def __init__(self, clock: Clock, call_at: CallAt) -> None:
+    def __init__(self, clock: Clock, call_at: CallAt, *, slice_s: float = math.inf) -> None:
+        """Drive an empty wheel. `slice_s` bounds how long expiries hold the loop, where `call_at` calls back."""
+        self.slice_s = slice_s
         self._clock = clock
         self._call_at = call_at
         self._wheel = TimingWheel(clock.monotonic_ms())
@@ -107,8 +117,27 @@ class OperationTimer:
         self._wake_up, self._wake_up_ms = self._call_at(next_ms, self._woken), next_ms
 
     def _woken(self) -> None:
+        """Expire tasks for at most `slice_s`, and the others in the next turn: thousands may expire in the same millisecond."""
+        wheel, now_ms = self._wheel, self._clock.monotonic_ms()
         self._wake_up, self._wake_up_ms = None, NEVER_MS
-        self.advance()
+        wheel.collect(now_ms)
+        end = perf_counter() + self.slice_s
+        while (task := wheel.next_expired()) is not None:
+            assert isinstance(task, TimerTask)
+            _expire(task)
+            if wheel.has_expired and perf_counter() >= end:
+                self._wake_up_again(now_ms)
+                return
+        self._arm()
+
+    def _wake_up_again(self, now_ms: int) -> None:
+        if self._wake_up is not None:  # an expiry has armed it
+            self._wake_up.cancel()
+        self._wake_up, self._wake_up_ms = self._call_at(now_ms, self._woken), now_ms
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Call `work` in the next turn."""
+        self._call_at(self._clock.monotonic_ms(), work)
 
 
 def _expire(task: TimerTask) -> None:

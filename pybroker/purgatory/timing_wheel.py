@@ -91,9 +91,10 @@ class _Wheel:
 class TimingWheel:
     """All timers of one owner. Not thread-safe: it belongs to the loop."""
 
-    __slots__ = ("_due", "_wheel")
+    __slots__ = ("_due", "_expired", "_wheel")
 
     def __init__(self, now_ms: int) -> None:
+        self._expired = _Bucket()  # timers whose time has come
         self._wheel = _Wheel(tick_ms=TICK_MS, now_ms=now_ms)
         self._due: list[_Bucket] = []
 
@@ -125,7 +126,29 @@ class TimingWheel:
 
     def advance(self, now_ms: int) -> list[Timer]:
         """Move the time to `now_ms` and return the timers that expired, no longer pending, in order of their buckets."""
+        self.collect(now_ms)
         expired: list[Timer] = []
+        while (timer := self.next_expired()) is not None:
+            expired.append(timer)
+        return expired
+
+    def next_expired(self) -> Timer | None:
+        """Return a timer that `collect` has found, no longer pending, in order of the buckets; None if there is no other."""
+        expired = self._expired
+        timer = expired._next
+        if timer is expired:
+            return None
+        timer.cancel()
+        return timer
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether `next_expired` has another timer."""
+        return self._expired._next is not self._expired
+
+    def collect(self, now_ms: int) -> None:
+        """Move the time to `now_ms` and keep the timers that expired for `next_expired`. Until then they can be cancelled."""
+        expired = self._expired
         while self._due and self._due[0].expiration_ms <= now_ms:
             bucket = heapq.heappop(self._due)
             bucket.is_queued = False
@@ -136,11 +159,11 @@ class TimingWheel:
                 following = timer._next
                 timer._bucket = None
                 if not self.add(timer, timer.expiration_ms):
-                    timer._previous = timer._next = _UNLINKED
-                    expired.append(timer)
+                    last = expired._previous
+                    timer._bucket, timer._previous, timer._next = expired, last, expired
+                    last._next = expired._previous = timer
                 timer = following
         self._move_to(now_ms)
-        return expired
 
     def _move_to(self, now_ms: int) -> None:
         wheel: _Wheel | None = self._wheel

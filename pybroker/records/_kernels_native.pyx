@@ -285,6 +285,39 @@ def up_convert_messages(messages, int magic, bint is_log_append_time, int64_t lo
     return section[:u.written], u.count, u.base_timestamp, u.scan.max_timestamp, u.scan.min_timestamp, u.scan.keyless
 
 
+def take_records(section, Py_ssize_t position, int64_t record_count, Py_ssize_t bytes_min):
+    cdef Py_buffer view
+    cdef Bytes p
+    cdef Bytes end
+    cdef Bytes enough
+    cdef int64_t size
+    cdef int64_t count = 0
+    cdef int fault = FINE
+    PyObject_GetBuffer(section, &view, PyBUF_SIMPLE)
+    try:
+        if view.len > SECTION_MAX:
+            raise record_fault(TOO_LARGE)
+        if position < 0 or position > view.len or bytes_min < 0:
+            raise record_fault(RECORD_SIZE)
+        p = <Bytes>view.buf + position
+        end = <Bytes>view.buf + view.len
+        enough = end if bytes_min > end - p else p + bytes_min
+        while count < record_count and p < enough:
+            fault = read_varint(&p, end, &size)
+            if fault == FINE and (size < 1 or size > end - p):
+                fault = RECORD_SIZE
+            if fault != FINE:
+                break
+            p += size
+            count += 1
+        position = p - <Bytes>view.buf
+    finally:
+        PyBuffer_Release(&view)
+    if fault != FINE:
+        raise record_fault(fault)
+    return count, position
+
+
 def note_keys(section, int64_t record_count, int64_t base_offset, dict offsets):
     cdef Py_buffer view
     cdef Parsed record

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from crc32c import crc32c
 
@@ -368,6 +368,27 @@ def _message_field(messages: bytes, position: int, end: int) -> tuple[bytes | No
     if size < 0:
         return None, position
     return messages[position : position + size], position + size
+
+
+def take_records(section: bytes | bytearray | memoryview, position: int, record_count: int, bytes_min: int) -> tuple[int, int]:
+    """Return how many records from `position` on are a piece, and where the piece ends: `record_count` of them, or as many
+    as have `bytes_min` bytes together, or all that are left.
+
+    Only their sizes are looked at.
+    """
+    if len(section) > _SECTION_MAX:
+        raise record_fault(RecordFault.TOO_LARGE)
+    if not 0 <= position <= len(section) or bytes_min < 0:
+        raise record_fault(RecordFault.RECORD_SIZE)
+    section = cast("bytes", section)  # a view has what is needed of bytes here
+    enough, count = min(position + bytes_min, len(section)), 0
+    while count < record_count and position < enough:
+        size, position = _varint(section, position, len(section))
+        if not 1 <= size <= len(section) - position:
+            raise record_fault(RecordFault.RECORD_SIZE)
+        position += size
+        count += 1
+    return count, position
 
 
 def note_keys(

@@ -251,15 +251,16 @@ class BatchView:
         """
         return decompress(self.compression, self.payload, bytes_max=bytes_max)
 
-    def records(self, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-        """Yield the records in order. This is for rare paths and tests: a record takes 1 us or more.
+    def records(self, section: bytes | memoryview | None = None, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+        """Yield the records in order, from `section` if the caller has them uncompressed. This is for rare paths and
+        tests: a record takes 1 us or more.
 
         Raises:
             CorruptRecordError: as `record_section`.
             InvalidRecordError: the records are not what the header promises. Records before the fault were already
             yielded.
         """
-        section = self.record_section(bytes_max=bytes_max)
+        section = self.record_section(bytes_max=bytes_max) if section is None else section
         override = self.max_timestamp if self.attributes & LOG_APPEND_TIME_BIT else None
         position = 0
         for _ in range(self.record_count):

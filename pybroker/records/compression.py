@@ -22,34 +22,27 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
+from collections.abc import Callable, Iterator
 from enum import IntEnum
-from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from pybroker.records.errors import CorruptRecordError, InvalidRecordError
+from pybroker.records import inflate
+from pybroker.records.errors import InvalidRecordError
+from pybroker.records.inflate import GZIP_WBITS, XERIAL_HEADER, lz4_header_checksum
 
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
 """The default bound. A batch of `max.message.bytes` (1 MB by default) would have to shrink 128 times to reach it."""
 
 LZ4_DEFAULT_LEVEL: Final = 9  # Kafka's number for the fast compressor, which the library numbers 0
-_GZIP_WBITS: Final = 31
 _LZ4_LEVEL_MIN: Final = 3
 _LZ4_LEVEL_MAX: Final = 12
-_PIECE_BYTES: Final = 1 << 18
 
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 << 10
 _INT32: Final = struct.Struct(">i")
 
 _ZSTD_LEVEL: Final = 3
-_ZSTD_WINDOW_BYTES: Final = 1 << 21  # of the default level
 _OF_THREAD: Final = threading.local()
-
-_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
-_LZ4_BLOCKS_INDEPENDENT: Final = 0x20
-_LZ4_CONTENT_SIZE: Final = 0x08
 
 
 class CompressionType(IntEnum):
@@ -73,8 +66,8 @@ def compress(codec: CompressionType, data: bytes | bytearray | memoryview, *, le
     """Compress `data`. `level` is Kafka's `compression.<codec>.level`, None for its default; `magic` is the message's."""
     match codec:
         case CompressionType.GZIP:
-            stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WBITS)
-            return stream.compress(data) + stream.flush()
+            stream = _gzip_stream(level)
+            return bytes(stream.compress(data) + stream.flush())
         case CompressionType.SNAPPY:
             return _compress_snappy(data)
         case CompressionType.LZ4:
@@ -83,6 +76,63 @@ def compress(codec: CompressionType, data: bytes | bytearray | memoryview, *, le
             return bytes(_zstd_compressor(_ZSTD_LEVEL if level is None else level).compress(data))
         case CompressionType.NONE:
             return bytes(data)
+
+
+class Compressing:
+    """`compress` for a batch of magic 2 piece by piece: what `add` and `end` return is the compressed data, in order."""
+
+    __slots__ = ("_add", "_end", "_held")
+
+    def __init__(self, codec: CompressionType, *, level: int | None = None) -> None:
+        self._held = b""
+        self._add: Callable[[bytes | memoryview], bytes] = bytes
+        self._end: Callable[[], bytes] = bytes
+        stream: Any
+        match codec:
+            case CompressionType.GZIP:
+                stream = _gzip_stream(level)
+            case CompressionType.ZSTD:
+                stream = _zstd_compressor(_ZSTD_LEVEL if level is None else level).compressobj()
+            case CompressionType.LZ4:
+                frame = import_module("lz4.frame")
+                stream = frame.LZ4FrameCompressor(
+                    compression_level=_lz4_level(level), block_size=frame.BLOCKSIZE_MAX64KB, block_linked=False
+                )
+                self._held = stream.begin()
+            case CompressionType.SNAPPY:
+                self._held = XERIAL_HEADER
+                self._add = _snappy_blocks
+                return
+            case CompressionType.NONE:
+                return
+        self._add, self._end = stream.compress, stream.flush
+
+    def add(self, piece: bytes | memoryview) -> bytes:
+        """Return the next part, which may be empty."""
+        held, self._held = self._held, b""
+        return held + self._add(piece)
+
+    def end(self) -> bytes:
+        """Return the last part."""
+        return self._held + self._end()
+
+
+def inflated(codec: CompressionType, data: bytes | memoryview, *, magic: int = 2) -> Iterator[bytes | memoryview]:
+    """Yield the data that `compress` was given, in the pieces of `records.inflate`; `data` itself if there is no codec.
+
+    Raises CorruptRecordError where the data is damaged.
+    """
+    match codec:
+        case CompressionType.NONE:
+            return inflate.plain_pieces(data)
+        case CompressionType.GZIP:
+            return inflate.gzip_pieces(data)
+        case CompressionType.SNAPPY:
+            return inflate.snappy_pieces(data)
+        case CompressionType.LZ4:
+            return inflate.lz4_pieces(data, any_checksum=magic == 0)
+        case CompressionType.ZSTD:
+            return inflate.zstd_pieces(data)
 
 
 def decompress(
@@ -97,52 +147,32 @@ def decompress(
     """
     if not codec:
         return data
-    match codec:
-        case CompressionType.GZIP:
-            return _decompress_gzip(data, bytes_max)
-        case CompressionType.SNAPPY:
-            return _decompress_snappy(data, bytes_max)
-        case CompressionType.LZ4:
-            return _decompress_lz4(data, bytes_max, any_checksum=magic == 0)
-        case _:
-            return _decompress_zstd(data, bytes_max)
+    pieces: list[bytes | memoryview] = []
+    left = bytes_max
+    for piece in inflated(codec, data, magic=magic):
+        left -= len(piece)
+        if left < 0:
+            raise InvalidRecordError(f"the compressed records expand to more than {bytes_max} bytes")
+        if piece:
+            pieces.append(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _too_large(bytes_max: int) -> InvalidRecordError:
-    return InvalidRecordError(f"the compressed records expand to more than {bytes_max} bytes")
+def _gzip_stream(level: int | None) -> Any:
+    return zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, GZIP_WBITS)
 
 
-@cache  # an import that fails takes longer than decompressing a batch
-def _inflate_module() -> Any:  # zlib, or its faster twin in isal
-    try:
-        return import_module("isal.isal_zlib")
-    except ImportError:
-        return zlib
-
-
-def _decompress_gzip(data: bytes | memoryview, bytes_max: int) -> bytes:
-    inflate = _inflate_module()
-    members: list[bytes] = []
-    rest: bytes | memoryview = data
-    while rest or not members:
-        stream = inflate.decompressobj(_GZIP_WBITS)
-        try:
-            member: bytes = stream.decompress(rest, bytes_max + 1)
-        except inflate.error as error:
-            raise CorruptRecordError(f"damaged gzip data: {error}") from error
-        bytes_max -= len(member)
-        if bytes_max < 0:
-            raise _too_large(bytes_max + len(member))
-        if not stream.eof:
-            raise CorruptRecordError("truncated gzip data")
-        members.append(member)
-        rest = stream.unused_data
-    return members[0] if len(members) == 1 else b"".join(members)
+def _lz4_level(level: int | None) -> int:
+    return 0 if level is None or level == LZ4_DEFAULT_LEVEL else min(max(level, _LZ4_LEVEL_MIN), _LZ4_LEVEL_MAX)
 
 
 def _compress_snappy(data: bytes | bytearray | memoryview) -> bytes:
+    return XERIAL_HEADER + _snappy_blocks(data)
+
+
+def _snappy_blocks(data: bytes | bytearray | memoryview) -> bytes:
     snappy = import_module("snappy")
-    parts = [_XERIAL_HEADER]
+    parts: list[bytes] = []
     view = memoryview(data)
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
         block = snappy.compress(bytes(view[start : start + _XERIAL_BLOCK_BYTES]))
@@ -150,108 +180,18 @@ def _compress_snappy(data: bytes | bytearray | memoryview) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: bytes | memoryview, bytes_max: int) -> bytes:
-    view = memoryview(data)
-    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _decompress_snappy_block(view, bytes_max)
-    position, blocks = len(_XERIAL_HEADER), []
-    if len(view) < position:
-        raise CorruptRecordError("truncated snappy header")
-    left = bytes_max
-    while position < len(view):
-        if len(view) - position < _INT32.size:
-            raise CorruptRecordError("truncated snappy block size")
-        (size,) = _INT32.unpack_from(view, position)
-        position += _INT32.size
-        if not 0 < size <= len(view) - position:
-            raise CorruptRecordError(f"a snappy block claims {size} bytes, but {len(view) - position} are left")
-        block = _decompress_snappy_block(view[position : position + size], left)
-        position += size
-        left -= len(block)
-        blocks.append(block)
-    return b"".join(blocks)
-
-
-def _decompress_snappy_block(block: memoryview, bytes_max: int) -> bytes:
-    snappy = import_module("snappy")
-    size = shift = 0  # the block opens with its size as an unsigned varint
-    for byte in block[:5]:
-        size |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
-    if size > bytes_max:
-        raise _too_large(bytes_max)
-    try:
-        return bytes(snappy.uncompress(bytes(block)))
-    except Exception as error:  # no error class is common to all versions of the library
-        raise CorruptRecordError(f"damaged snappy data: {error}") from error
-
-
 def _compress_lz4(data: bytes | bytearray | memoryview, level: int | None, *, wrong_checksum: bool) -> bytes:
     frame = import_module("lz4.frame")
-    default = level is None or level == LZ4_DEFAULT_LEVEL
     compressed: bytes = frame.compress(
         bytes(data),
-        compression_level=0 if default or level is None else min(max(level, _LZ4_LEVEL_MIN), _LZ4_LEVEL_MAX),
+        compression_level=_lz4_level(level),
         block_size=frame.BLOCKSIZE_MAX64KB,
         block_linked=False,
         store_size=False,
     )
     if not wrong_checksum:
         return compressed
-    return compressed[:6] + bytes([_lz4_header_checksum(compressed[:6])]) + compressed[7:]
-
-
-def _decompress_lz4(data: bytes | memoryview, bytes_max: int, *, any_checksum: bool) -> bytes:
-    header = _checked_lz4_header(data, any_checksum=any_checksum)
-    frame = import_module("lz4.frame")
-    stream = frame.LZ4FrameDecompressor()
-    pieces: list[bytes] = []
-    left = bytes_max
-    try:
-        stream.decompress(header)
-        rest: bytes | memoryview = memoryview(data)[len(header) :]
-        while not stream.eof:
-            piece: bytes = stream.decompress(rest, max_length=min(left + 1, _PIECE_BYTES))
-            rest = b""
-            if not piece and not stream.eof and stream.needs_input:
-                raise CorruptRecordError("truncated lz4 data")
-            left -= len(piece)
-            if left < 0:
-                raise _too_large(bytes_max)
-            pieces.append(piece)
-    except RuntimeError as error:
-        raise CorruptRecordError(f"damaged lz4 data: {error}") from error
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def _checked_lz4_header(data: bytes | memoryview, *, any_checksum: bool) -> bytes:
-    """Return the frame's header, with the right checksum if any checksum is allowed. Raises CorruptRecordError."""
-    size = 15 if len(data) > 4 and data[4] & _LZ4_CONTENT_SIZE else 7
-    header = bytes(data[:size])
-    if len(header) < size or header[:4] != _LZ4_MAGIC:
-        raise CorruptRecordError("not an lz4 frame")
-    if not header[4] & _LZ4_BLOCKS_INDEPENDENT:
-        raise CorruptRecordError("the lz4 blocks depend on each other; Kafka's clients cannot read such blocks")
-    return header[:-1] + bytes([_lz4_header_checksum(header[4:-1])]) if any_checksum else header
-
-
-def _lz4_header_checksum(header: bytes) -> int:
-    """Return the second byte of XXH32 with seed 0, for inputs below 16 bytes; longer inputs need more of the algorithm."""
-    assert len(header) < 16
-    mask, prime1, prime2, prime3, prime4, prime5 = 0xFFFFFFFF, 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
-    value = prime5 + len(header)
-    words = len(header) // 4 * 4
-    for (word,) in struct.iter_unpack("<I", header[:words]):
-        value = value + word * prime3 & mask
-        value = (value << 17 | value >> 15) * prime4 & mask
-    for byte in header[words:]:
-        value = value + byte * prime5 & mask
-        value = (value << 11 | value >> 21) * prime1 & mask
-    value = (value ^ value >> 15) * prime2 & mask
-    value = (value ^ value >> 13) * prime3 & mask
-    return (value ^ value >> 16) >> 8 & 0xFF
+    return compressed[:6] + bytes([lz4_header_checksum(compressed[:6])]) + compressed[7:]
 
 
 def _zstd_compressor(level: int) -> Any:
@@ -263,36 +203,3 @@ def _zstd_compressor(level: int) -> Any:
     if kept is None:
         kept = _OF_THREAD.compressor = zstandard.ZstdCompressor(level=level)
     return kept
-
-
-def _zstd_decompressor() -> Any:
-    """Return this thread's decompressor, which refuses frames that want a large window: it would keep that memory."""
-    kept = getattr(_OF_THREAD, "decompressor", None)
-    if kept is None:
-        kept = import_module("zstandard").ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
-        _OF_THREAD.decompressor = kept
-    return kept
-
-
-def _decompress_zstd(data: bytes | memoryview, bytes_max: int) -> bytes:
-    zstandard = import_module("zstandard")
-    try:
-        return _read_zstd(_zstd_decompressor(), data, bytes_max)
-    except zstandard.ZstdError:
-        pass  # a large window, or damage
-    try:
-        return _read_zstd(zstandard.ZstdDecompressor(), data, bytes_max)
-    except zstandard.ZstdError as error:
-        raise CorruptRecordError(f"damaged zstd data: {error}") from error
-
-
-def _read_zstd(decompressor: Any, data: bytes | memoryview, bytes_max: int) -> bytes:
-    pieces: list[bytes] = []
-    left = bytes_max
-    with decompressor.stream_reader(data, read_across_frames=True) as reader:
-        while piece := reader.read(min(left + 1, _PIECE_BYTES)):
-            left -= len(piece)
-            if left < 0:
-                raise _too_large(bytes_max)
-            pieces.append(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

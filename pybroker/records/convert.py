@@ -185,7 +185,11 @@ def _lift_run(run: list[legacy.MessageView]) -> Lifted:
 
 def _lift_wrapper(wrapper: legacy.MessageView, bytes_max: int) -> Lifted:
     wrapper.ensure_valid()
-    messages = wrapper.inner_messages(bytes_max=bytes_max)
+    return lift_inner(wrapper, wrapper.inner_messages(bytes_max=bytes_max))
+
+
+def lift_inner(wrapper: legacy.MessageView, messages: bytes | memoryview) -> Lifted:
+    """Return the uncompressed messages of a wrapper as a record section. Raises InvalidRecordError as `lift`."""
     section, count, *rest = kernels.up_convert_messages(messages, wrapper.magic, bool(wrapper.timestamp_type), wrapper.timestamp)
     if not count:
         raise InvalidRecordError("a compressed message holds no messages")

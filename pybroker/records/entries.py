@@ -13,7 +13,7 @@ from pybroker.model import FIRST_OFFSET
 from pybroker.records.build import assemble_batch
 from pybroker.records.compression import compress
 from pybroker.records.errors import InvalidRecordError
-from pybroker.records.varint import append_varint, read_varint
+from pybroker.records.varint import append_varint, read_varint, small_varints
 
 if TYPE_CHECKING:
     from pybroker.records.batch import BatchView
@@ -79,30 +79,38 @@ def entries(batch: BatchView) -> Iterator[Entry]:
 
 def build_entries(pairs: Sequence[tuple[bytes, bytes | None]], *, timestamp_ms: int, compression: CompressionType) -> bytearray:
     """Build one batch of `pairs`, all with the same timestamp and with offsets from 0 on; the batch is the caller's."""
+    return build_ends([record_end(key, value) for key, value in pairs], timestamp_ms=timestamp_ms, compression=compression)
+
+
+def record_end(key: bytes, value: bytes | None) -> bytes:
+    """Return what follows the offset in a record without headers."""
+    if value is None:
+        return b"".join((varint(len(key)), key, _NULL_AND_NO_HEADERS))
+    return b"".join((varint(len(key)), key, varint(len(value)), value, NO_HEADERS))
+
+
+def build_ends(ends: Sequence[bytes], *, timestamp_ms: int, compression: CompressionType) -> bytearray:
+    """Build the batch of `build_entries` from what follows the offset in each record, as `record_end` returns it."""
     section: list[bytes] = []
-    for number, (key, value) in enumerate(pairs):
-        key_size = len(key)
-        size = _VARINTS[key_size] if key_size < _SMALL else _varint(key_size)
+    for number, end in enumerate(ends):
         at = _VARINTS[number] if number < _SMALL else _varint(number)
-        if value is None:
-            body = b"".join((_ATTRIBUTES_AND_TIME, at, size, key, _NULL_AND_NO_HEADERS))
-        else:
-            value_size = len(value)
-            second = _VARINTS[value_size] if value_size < _SMALL else _varint(value_size)
-            body = b"".join((_ATTRIBUTES_AND_TIME, at, size, key, second, value, b"\0"))
-        body_size = len(body)
-        section.append(_VARINTS[body_size] if body_size < _SMALL else _varint(body_size))
-        section.append(body)
+        size = len(_ATTRIBUTES_AND_TIME) + len(at) + len(end)
+        section += (_VARINTS[size] if size < _SMALL else _varint(size), _ATTRIBUTES_AND_TIME, at, end)
     payload = b"".join(section)
     return assemble_batch(
         compress(compression, payload) if compression else payload,
         base_offset=FIRST_OFFSET,
-        last_offset_delta=len(pairs) - 1,
+        last_offset_delta=len(ends) - 1,
         attributes=compression,
         base_timestamp=timestamp_ms,
         max_timestamp=timestamp_ms,
-        record_count=len(pairs),
+        record_count=len(ends),
     )
+
+
+def varint(value: int) -> bytes:
+    """Return a number that is not negative as the sizes and offsets in a record are written."""
+    return _VARINTS[value] if value < _SMALL else _varint(value)
 
 
 def _varint(value: int) -> bytes:
@@ -111,7 +119,9 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-_SMALL: Final = 256
-_VARINTS: Final = tuple(map(_varint, range(_SMALL)))
+_SMALL: Final = 1024  # a turn of commits is seldom more records
+_VARINTS: Final = small_varints(_SMALL)
 _ATTRIBUTES_AND_TIME: Final = b"\0\0"
+NO_HEADERS: Final = b"\0"
+"""The end of a record without headers."""
 _NULL_AND_NO_HEADERS: Final = b"\x01\0"  # a length of -1, and no headers

@@ -18,6 +18,7 @@ from pybroker.records._kernels_python import (
     note_keys,
     retain_records,
     scan_records,
+    take_records,
     up_convert_messages,
 )
 
@@ -30,6 +31,7 @@ __all__ = [
     "note_keys",
     "retain_records",
     "scan_records",
+    "take_records",
     "up_convert_messages",
 ]
 

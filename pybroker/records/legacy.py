@@ -128,10 +128,14 @@ class MessageView:
         Raises:
             CorruptRecordError: the compressed data is damaged, or there is none.
         """
+        return decompress(self.compression, self.wrapped(), bytes_max=bytes_max, magic=self.magic)
+
+    def wrapped(self) -> memoryview:
+        """Return the compressed message set inside a wrapper, borrowed. Raises InvalidRecordError if there is none."""
         value = self.key_and_value()[1]
         if value is None:
             raise InvalidRecordError("a compressed message has no value")
-        return decompress(self.compression, value, bytes_max=bytes_max, magic=self.magic)
+        return value
 
     def _field(self, position: int, end: int) -> tuple[memoryview | None, int]:
         if end - position < _INT32.size:

@@ -1,4 +1,4 @@
-"""The functions that look into the records of one batch for what is rarely asked: by time, refused, renumbered.
+"""The walks through the records of one batch, which come in pieces: an overview, the refused ones, one of a time, new numbers.
 
 Native where they were built, otherwise Python; `pybroker/native.py` chooses. Their contract is in `_sections_python.py`.
 """
@@ -9,14 +9,8 @@ from typing import Final
 
 from pybroker.native import choose
 from pybroker.records import _sections_python
-from pybroker.records._sections_python import (
-    first_record,
-    largest_timestamp,
-    refused_records,
-    renumbered,
-    renumbered_size,
-)
+from pybroker.records._sections_python import Overview, Refusals, Renumbering, Search
 
-__all__ = ["IS_NATIVE", "first_record", "largest_timestamp", "refused_records", "renumbered", "renumbered_size"]
+__all__ = ["IS_NATIVE", "Overview", "Refusals", "Renumbering", "Search"]
 
 IS_NATIVE: Final = choose(_sections_python, globals())

@@ -22,7 +22,7 @@ not count 0, 1, 2... (Kafka mends those too, if there is a codec.)
 record|
 | zstd before Produce v7                                                                | UNSUPPORTED_COMPRESSION_TYPE
 |
-| larger than `max.message.bytes`, as sent or as rebuilt                                | MESSAGE_TOO_LARGE
+| larger than `max.message.bytes`, as sent or as rebuilt; inflates too far              | MESSAGE_TOO_LARGE
 |
 
 Source: `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest.validateRecords`.
@@ -30,18 +30,16 @@ Source: `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from pybroker.model import FIRST_OFFSET
 from pybroker.records import kernels, legacy, sections
 from pybroker.records.batch import (
-    COMPRESSION_MASK,
     CONTROL_BIT,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
-    LOG_OVERHEAD,
     MAGIC,
     MAGIC_AT,
     NO_TIMESTAMP,
@@ -52,64 +50,19 @@ from pybroker.records.batch import (
     set_offset_and_epoch,
 )
 from pybroker.records.build import assemble_batch
-from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, compress, decompress
-from pybroker.records.convert import Lifted, lift
-from pybroker.records.errors import (
-    InvalidRecordError,
-    RecordTooLargeError,
-    UnsupportedCompressionError,
-)
+from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType
+from pybroker.records.convert import Lifted, lift_inner
+from pybroker.records.errors import InvalidRecordError, RecordTooLargeError, UnsupportedCompressionError
+from pybroker.records.rebuild import Records, rebuilt, too_large
 from pybroker.records.refusal import refuse
+from pybroker.records.rules import USUAL_BYTES_MAX, ValidationRules
+from pybroker.records.work import LOOP_BYTES, LongWorkError, Work, pieces_of
 
 if TYPE_CHECKING:
-    from pybroker.config.topic import TopicConfig
     from pybroker.model import LeaderEpoch, Offset
 
 _MAGIC_2_SINCE: Final = 3  # the version of Produce since which a partition has exactly one batch, of magic 2
 _ZSTD_SINCE: Final = 7
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class ValidationRules:
-    """The part of a topic's configuration that the validation needs; made once per configuration. Times are in ms.
-
-    If `compression` is None, the producer's codec is kept; `level` is that codec's, None for its default.
-    """
-
-    max_message_bytes: int
-    compression: CompressionType | None = None
-    level: int | None = None
-    is_compacted: bool = False
-    is_log_append_time: bool = False
-    timestamp_before_max_ms: int = (1 << 63) - 1
-    timestamp_after_max_ms: int = (1 << 63) - 1
-    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
-
-    keeps_batches: bool = field(init=False)
-    """Whether a good batch that is not compressed is kept as it is."""
-
-    def __post_init__(self) -> None:
-        keeps = not self.is_log_append_time and self.compression in {None, CompressionType.NONE}
-        object.__setattr__(self, "keeps_batches", keeps)
-
-    @classmethod
-    def of(cls, config: TopicConfig) -> ValidationRules:
-        """Return the rules of a topic with this configuration."""
-        compression = CompressionType.of_config(config.compression_type)
-        levels = {
-            CompressionType.GZIP: config.compression_gzip_level,
-            CompressionType.LZ4: config.compression_lz4_level,
-            CompressionType.ZSTD: config.compression_zstd_level,
-        }
-        return cls(
-            max_message_bytes=config.max_message_bytes,
-            compression=compression,
-            level=None if compression is None else levels.get(compression),
-            is_compacted="compact" in config.cleanup_policy,
-            is_log_append_time=config.message_timestamp_type == "LogAppendTime",
-            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
-            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-        )
 
 
 class ValidationResult:
@@ -162,6 +115,49 @@ class ValidationResult:
         return self.batches[0].record_count if self.batches else 0
 
 
+class Checked:
+    """The records of one partition, found good: one batch that lacks its place in the log, or none. Made by `check`.
+
+    Attributes:
+        batch: over bytes that are borrowed from the records, or new; None if there were no records.
+        rules: those by which it was checked.
+        is_rebuilt, records_converted, conversion_ns: as in `ValidationResult`.
+    """
+
+    __slots__ = ("batch", "conversion_ns", "is_rebuilt", "records_converted", "rules", "size")
+
+    def __init__(
+        self, batch: BatchView | None, rules: ValidationRules, size: int, *, is_rebuilt: bool, records_converted: int = 0
+    ) -> None:
+        self.batch = batch
+        self.rules = rules
+        self.size = size
+        self.is_rebuilt = is_rebuilt
+        self.records_converted = records_converted
+        self.conversion_ns = 0
+
+    def __len__(self) -> int:
+        """Return the number of bytes that the producer sent."""
+        return self.size
+
+    def assigned(self, first_offset: Offset, *, now_ms: int, leader_epoch: LeaderEpoch) -> ValidationResult:
+        """Write the fields that depend on the place in the log, and on the time of the append."""
+        batch, rules = self.batch, self.rules
+        if batch is None:
+            return ValidationResult(None, -1)
+        is_marked = batch.attributes & LOG_APPEND_TIME_BIT != 0
+        if rules.is_log_append_time and not (is_marked and batch.max_timestamp == now_ms):
+            set_max_timestamp(batch.buffer, TimestampType.LOG_APPEND_TIME, now_ms)
+            batch = BatchView(batch.buffer)
+        set_offset_and_epoch(batch.buffer, base_offset=first_offset, leader_epoch=leader_epoch)
+        batch.base_offset = first_offset
+        batch.partition_leader_epoch = leader_epoch
+        result = ValidationResult(batch, batch.max_timestamp if rules.is_log_append_time else -1)
+        result.is_rebuilt = self.is_rebuilt
+        result.records_converted, result.conversion_ns = self.records_converted, self.conversion_ns
+        return result
+
+
 def validate_and_assign(
     records: memoryview,
     *,
@@ -171,6 +167,7 @@ def validate_and_assign(
     rules: ValidationRules,
     from_client: bool = True,
     produce_version: int | None = None,
+    work: Work | None = None,
 ) -> ValidationResult:
     """Check `records` and assign them the offsets from `first_offset` on.
 
@@ -185,54 +182,78 @@ def validate_and_assign(
         from_client: False for a coordinator's records, which may be control records.
         produce_version: the version of the request, because old versions may not send everything; None outside of
         requests.
+        work: the work of the request; without it the records are checked however long it takes.
 
     Raises:
         CorruptRecordError, InvalidRecordError, RecordValidationError (with `record_errors`), RecordTooLargeError,
         UnsupportedCompressionError: all are KafkaError, with the codes of the table above. `records` may have been
         patched by then, which does no harm because the request has failed.
+        LongWorkError: see `records.work`.
     """
-    batch = _only_batch(records, produce_version)
-    if batch is None:
-        return _lifted(records, first_offset, now_ms, leader_epoch, rules)
+    checked = check(records, rules, now_ms=now_ms, from_client=from_client, produce_version=produce_version, work=work)
+    return checked.assigned(first_offset, now_ms=now_ms, leader_epoch=leader_epoch)
+
+
+def check(
+    records: memoryview,
+    rules: ValidationRules,
+    *,
+    now_ms: int,
+    from_client: bool = True,
+    produce_version: int | None = None,
+    work: Work | None = None,
+) -> Checked:
+    """Check `records` as `validate_and_assign` does, up to what depends on their place. Touches nothing but them, so it may run
+    in any thread.
+    """
+    work = work or Work()
+    inflated_bytes = work.inflated_bytes
+    try:
+        batch = _only_batch(records, produce_version)
+        if batch is None:
+            return _checked_old(records, now_ms, rules, work)
+        return _checked_batch(batch, rules, now_ms, work, from_client=from_client)
+    except LongWorkError as long:
+        work.inflated_bytes = inflated_bytes  # it is counted again in the thread
+        long.check = partial(check, rules=rules, now_ms=now_ms, from_client=from_client, produce_version=produce_version)
+        raise
+
+
+def _checked_batch(batch: BatchView, rules: ValidationRules, now_ms: int, work: Work, *, from_client: bool) -> Checked:
+    size = batch.batch_length
+    work.only_off_loop(min(size, rules.max_message_bytes), size_max=USUAL_BYTES_MAX)
     _check_header(batch, rules, from_client=from_client)
-    codec = batch.compression
-    section: bytes | memoryview = batch.buffer[HEADER_SIZE:]
-    if codec:
-        section = decompress(codec, section, bytes_max=rules.decompressed_bytes_max)
-    max_timestamp, min_timestamp, keyless, is_sequential = kernels.scan_records(section, batch.record_count, batch.base_timestamp)
+    records = Records(batch.compression, batch.payload, rules, work)
+    found = sections.Overview(batch.record_count, batch.base_timestamp)
+    for piece in records.pieces():
+        found.feed(piece)
+    found.finish()
+    max_timestamp, min_timestamp = found.max_timestamp, found.min_timestamp
     if batch.attributes & LOG_APPEND_TIME_BIT:
         max_timestamp = min_timestamp = batch.max_timestamp
-    _check_records(batch, section, rules, now_ms, max_timestamp=max_timestamp, min_timestamp=min_timestamp, keyless=keyless)
+    _check_records(batch, records, rules, now_ms, max_timestamp=max_timestamp, min_timestamp=min_timestamp, keyless=found.keyless)
     if rules.is_log_append_time:
         max_timestamp = now_ms
+    codec = records.codec
     wanted = rules.compression
     if wanted is None or (not codec and batch.is_control):
         wanted = codec
-    if wanted is codec and is_sequential:
-        batch = _patch(batch, rules, max_timestamp, first_offset, leader_epoch)
-        return ValidationResult(batch, max_timestamp if rules.is_log_append_time else -1)
-    if not is_sequential or batch.attributes & LOG_APPEND_TIME_BIT:
-        batch = _renumbered(batch, section, rules, wanted)
-        section = batch.buffer
-    data = _in_codec(batch, section, wanted, rules, max_timestamp)
-    set_offset_and_epoch(data, base_offset=first_offset, leader_epoch=leader_epoch)
-    batch = BatchView(_checked_size(data, rules))
-    return ValidationResult(batch, _log_append_time(batch, rules), is_rebuilt=True)
+    if wanted is codec and found.is_sequential:
+        return Checked(_patched(batch, rules, max_timestamp), rules, size, is_rebuilt=False)
+    is_renumbered = not found.is_sequential or batch.attributes & LOG_APPEND_TIME_BIT != 0
+    data = rebuilt(batch, records, wanted, max_timestamp, is_renumbered=is_renumbered)
+    return Checked(BatchView(data), rules, size, is_rebuilt=True)
 
 
-def _lifted(
-    records: memoryview, first_offset: Offset, now_ms: int, leader_epoch: LeaderEpoch, rules: ValidationRules
-) -> ValidationResult:
+def _checked_old(records: memoryview, now_ms: int, rules: ValidationRules, work: Work) -> Checked:
     """Return what an old producer sent, as a batch of magic 2."""
     started_ns = perf_counter_ns()
-    converted = _converted(records, now_ms, rules)
-    if converted is None:
-        return ValidationResult(None, -1)
-    set_offset_and_epoch(converted.buffer, base_offset=first_offset, leader_epoch=leader_epoch)
-    batch = BatchView(converted.buffer)
-    result = ValidationResult(batch, _log_append_time(batch, rules), is_rebuilt=True, records_converted=batch.record_count)
-    result.conversion_ns = perf_counter_ns() - started_ns
-    return result
+    work.only_off_loop(len(records), size_max=LOOP_BYTES)
+    batch = _converted(records, now_ms, rules, work)
+    count = 0 if batch is None else batch.record_count
+    checked = Checked(batch, rules, len(records), is_rebuilt=True, records_converted=count)
+    checked.conversion_ns = perf_counter_ns() - started_ns
+    return checked
 
 
 def _only_batch(records: memoryview, produce_version: int | None) -> BatchView | None:
@@ -264,7 +285,7 @@ def _check_header(batch: BatchView, rules: ValidationRules, *, from_client: bool
     if from_client and batch.base_offset != 0:
         raise InvalidRecordError(f"a batch from a producer begins at offset {batch.base_offset} instead of 0")
     if batch.batch_length > rules.max_message_bytes:
-        raise _too_large(batch.batch_length, rules)
+        raise too_large(batch.batch_length, rules)
     batch.ensure_valid()
     if not from_client:
         return
@@ -279,7 +300,7 @@ def _check_header(batch: BatchView, rules: ValidationRules, *, from_client: bool
 
 def _check_records(
     batch: BatchView,
-    section: bytes | memoryview,
+    records: Records,
     rules: ValidationRules,
     now_ms: int,
     *,
@@ -287,79 +308,28 @@ def _check_records(
     min_timestamp: int,
     keyless: int,
 ) -> None:
-    """Refuse the batch if any of its records must be refused; only then are the records checked one by one."""
-    if rules.is_compacted and keyless:
-        refuse(batch, section, rules, now_ms)
-    if rules.is_log_append_time:
-        if batch.attributes & LOG_APPEND_TIME_BIT:
-            refuse(batch, section, rules, now_ms)
-        return
-    if max_timestamp != NO_TIMESTAMP and max_timestamp - now_ms > rules.timestamp_after_max_ms:
-        refuse(batch, section, rules, now_ms)
-    if min_timestamp != NO_TIMESTAMP and now_ms - min_timestamp > rules.timestamp_before_max_ms:
-        refuse(batch, section, rules, now_ms)
-    if batch.attributes & LOG_APPEND_TIME_BIT and max_timestamp == NO_TIMESTAMP:
-        refuse(batch, section, rules, now_ms)
+    """Refuse the batch if any of its records must be refused; only then are the records looked at one by one."""
+    is_marked = batch.attributes & LOG_APPEND_TIME_BIT != 0
+    is_late = max_timestamp != NO_TIMESTAMP and max_timestamp - now_ms > rules.timestamp_after_max_ms
+    is_early = min_timestamp != NO_TIMESTAMP and now_ms - min_timestamp > rules.timestamp_before_max_ms
+    is_misdated = is_marked if rules.is_log_append_time else is_late or is_early or (is_marked and max_timestamp == NO_TIMESTAMP)
+    if is_misdated or (rules.is_compacted and keyless):
+        refuse(batch, records, now_ms)
 
 
-def _patch(
-    batch: BatchView, rules: ValidationRules, max_timestamp: int, first_offset: Offset, leader_epoch: LeaderEpoch
-) -> BatchView:
-    """Write the broker's fields into the batch in place, or into a copy if the buffer is read-only."""
+def _patched(batch: BatchView, rules: ValidationRules, max_timestamp: int) -> BatchView:
+    """Write the right max timestamp into the batch in place, or into a copy if the buffer is read-only."""
     if batch.buffer.readonly:
         batch = BatchView(memoryview(bytearray(batch.buffer)))
-    is_overridden = batch.attributes & LOG_APPEND_TIME_BIT != 0
-    if batch.max_timestamp != max_timestamp or is_overridden is not rules.is_log_append_time:
-        timestamp_type = TimestampType.LOG_APPEND_TIME if rules.is_log_append_time else TimestampType.CREATE_TIME
-        set_max_timestamp(batch.buffer, timestamp_type, max_timestamp)
+    if rules.is_log_append_time:  # `assigned` writes it
+        return batch
+    if batch.max_timestamp != max_timestamp or batch.attributes & LOG_APPEND_TIME_BIT:
+        set_max_timestamp(batch.buffer, TimestampType.CREATE_TIME, max_timestamp)
         batch = BatchView(batch.buffer)
-    set_offset_and_epoch(batch.buffer, base_offset=first_offset, leader_epoch=leader_epoch)
-    batch.base_offset = first_offset
-    batch.partition_leader_epoch = leader_epoch
     return batch
 
 
-def _renumbered(batch: BatchView, section: bytes | memoryview, rules: ValidationRules, wanted: CompressionType) -> BatchView:
-    """Return the batch with offsets 0, 1, 2... and every record's own timestamp; `buffer` has the records, uncompressed.
-
-    Raises RecordTooLargeError before anything is built if the batch stays uncompressed and will be too large.
-    """
-    log_append_time = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else None
-    if not wanted:
-        size, _ = sections.renumbered_size(section, batch.record_count, batch.base_timestamp, log_append_time)
-        if size + HEADER_SIZE > rules.max_message_bytes:
-            raise _too_large(size + HEADER_SIZE, rules)
-    made, base_timestamp = sections.renumbered(section, batch.record_count, batch.base_timestamp, log_append_time)
-    renumbered = BatchView(batch.buffer)
-    renumbered.buffer = memoryview(made)
-    renumbered.base_timestamp = base_timestamp
-    return renumbered
-
-
-def _in_codec(
-    batch: BatchView, section: bytes | memoryview, codec: CompressionType, rules: ValidationRules, max_timestamp: int
-) -> bytearray:
-    """Build a new batch with the header of `batch` and the records of `section`."""
-    kept = batch.attributes & ~(COMPRESSION_MASK | LOG_APPEND_TIME_BIT)
-    return assemble_batch(
-        compress(codec, section, level=_level(codec, rules)),
-        base_offset=FIRST_OFFSET,
-        last_offset_delta=batch.record_count - 1,
-        attributes=kept | codec | (LOG_APPEND_TIME_BIT if rules.is_log_append_time else 0),
-        base_timestamp=batch.base_timestamp,
-        max_timestamp=max_timestamp,
-        record_count=batch.record_count,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-    )
-
-
-def _log_append_time(batch: BatchView, rules: ValidationRules) -> int:
-    return batch.max_timestamp if rules.is_log_append_time else -1
-
-
-def _converted(records: memoryview, now_ms: int, rules: ValidationRules) -> BatchView | None:
+def _converted(records: memoryview, now_ms: int, rules: ValidationRules, work: Work) -> BatchView | None:
     """Return messages of magic 0 or 1, several without a codec or one wrapper, as a batch; None if there is no message."""
     size = entry_size(records)
     if size is None:
@@ -369,63 +339,53 @@ def _converted(records: memoryview, now_ms: int, rules: ValidationRules) -> Batc
         raise InvalidRecordError("there are several messages in one partition, and one of them is compressed")
     largest = size if first.compression or len(records) <= rules.max_message_bytes else _largest(records)
     if largest > rules.max_message_bytes:
-        raise _too_large(largest, rules)
+        raise too_large(largest, rules)
     if first.compression:
-        (lifted,) = lift(records[:size], bytes_max=rules.decompressed_bytes_max)
+        lifted = _lifted_wrapper(legacy.MessageView(records[:size]), rules, work)
     else:  # as `lift` does, but in one call: mixed magics and codecs are refused here
         section, *rest = kernels.up_convert_messages(records, first.magic, False, 0)
         lifted = Lifted(section, CompressionType.NONE, first.timestamp_type, *rest)
     if lifted.min_timestamp < 0:
         raise InvalidRecordError(f"a message has the timestamp {lifted.min_timestamp}")
-    _check_lifted(lifted, rules, now_ms)
     codec = lifted.compression if rules.compression is None else rules.compression
-    data = assemble_batch(
-        compress(codec, lifted.section, level=_level(codec, rules)) if codec else lifted.section,
-        base_offset=FIRST_OFFSET,
-        last_offset_delta=lifted.record_count - 1,
-        attributes=codec | (LOG_APPEND_TIME_BIT if rules.is_log_append_time else 0),
-        base_timestamp=lifted.base_timestamp,
-        max_timestamp=now_ms if rules.is_log_append_time else lifted.max_timestamp,
-        record_count=lifted.record_count,
+    as_batch = BatchView(
+        memoryview(
+            assemble_batch(
+                b"",
+                base_offset=FIRST_OFFSET,
+                last_offset_delta=lifted.record_count - 1,
+                attributes=LOG_APPEND_TIME_BIT if lifted.timestamp_type else 0,
+                base_timestamp=lifted.base_timestamp,
+                max_timestamp=lifted.max_timestamp,
+                record_count=lifted.record_count,
+            )
+        )
     )
-    return BatchView(_checked_size(data, rules))
-
-
-def _check_lifted(lifted: Lifted, rules: ValidationRules, now_ms: int) -> None:
-    as_batch = assemble_batch(
-        b"",
-        base_offset=FIRST_OFFSET,
-        last_offset_delta=lifted.record_count - 1,
-        attributes=LOG_APPEND_TIME_BIT if lifted.timestamp_type else 0,
-        base_timestamp=lifted.base_timestamp,
-        max_timestamp=lifted.max_timestamp,
-        record_count=lifted.record_count,
-    )
+    inner = Records(CompressionType.NONE, memoryview(lifted.section), rules, work)
     _check_records(
-        BatchView(memoryview(as_batch)),
-        memoryview(lifted.section),
+        as_batch,
+        inner,
         rules,
         now_ms,
         max_timestamp=lifted.max_timestamp,
         min_timestamp=lifted.min_timestamp,
         keyless=lifted.keyless_count,
     )
+    max_timestamp = now_ms if rules.is_log_append_time else lifted.max_timestamp
+    return BatchView(rebuilt(as_batch, inner, codec, max_timestamp, is_renumbered=False))
+
+
+def _lifted_wrapper(wrapper: legacy.MessageView, rules: ValidationRules, work: Work) -> Lifted:
+    wrapper.ensure_valid()
+    parts: list[bytes | memoryview] = []
+    left = DECOMPRESSED_BYTES_MAX
+    for piece in pieces_of(wrapper.compression, wrapper.wrapped(), rules, work, magic=wrapper.magic):
+        left -= len(piece)
+        if left < 0:
+            raise RecordTooLargeError(f"the compressed messages expand to more than {DECOMPRESSED_BYTES_MAX} bytes")
+        parts.append(piece)
+    return lift_inner(wrapper, b"".join(parts))
 
 
 def _largest(records: memoryview) -> int:
     return max(message.size for message in legacy.messages(records))
-
-
-def _level(codec: CompressionType, rules: ValidationRules) -> int | None:
-    return rules.level if codec is rules.compression else None
-
-
-def _too_large(size: int, rules: ValidationRules) -> RecordTooLargeError:
-    return RecordTooLargeError(f"a batch has {size} bytes, but max.message.bytes is {rules.max_message_bytes}")
-
-
-def _checked_size(batch: bytearray, rules: ValidationRules) -> memoryview:
-    if len(batch) > rules.max_message_bytes:
-        raise _too_large(len(batch), rules)
-    assert len(batch) > LOG_OVERHEAD
-    return memoryview(batch)

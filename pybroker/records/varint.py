@@ -26,6 +26,12 @@ def append_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
+def small_varints(count: int) -> tuple[bytes, ...]:
+    """Return the numbers below `count`, which is at most 8192, as `append_varint` writes them."""
+    one_byte = [bytes((value << 1,)) for value in range(min(count, 64))]
+    return (*one_byte, *(bytes((value << 1 & 0x7F | 0x80, value >> 6)) for value in range(64, count)))
+
+
 def read_varint(buffer: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
     """Read the int32 at `position`. Returns it and the position after it, which is at most `end`. Raises InvalidRecordError."""
     raw, position = _read(buffer, position, end, VARINT_BYTES_MAX)

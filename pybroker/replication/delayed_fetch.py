@@ -5,7 +5,8 @@ them together:
 
     Case A: this broker no longer leads the partition, and the request may read from the leader only.
     Case B: this broker no longer has a replica of it.
-    Case C: this broker no longer knows it: the topic was deleted.
+    Case C: this broker no longer knows it: the topic was deleted. A partition that it did not know when the fetch came
+            is no reason.
     Case D: its log directory failed.
     Case E: the leader epoch that the request named is now fenced.
     Case F: the fetch offset is not in the segment where reading ends: the log has rolled, so the rest of a segment is
@@ -25,7 +26,7 @@ Source: kafka.server.DelayedFetch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.purgatory.purgatory import DelayedOperation
@@ -33,6 +34,8 @@ from pybroker.purgatory.purgatory import DelayedOperation
 if TYPE_CHECKING:
     from pybroker.replication.fetch_data import FetchParams, FetchResults
     from pybroker.replication.replica_manager import ReplicaManager
+
+_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class DelayedFetch(DelayedOperation):
@@ -48,7 +51,9 @@ class DelayedFetch(DelayedOperation):
         super().__init__()
         self._replicas = replicas
         self._params = params
-        self._waiting = [(wanted, data.fetch_offset_metadata) for wanted, data in results]
+        self._waiting = [
+            (wanted, data.fetch_offset_metadata if data.error_code is not _UNKNOWN else _UNKNOWN) for wanted, data in results
+        ]
         self._on_complete = on_complete
 
     def try_complete(self) -> bool:
@@ -66,7 +71,11 @@ class DelayedFetch(DelayedOperation):
         for wanted, start in self._waiting:
             partition = self._replicas.partition(wanted.topic_partition)
             if isinstance(partition, ErrorCode):
+                if start is _UNKNOWN and partition is _UNKNOWN:
+                    continue
                 return True  # Case B, C, D
+            if isinstance(start, ErrorCode):
+                return True  # the partition has been created since
             if partition.refusal(wanted.current_leader_epoch, require_leader=require_leader) is not None:
                 return True  # Case A, E
             end = partition.end_metadata(isolation)

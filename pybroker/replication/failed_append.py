@@ -12,6 +12,7 @@ from pybroker.replication.fetch_data import PartitionProduceResult
 
 if TYPE_CHECKING:
     from pybroker.metrics.broker_metrics import BrokerMetrics
+    from pybroker.records.validate import Checked
     from pybroker.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,9 @@ _NOTHING_KNOWN: Final = frozenset(
 """Errors of a produce request whose responses do not have the partition's log start offset."""
 
 
-def failed_append(partition: Partition, records: memoryview, error: Exception, metrics: BrokerMetrics) -> PartitionProduceResult:
+def failed_append(
+    partition: Partition, records: memoryview | Checked, error: Exception, metrics: BrokerMetrics
+) -> PartitionProduceResult:
     """Count an append that raised `error`, and return its result; an error that is no refusal of the records is logged."""
     if isinstance(error, KafkaError):
         code, message = error.code, error.message if error.message != error.code.message else None

@@ -22,6 +22,8 @@ __all__ = [
     "CONSUMER_REPLICA_ID",
     "HARD_LIMIT_VERSION_MAX",
     "NO_PREFERRED_REPLICA",
+    "REFUSED",
+    "SETTLED",
     "UNLIMITED_RESPONSE_BYTES",
     "ClientMetadata",
     "FetchIsolation",
@@ -45,6 +47,13 @@ HARD_LIMIT_VERSION_MAX: Final = 2
 UNLIMITED_RESPONSE_BYTES: Final = 2_000_000_000
 """The limit of the response in these versions: a response's size prefix ends at 2 GiB - 1, and the rest of it needs room
 too.
+"""
+
+
+SETTLED: Final = NO_OFFSET
+REFUSED: Final = Offset(-2)
+"""Used instead of the offset that an append must reach before its result is valid: nothing was appended, so the result
+is final.
 """
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pybroker.log.results import LogAppendInfo, LogOffsetMetadata
     from pybroker.metadata.image import PartitionImage
     from pybroker.model import TopicId, TopicPartition
+    from pybroker.records.validate import Checked
+    from pybroker.records.work import Work
 
 ACKS_ALL: Final = -1
 
@@ -182,18 +184,19 @@ class Partition:
 
     # Writing
 
-    def append_records_to_leader(
+    def append_records_to_leader(  # noqa: PLR0917  (a call by position is a third of a call by name)
         self,
-        records: memoryview,
+        records: memoryview | Checked,
         acks: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         request_version: int | None = None,
+        work: Work | None = None,
     ) -> LogAppendInfo:
         """Append records of a client or coordinator. `records` is borrowed, and patched in place if it is writable.
 
-        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (nothing was written), and the errors of the log's
-        `append_as_leader`.
+        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (nothing was written), the errors of the log's
+        `append_as_leader`, and LongWorkError if `work` has a bound on the loop's share (nothing was written).
         """
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -203,7 +206,7 @@ class Partition:
                 f"{self.topic_partition} has {len(self.isr)} replicas in sync and needs {self.min_isr}",
             )
         log = self.log
-        info = log.append_as_leader(records, self.leader_epoch, now_ms, origin, request_version)
+        info = log.append_as_leader(records, self.leader_epoch, now_ms, origin, request_version, work)
         if self._is_alone and log.unsettled_upto <= log.recovery_point:
             self._follow_log_end()
         else:

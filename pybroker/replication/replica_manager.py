@@ -1,5 +1,7 @@
 """The partitions of this broker, and their three operations: following the cluster's image, appending, fetching.
 
+`own_partitions` follows the image; here are the other two.
+
 How a fetch is limited (KIP-74)
     Partitions are read in the request's order, each up to the smaller of its own limit and the rest of the request's.
     The first partition that has any records yields at least one whole batch, whatever the limits; a later one whose
@@ -23,17 +25,19 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pybroker.config.topic import TopicConfig
 from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import INTERNAL_TOPICS
-from pybroker.model import FIRST_OFFSET, NO_OFFSET, ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition, new_tuple
+from pybroker.model import FIRST_OFFSET, ZERO_TOPIC_ID, BrokerId, Offset, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.records.work import LongWorkError
 from pybroker.replication import reading
 from pybroker.replication.delayed_fetch import DelayedFetch
 from pybroker.replication.delayed_produce import DelayedProduce
 from pybroker.replication.failed_append import failed_append
 from pybroker.replication.fetch_data import (
+    REFUSED,
+    SETTLED,
     FetchIsolation,
     FetchParams,
     FetchPartition,
@@ -43,43 +47,35 @@ from pybroker.replication.fetch_data import (
     ProduceResults,
     Unsettled,
 )
+from pybroker.replication.own_partitions import OwnPartitions
 from pybroker.replication.partition import ACKS_ALL, Partition
-from pybroker.replication.refusals import Refusals
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.directory import LogDirectory
-    from pybroker.log.log import Log
     from pybroker.log.manager import LogManager
-    from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
+    from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.purgatory.purgatory import Purgatory
+    from pybroker.records.validate import Checked
+    from pybroker.records.work import Work
 
 logger = logging.getLogger(__name__)
 
 _NONE: Final = ErrorCode.NONE
 _LOG_END: Final = FetchIsolation.LOG_END  # looking up an enum's member costs more than the decision by it
 
-SETTLED: Final = NO_OFFSET
-REFUSED: Final = Offset(-2)
-"""Used instead of the offset that an append must reach before its result is valid: nothing was appended, so the result
-is final.
-"""
-
 
 class ReplicaManager:
     """The partitions of this broker, and their appends and fetches. Belongs to the loop. The log manager owns the logs."""
 
     __slots__ = (
-        "_broker_id",
-        "_clock",
-        "_config",
-        "_image",
         "_log_manager",
         "_metrics",
-        "_offline",
+        "_own",
         "_partitions",
+        "clock",
         "consumer_fetch_expirations",
         "fetch_purgatory",
         "follower_fetch_expirations",
@@ -105,22 +101,19 @@ class ReplicaManager:
 
         `image` is the cluster before the first `apply_image`; `start` makes the partitions of its topics.
         """
-        self._broker_id = broker_id
-        self._config = config
-        self._clock = clock
+        self.clock = clock
         self._log_manager = log_manager
         self._metrics = metrics
-        self._image = image
-        self._partitions: dict[TopicPartition, Partition] = {}
-        self._offline: set[TopicPartition] = set()
-        self.moves = DirectoryMoves(log_manager, later=later, on_moved=self._on_moved)
+        self._own = OwnPartitions(broker_id=broker_id, config=config, log_manager=log_manager, image=image, wake=self.wake)
+        self._partitions = self._own.online
+        self._own.moves = self.moves = DirectoryMoves(log_manager, later=later, on_moved=self._own.on_moved)
         self.fetch_purgatory = fetch_purgatory
         self.produce_purgatory = produce_purgatory
         self.consumer_fetch_expirations = 0
         self.follower_fetch_expirations = 0
         self.produce_expirations = 0
 
-    # The cluster's image
+    # The cluster's image; `own_partitions` has the steps
 
     def start(self, image: ClusterImage | None = None) -> None:
         """Make the partitions that the image gives this broker. A partition whose log cannot be opened is offline; the
@@ -128,119 +121,36 @@ class ReplicaManager:
 
         `image` replaces the image that the manager was made with.
         """
-        self._image = self._image if image is None else image
-        high_watermarks = self._log_manager.read_high_watermarks()
-        refusals = Refusals()
-        for topic in self._image.topics.values():
-            for topic_partition, partition_image in self._own_partitions(topic):
-                try:
-                    self._add(
-                        topic, topic_partition, partition_image, high_watermarks.get(topic_partition, FIRST_OFFSET), is_new=False
-                    )
-                except KafkaError as error:
-                    refusals.add(topic_partition, error.message)
-                    self._offline.add(topic_partition)
-                except OSError:
-                    logger.exception("The log of %s cannot be opened; the partition is offline", topic_partition)
-                    self._offline.add(topic_partition)
-        refusals.tell()
+        self._own.start(self._own.image if image is None else image)
 
-    def apply_image(self, _old: ClusterImage, new: ClusterImage, delta: ImageDelta) -> None:
-        """Apply a change: on return the logs of new topics exist and those of removed topics are deleted.
+    def prepare(self, new: ClusterImage, delta: ImageDelta) -> Iterator[None]:
+        """Make the logs of partitions that a change adds, in slices, before any request can know the change."""
+        return self._own.prepare(new, delta)
 
-        Raises OSError or KafkaError if a log cannot be made. Logs that were made before that are kept until the
-        change is taken back.
+    def follow(self, _old: ClusterImage, new: ClusterImage, delta: ImageDelta) -> Iterator[None]:
+        """Follow a change after `prepare`. Returns the rest: then the logs of removed topics are deleted.
+
+        The rest raises OSError or KafkaError if a log cannot be made. Logs that were made before that are kept until
+        the change is taken back.
         """
-        self._image = new
-        for topic in delta.removed:
-            for partition in range(len(topic.partitions)):
-                self._remove(TopicPartition(topic.name, partition), topic.topic_id)
-        for old_topic, topic in delta.changed:
-            self._change(old_topic, topic)
-        for topic in delta.added:
-            for topic_partition, partition_image in self._own_partitions(topic):
-                self._add(topic, topic_partition, partition_image)
+        return self._own.follow(new, delta)
 
-    def _own_partitions(self, topic: TopicImage) -> Iterator[tuple[TopicPartition, PartitionImage]]:
-        for number, partition_image in enumerate(topic.partitions):
-            if self._broker_id in partition_image.replicas:
-                yield TopicPartition(topic.name, number), partition_image
-
-    def _add(
-        self,
-        topic: TopicImage,
-        topic_partition: TopicPartition,
-        image: PartitionImage,
-        high_watermark: Offset = FIRST_OFFSET,
-        *,
-        is_new: bool = True,
-    ) -> None:
-        config = TopicConfig.resolve(self._config, topic.configs)
-        log = self._log_manager.create(topic_partition, topic.topic_id, config, is_new=is_new)
-        self._follow(topic_partition, log)
-        self._partitions[topic_partition] = Partition(topic_partition, log, self._broker_id, image, high_watermark)
-
-    def _follow(self, topic_partition: TopicPartition, log: Log) -> None:
-        """Subscribe to the log's `on_settled`, which is called when its records have become durable."""
-
-        def on_settled() -> None:
-            partition = self._partitions.get(topic_partition)
-            if partition is not None and partition.log is log:
-                partition.on_settled()
-                self.wake(topic_partition)
-
-        log.on_settled = on_settled
-        log.settle_recovered()
-
-    def _change(self, old_topic: TopicImage, topic: TopicImage) -> None:
-        owned = dict(self._own_partitions(topic))
-        for topic_partition, image in owned.items():
-            partition = self._partitions.get(topic_partition)
-            if partition is not None:
-                if partition.apply_image(image):
-                    self.wake(topic_partition)
-            elif topic_partition not in self._offline:
-                self._add(topic, topic_partition, image)
-        for topic_partition, _ in self._own_partitions(old_topic):
-            if topic_partition not in owned:
-                self._remove(topic_partition, topic.topic_id)
-        if old_topic.configs != topic.configs:
-            config = TopicConfig.resolve(self._config, topic.configs)
-            for topic_partition in owned:
-                if (partition := self._partitions.get(topic_partition)) is not None:
-                    partition.log.config = config
-
-    def _remove(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        if self._partitions.pop(topic_partition, None) is not None or topic_partition in self._offline:
-            self._offline.discard(topic_partition)
-            try:
-                self.moves.cancel(topic_partition)
-                self._log_manager.delete(topic_partition, topic_id)
-            except KafkaError:  # an error of the disk; the partition is deleted, and its files are strays at the next start
-                logger.exception("The log of %s cannot be removed; its files are strays at the next start", topic_partition)
-        self.wake(topic_partition)
-
-    def _on_moved(self, topic_partition: TopicPartition, log: Log) -> None:
-        partition = self._partitions.get(topic_partition)
-        if partition is not None:
-            self._follow(topic_partition, log)
-            partition.replace_log(log)
-            self.wake(topic_partition)
+    def apply_image(self, old: ClusterImage, new: ClusterImage, delta: ImageDelta) -> None:
+        """Follow a change at once, with both steps. Raises what the rest of `follow` raises."""
+        for _ in self.prepare(new, delta):
+            pass
+        for _ in self.follow(old, new, delta):
+            pass
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
         """Respond with KAFKA_STORAGE_ERROR from now on, also to waiting requests, because the log's directory failed."""
-        if self._partitions.pop(topic_partition, None) is not None:
-            self._offline.add(topic_partition)
-            self.wake(topic_partition)
+        self._own.mark_offline(topic_partition)
 
-    def reconfigure(self, config: BrokerConfig) -> None:
-        """Apply the broker's settings in force: every log gets what its topic inherits from them. Raises ConfigError."""
-        self._config = config
-        resolved = {topic: TopicConfig.resolve(config, image.configs) for topic, image in self._image.topics.items()}
-        for topic_partition, partition in self._partitions.items():
-            if topic_partition.topic in resolved:
-                partition.log.config = resolved[topic_partition.topic]
-        self._log_manager.expire_producers_after(config.producer_id_expiration_ms)
+    def reconfigure(self, config: BrokerConfig) -> Iterator[None]:
+        """Apply the broker's settings in force, in slices: every log gets what its topic inherits from them. Raises
+        ConfigError.
+        """
+        return self._own.reconfigure(config)
 
     @property
     def log_directories(self) -> Sequence[LogDirectory]:
@@ -256,9 +166,9 @@ class ReplicaManager:
 
     def _absence(self, topic_partition: TopicPartition) -> ErrorCode:
         """Return why there is no replica."""
-        if topic_partition in self._offline:
+        if topic_partition in self._own.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        topic = self._image.topics.get(topic_partition.topic)
+        topic = self._own.image.topics.get(topic_partition.topic)
         if topic is not None and 0 <= topic_partition.partition < len(topic.partitions):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -278,100 +188,47 @@ class ReplicaManager:
     @property
     def offline_count(self) -> int:
         """The number of replicas whose log directory failed."""
-        return len(self._offline)
+        return len(self._own.offline)
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:
         """Return the offset below which records are replicated as they must be; 0 for a partition that is not here."""
         partition = self._partitions.get(topic_partition)
         return FIRST_OFFSET if partition is None else partition.high_watermark
 
-    def high_watermarks(self) -> dict[TopicPartition, Offset]:
-        """Return the high watermarks for their checkpoint."""
-        return {topic_partition: partition.high_watermark for topic_partition, partition in self._partitions.items()}
+    def known_high_watermark(self, topic_partition: TopicPartition) -> Offset | None:
+        """Return the high watermark for its checkpoint; None for a partition that is not here."""
+        partition = self._partitions.get(topic_partition)
+        return None if partition is None else partition.high_watermark
 
     # Producing
-
-    def append_records(
-        self,
-        *,
-        timeout_ms: int,
-        acks: int,
-        entries: Mapping[TopicPartition, memoryview],
-        on_complete: Callable[[ProduceResults], None],
-        request_version: int | None = None,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        is_internal_allowed: bool = False,
-    ) -> None:
-        """Append to the leaders on this broker; the response waits until the records are replicated and durable as
-        `acks` requires.
-
-        It waits at most `timeout_ms`: for replication with acks -1, and for durability with acks -1 and 1 if the
-        topic requires it. `request_version` is the Produce request's, which determines the allowed records; None for
-        the broker's own. The memory of `entries` is borrowed until this returns, which may be before the response,
-        and may be patched in place.
-        """
-        results, unsettled = self.append(
-            acks, entries, request_version=request_version, origin=origin, is_internal_allowed=is_internal_allowed
-        )
-        if unsettled:
-            self.await_settled(timeout_ms=timeout_ms, acks=acks, results=results, unsettled=unsettled, on_complete=on_complete)
-        else:
-            on_complete(results)
-
-    def append(
-        self,
-        acks: int,
-        entries: Mapping[TopicPartition, memoryview],
-        *,
-        request_version: int | None = None,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        is_internal_allowed: bool = False,
-    ) -> tuple[ProduceResults, Unsettled]:
-        """Append, and return the results and the partitions that are not settled yet: the first half of
-        `append_records`.
-
-        If any partition is not settled, the response must wait: pass both to `await_settled`.
-        """
-        if not -1 <= acks <= 1:
-            return {tp: PartitionProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries}, {}
-        results: ProduceResults = {}
-        unsettled: Unsettled = {}
-        now_ms, appended = self._clock.time_ms(), []
-        for topic_partition, records in entries.items():
-            results[topic_partition], required_offset = self.append_one(
-                topic_partition, records, acks, now_ms, request_version, origin, is_internal_allowed
-            )
-            if required_offset >= 0:
-                unsettled[topic_partition] = required_offset
-            if required_offset != REFUSED:
-                appended.append(topic_partition)
-        for topic_partition in appended:
-            self.wake(topic_partition)
-        return results, unsettled
 
     def append_one(  # noqa: PLR0917  (a call by position is a third of a call by name)
         self,
         topic_partition: TopicPartition,
-        records: memoryview,
+        records: memoryview | Checked,
         acks: int,
         now_ms: int,
         request_version: int | None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         is_internal_allowed: bool = False,
+        work: Work | None = None,
     ) -> tuple[PartitionProduceResult, Offset]:
         """Append to one partition, with acks from -1 to 1, and count it. `wake` must follow unless the offset is
         REFUSED.
 
-        Returns the result, and the offset to reach (exclusive) before it is valid, or SETTLED or REFUSED.
+        Returns the result, and the offset to reach (exclusive) before it is valid, or SETTLED or REFUSED. Raises
+        LongWorkError as `Partition.append_records_to_leader`; then nothing was counted either.
         """
         topic = topic_partition[0]
         partition = self._partitions.get(topic_partition)
         if partition is None or (topic in INTERNAL_TOPICS and not is_internal_allowed):
             return PartitionProduceResult(self._no_leader(topic_partition, is_internal_allowed)), REFUSED
         try:
-            info = partition.append_records_to_leader(records, acks, now_ms, origin, request_version)
+            info = partition.append_records_to_leader(records, acks, now_ms, origin, request_version, work)
+        except LongWorkError:
+            raise
         except Exception as error:
-            return failed_append(partition, records, error, self._metrics), REFUSED
+            return self.failed_append(partition, records, error), REFUSED
         first_offset, last_offset, _, log_append_time, log_start_offset, record_count, size, converted, took_ns, _ = info
         self._metrics.produced(topic, size, record_count)
         if converted:
@@ -384,6 +241,10 @@ class ReplicaManager:
         result = new_tuple(PartitionProduceResult, (code or _NONE, first_offset, log_append_time, log_start_offset, (), None))
         return result, last_offset + 1 if code is None else SETTLED
 
+    def failed_append(self, partition: Partition, records: memoryview | Checked, error: Exception) -> PartitionProduceResult:
+        """Count an append that raised `error`, and return its result."""
+        return failed_append(partition, records, error, self._metrics)
+
     def await_settled(
         self,
         *,
@@ -393,9 +254,7 @@ class ReplicaManager:
         unsettled: Unsettled,
         on_complete: Callable[[ProduceResults], None],
     ) -> None:
-        """Complete when all that is unsettled is as `acks` requires, at most `timeout_ms` from now: the second half of
-        `append_records`.
-        """
+        """Complete when all that is unsettled is as `acks` requires, at most `timeout_ms` from now."""
         self.produce_purgatory.try_complete_else_watch(
             DelayedProduce(self, acks, results, unsettled, on_complete), list(unsettled), timeout_ms
         )
@@ -427,20 +286,24 @@ class ReplicaManager:
         """Read whatever is available. The second value is True if the response can be sent now.
 
         That is so if the client does not want to wait, `min_bytes` is reached, or a partition has a result that the
-        client must act on: an error, a diverging epoch or a preferred replica. Otherwise call `wait_for_more`.
+        client must act on: an error, a diverging epoch or a preferred replica. Otherwise call `wait_for_more`. A
+        partition that the cluster does not have ends the wait only if there is no other to wait for: it may be one of
+        a deleted topic, and a client that continues to ask for it would ask without a pause.
         """
         results = self.read(params, partitions)
         if params.isolation is _LOG_END:
             self._note_follower(params.replica_id, results)
         if params.max_wait_ms <= 0 or not results:
             return results, True
-        bytes_readable = 0
+        bytes_readable = unknown_count = 0
         for _, data in results:
             if data.records is not None:
                 bytes_readable += data.records.size
+            elif data.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                unknown_count += 1
             elif data.error_code or data.diverging_epoch is not None or data.preferred_read_replica >= 0:
                 return results, True
-        return results, bytes_readable >= params.min_bytes
+        return results, bytes_readable >= params.min_bytes or unknown_count == len(results)
 
     def wait_for_more(self, params: FetchParams, results: FetchResults, on_complete: Callable[[FetchResults], None]) -> None:
         """Read again when there is enough or `params.max_wait_ms` are over, and call back. `results` are those of

@@ -16,12 +16,18 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from pybroker.turns.watchdog import fail_ns
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+LONG_TURN = "A turn of the event loop was too long"
+
+_all: weakref.WeakSet[BrokerProcess] = weakref.WeakSet()
 START_TIMEOUT_S = 180  # generous: a loaded machine, a JVM when the tests are checked against Kafka
 STOP_TIMEOUT_S = 60
 KILLED = -signal.SIGKILL
@@ -56,7 +62,9 @@ class BrokerProcess:
         self.overrides = dict(overrides or {})
         self.port = 0
         self.ready_line = ""
+        self._checked = 0  # bytes of the log
         self._process: subprocess.Popen[bytes] | None = None
+        _all.add(self)
 
     @property
     def bootstrap(self) -> str:
@@ -106,9 +114,23 @@ class BrokerProcess:
         self._wait()
 
     def close(self) -> None:
-        """End the process, whatever its state; for fixtures."""
+        """End the process, whatever its state; for fixtures. Raises AssertionError if a turn of its loop was too long."""
         if self._process is not None and self._process.poll() is None:
             self.kill()
+        self.check_turns()
+
+    def check_turns(self) -> None:
+        """Raise AssertionError if a turn of the broker's loop was too long since the last check.
+
+        Only in the mode in which that is a failure, see docs/design/latency.md.
+        """
+        if fail_ns() is not None and self.log_file.exists():
+            with self.log_file.open("rb") as log:
+                log.seek(self._checked)
+                new = log.read()
+            self._checked += len(new)
+            long = [line for line in new.decode(errors="replace").splitlines() if LONG_TURN in line]
+            assert not long, "turns of the broker's loop were too long:\n" + "\n".join(long)
 
     @property
     def is_running(self) -> bool:
@@ -121,6 +143,12 @@ class BrokerProcess:
             return self._process.wait(STOP_TIMEOUT_S)
         finally:
             self._process.stdout.close()
+
+
+def check_all_turns() -> None:
+    """Raise AssertionError if a turn was too long in any broker that this process started, since the last check."""
+    for broker in list(_all):
+        broker.check_turns()
 
 
 @contextlib.contextmanager
@@ -138,8 +166,9 @@ def own_brokers(folder: Path) -> Iterator[Callable[..., BrokerProcess]]:
     try:
         yield start
     finally:
-        for broker in brokers:
-            broker.close()
+        with contextlib.ExitStack() as closing:
+            for broker in brokers:
+                closing.callback(broker.close)
 
 
 def read_line(process: subprocess.Popen[bytes], timeout_s: float) -> str:

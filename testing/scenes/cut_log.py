@@ -11,6 +11,7 @@ from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
+from pybroker.log.results import StepsRunner, run_unsliced
 from pybroker.model import TopicId, TopicPartition
 from pybroker.records.compression import CompressionType
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
@@ -26,14 +27,22 @@ def topic_id_of(tp: TopicPartition) -> TopicId | None:
 class CutLog:
     """A manager with one log, which keeps its records for 10 s, and the cleaner."""
 
-    def __init__(self, path: Path | str, *, filesystem: Filesystem | None = None, disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        filesystem: Filesystem | None = None,
+        disk: Disk | None = None,
+        run_steps: StepsRunner = run_unsliced,
+    ) -> None:
+        self.run_steps = run_steps
         self.disk = disk or Disk(path, filesystem=filesystem, retention_ms=10_000, file_delete_delay_ms=0)
         self.turns: list[Callable[[], None]] = []
         self.start()
 
     def start(self) -> None:
         """Start, as a broker does that finds the log, or makes it."""
-        self.logs: LogManager = self.disk.manager()
+        self.logs: LogManager = self.disk.manager(run_steps=self.run_steps)
         self.logs.start(topic_id_of)
         self.log: Log = self.logs.get(TP) or self.logs.create(TP, TOPIC_ID, self.disk.config)
         self.cleaner = LogCleaner(
@@ -60,7 +69,7 @@ class CutLog:
 
     def cut(self, now_ms: int) -> None:
         """Delete what is due, give its space back, and remove the files."""
-        self.logs.clean_up(now_ms)
+        self.logs.passes.clean_up(now_ms)
         self.give_back()
         self.logs.remove_due(START_MS + LATER_MS)
 

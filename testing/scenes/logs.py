@@ -24,6 +24,7 @@ from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartitio
 from pybroker.protocol.parts import SendPart
 from pybroker.records.batch import BatchView, Record, batches
 from pybroker.records.build import build_batch
+from testing.scenes.steps import all_steps
 
 _NATIVE_TAIL = native.extension("pybroker.log._tail_native")
 TAILS = [pytest.param(_tail_python, id="python tail")]
@@ -241,6 +242,5 @@ class TornFilesystem(FaultyFilesystem):
 
 def delete_old_segments(log: Log, now_ms: int, *, high_watermark: Offset | None = None) -> int:
     """Make one pass of retention over `log`, without anything between its two steps. Returns the number of deleted segments."""
-    for _ in retention.advance_steps(log, now_ms, log.settled_end_offset if high_watermark is None else high_watermark):
-        pass
+    all_steps(retention.advance_steps(log, now_ms, log.settled_end_offset if high_watermark is None else high_watermark))
     return log.delete_below_start(now_ms=now_ms)

@@ -116,8 +116,8 @@ class PeakPool(MemoryPool):
 
     peak = 0
 
-    def try_allocate(self, size: int) -> PooledBuffer | None:
-        buffer = super().try_allocate(size)
+    def try_allocate(self, size: int, *, come: int = 0) -> PooledBuffer | None:
+        buffer = super().try_allocate(size, come=come)
         self.peak = max(self.peak, self.used)
         return buffer
 
@@ -125,8 +125,9 @@ class PeakPool(MemoryPool):
 class Toy:
     """The handler, which obeys the first byte of a request.
 
-    e echoes the rest; p parks the request until the test responds; n sends no response; b sends the number of zeros that the rest
-    gives in decimal, m the same number made in chunks; c echoes and closes; v breaks the protocol; x is a bug.
+    e echoes the rest; l echoes it in the loop's next turn; p parks the request until the test responds; n sends no response; b
+    sends the number of zeros that the rest gives in decimal, m the same number made in chunks; c echoes and closes; v breaks the
+    protocol; x is a bug.
     """
 
     def __init__(self) -> None:
@@ -144,6 +145,11 @@ class Toy:
                 future: asyncio.Future[EncodedResponse] = asyncio.get_running_loop().create_future()
                 self.parked.append(future)
                 return future
+            case b"l":
+                loop = asyncio.get_running_loop()
+                later: asyncio.Future[EncodedResponse] = loop.create_future()
+                loop.call_soon(later.set_result, framed(bytes(frame[1:])))
+                return later
             case b"n":
                 return None
             case b"b" | b"m":

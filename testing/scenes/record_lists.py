@@ -15,7 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 from pybroker.model import Offset
-from pybroker.records import _kernels_python, kernels
+from pybroker.records import _kernels_python, _sections_python, kernels, sections
 from pybroker.records.batch import Record
 from pybroker.records.errors import CorruptRecordError
 
@@ -57,6 +57,9 @@ def kernels_of(module: ModuleType) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name in NAMES:
             stack.enter_context(mock.patch.object(kernels, name, getattr(module, name)))
+        walks = import_module(module.__name__.replace("kernels", "sections"))
+        for name in _sections_python.__all__:
+            stack.enter_context(mock.patch.object(sections, name, getattr(walks, name)))
         yield
 
 

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
+from pybroker.broker.background import SLICE_NS, Background
 from pybroker.broker.broker_server import BrokerServer
 from pybroker.broker.disks import Disks
 from pybroker.broker.registration import registration
@@ -41,6 +42,18 @@ class _NoServer:
         """Do nothing, because there are no sockets."""
 
 
+class _JumpingClock:
+    """A clock by which a slice of the background's work ends after some steps, the same in each run."""
+
+    def __init__(self) -> None:
+        self._random = Random(0)
+        self._now_ns = 0
+
+    def now_ns(self) -> int:
+        self._now_ns += SLICE_NS if self._random.random() < 0.3 else 0
+        return self._now_ns
+
+
 class SimulatedBroker(BrokerServer):
     """A broker without sockets on the simulated disk, store and clock of a `World`."""
 
@@ -48,6 +61,7 @@ class SimulatedBroker(BrokerServer):
         super().__init__(config, clock, filesystem=disk)
         self._simulated_store = store
         self.disks = Disks(self._count_bug, SimulatedDiskThread)
+        self.background = Background(self._count_bug, now_ns=_JumpingClock().now_ns)
 
     def _open_store(self) -> Store:
         return self._simulated_store
@@ -115,7 +129,9 @@ class World:
 
     @contextlib.contextmanager
     def drawn_from_seed(self) -> Iterator[None]:
-        """Draw the machine's random ids from the seed, and let pools of threads do their work at once."""
+        """Draw the machine's random ids from the seed, and let pools of threads do their work at once. Give the loop back
+        wherever long work may do so, because the time of this machine must not decide.
+        """
 
         def drawn() -> uuid.UUID:
             return uuid.UUID(int=self.random.getrandbits(128), version=4)
@@ -123,5 +139,6 @@ class World:
         with (
             mock.patch("uuid.uuid4", drawn),
             mock.patch("pybroker.log.manager.ThreadPoolExecutor", InlineExecutor),
+            mock.patch("pybroker.slicing.SLICE_S", 0.0),
         ):
             yield

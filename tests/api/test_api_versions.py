@@ -33,9 +33,11 @@ async def test_the_list_is_the_registry(version: int) -> None:
     assert served[18] == (0, 5)
     supported = {one.name: (one.min_version, one.max_version) for one in response.supported_features}
     finalized = {one.name: (one.min_version_level, one.max_version_level) for one in response.finalized_features}
-    metadata, group = {"metadata.version": (7, 30)}, {"group.version": (0, 1)}
+    metadata, group = {"metadata.version": (7, 30)}, {"group.version": (0, 1), "transaction.version": (0, 2)}
     assert supported == ({} if version < 3 else metadata if version == 3 else metadata | group)
-    assert finalized == ({} if version < 3 else {"metadata.version": (30, 30), "group.version": (1, 1)})
+    assert finalized == (
+        {} if version < 3 else {"metadata.version": (30, 30), "group.version": (1, 1), "transaction.version": (2, 2)}
+    )
     assert response.finalized_features_epoch == (cluster.controller.image.revision if version >= 3 else -1)
     noted = (context.connection.client_software_name, context.connection.client_software_version)
     assert noted == (("apache-kafka-java", "3.9.2") if version >= 3 else ("", ""))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pybroker import slicing
 from pybroker.api.nodes import GROUP_OPERATIONS
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
@@ -19,6 +21,7 @@ from pybroker.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from pybroker.protocol.messages.list_groups import ListGroupsRequest
 from testing.scenes.api.groups import GROUP, broker, join_request, member, versions
 from testing.scenes.api.whole import Whole
 from tests.coordinator.consumer.consumer_state import group_of, state_of
@@ -126,6 +129,48 @@ async def test_a_classic_group_with_members_is_no_consumer_group(tmp_path: Path)
     for request in (joining(), beating(), beating(member_epoch=-1)):
         response = await whole.ask(request, 1)
         assert response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"session_timeout_ms": 1}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"protocols": []}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ],
+)
+async def test_a_refused_join_leaves_an_empty_consumer_group_as_it_is(
+    changed: dict[str, object], code: ErrorCode, tmp_path: Path
+) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(joining(), 1)
+    await whole.ask(beating(member_epoch=-1), 1)
+    before = state_of(group_of(whole, GROUP))
+    request = join_request()
+    for name, value in changed.items():
+        setattr(request, name, value)
+    assert (await whole.ask(request, 9)).error_code == code
+    assert state_of(group_of(whole, GROUP)) == before
+    assert (await whole.ask(join_request(), 3)).error_code == 0
+    (listed,) = (await whole.ask(ListGroupsRequest(), 5)).groups
+    assert listed.group_type == "classic"
+
+
+async def test_others_are_served_while_an_expression_is_matched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    whole = await broker(tmp_path)
+    for number in range(20):
+        await whole.create(f"t{number}")
+    monkeypatch.setattr(whole.groups, "_call_soon", asyncio.get_running_loop().call_soon)
+    joining_by_regex = joining(subscribed_topic_names=None, subscribed_topic_regex="t1.*")
+    sent = whole.send(joining_by_regex, 1)
+    assert isinstance(sent, asyncio.Future)
+    assert (await whole.ask(ListGroupsRequest(), 5)).groups == [], "the group begins when the topics are known"
+    joined = whole.read(await sent, joining_by_regex, 1)
+    assert (joined.error_code, len(joined.assignment.topic_partitions)) == (0, 11)
+    refused = joining(member_id="n", subscribed_topic_names=None, subscribed_topic_regex="([a-z0-9]?){2000}")
+    assert (await whole.ask(refused, 1)).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 async def test_the_first_assignor_is_the_default(tmp_path: Path) -> None:

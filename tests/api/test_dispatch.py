@@ -14,11 +14,12 @@ from pybroker.api import dispatch
 from pybroker.api.registry import APIS, load_api
 from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.codec import decode_response, encode_request
+from pybroker.protocol.codec import EncodeError, decode_response, encode_request
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from testing.scenes.api.whole import Whole
+from pybroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from testing.scenes.api.whole import Whole, settled
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -104,6 +105,75 @@ async def test_what_a_handler_raises_is_in_the_response(
     assert whole.metrics.unexpected_errors == bugs
     assert len(caplog.records) == bugs
     assert whole.metrics.requests[3].errors == {code.name: 2}
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_response_that_cannot_be_encoded_is_an_error_of_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_async: bool
+) -> None:
+    def respond(*_: Any) -> MetadataResponse:
+        return MetadataResponse(cluster_id="x" * 40_000)
+
+    async def respond_later(*_: Any) -> MetadataResponse:
+        return respond()
+
+    whole = await Whole(tmp_path).start()
+    broken = dataclasses.replace(load_api(ApiKey.METADATA), handle=respond_later if is_async else respond)
+    monkeypatch.setattr(dispatch, "load_api", {ApiKey.METADATA: broken}.__getitem__)
+    with caplog.at_level(logging.ERROR):
+        response = await whole.ask(MetadataRequest(topics=[MetadataRequestTopic(name="a")]), 4)
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", ErrorCode.UNKNOWN_SERVER_ERROR)]
+    assert (whole.metrics.unexpected_errors, len(caplog.records)) == (1, 1)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_request_whose_error_cannot_be_sent_either_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_async: bool
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise EncodeError("nothing can be encoded")
+
+    async def respond_later(*_: Any) -> MetadataResponse:
+        return respond()
+
+    def respond(*_: Any) -> MetadataResponse:
+        return MetadataResponse()
+
+    whole = await Whole(tmp_path).start()
+    broken = dataclasses.replace(load_api(ApiKey.METADATA), handle=respond_later if is_async else respond)
+    monkeypatch.setattr(dispatch, "load_api", {ApiKey.METADATA: broken}.__getitem__)
+    monkeypatch.setattr(dispatch, "encode_response", fail)
+    with pytest.raises(EncodeError):
+        await settled(whole.send(MetadataRequest(topics=[]), 4))
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_request_for_which_there_is_no_memory_is_no_bug_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_async: bool
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise MemoryError
+
+    async def fail_later(*_: Any) -> None:
+        raise MemoryError
+
+    whole = await Whole(tmp_path).start()
+    broken = dataclasses.replace(load_api(ApiKey.METADATA), handle=fail_later if is_async else fail)
+    monkeypatch.setattr(dispatch, "load_api", {ApiKey.METADATA: broken}.__getitem__)
+    with pytest.raises(MemoryError):
+        await settled(whole.send(MetadataRequest(topics=[]), 4))
+    assert (whole.metrics.unexpected_errors, caplog.records) == (0, [])
+
+
+async def test_an_error_text_that_is_too_long_for_an_old_version_is_a_response(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    configs = [CreatableTopicConfig(name="retention.ms", value="x" * 32_700)]
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1, configs=configs)], timeout_ms=1000
+    )
+    ((topic,), (newer,)) = [(await whole.ask(request, version)).topics for version in (4, 5)]
+    assert (topic.name, topic.error_code) == ("a", ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert (newer.name, newer.error_code) == ("a", ErrorCode.INVALID_CONFIG)
 
 
 @pytest.mark.parametrize("key", sorted(APIS))

@@ -222,7 +222,7 @@ async def test_flush_ms_holds_nothing_back(tmp_path: Path) -> None:
     assert await asked.produced() == (ErrorCode.NONE, 0)
     assert await fetched(whole) == [b"a"]
     whole.clock.advance(100)
-    whole.logs.flush_due(whole.clock.time_ms())
+    whole.logs.passes.flush_due(whole.clock.time_ms())
     assert len(disk.jobs) == 1
 
 
@@ -276,7 +276,7 @@ async def test_records_of_the_last_run_wait_for_the_disk_too(tmp_path: Path) -> 
     )
     disk = held(whole)
     partition = whole.replicas.partition_or_raise(T)
-    whole.replicas._follow(T, again)
+    whole.replicas._own._subscribe(T, again)
     partition.log, partition.high_watermark_metadata = again, again.offset_metadata(Offset(0))
     asked = Asked(whole, request(b"a", acks=1, **producer))
     assert await asked.is_waiting()
@@ -338,7 +338,7 @@ async def test_a_move_that_is_faster_than_the_flush_of_the_old_log_settles_what_
     other = Disk(tmp_path / "other", flush_messages=1)
     copy = Log.create(T, old.topic_id, old.config, other.directory, other.services)
     copy.append_as_follower(memoryview(bytearray(stored(old))), now_ms=0)
-    whole.replicas._on_moved(T, copy)
+    whole.replicas._own.on_moved(T, copy)
     assert await asked.produced() == (ErrorCode.NONE, 0)
     assert visible(whole) == 1
     while disk.jobs:

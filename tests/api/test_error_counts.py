@@ -9,14 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pybroker.api.error_counts import ALWAYS, Places, error_codes, places_of
+from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.messages import MESSAGES, message_classes
+from pybroker.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
 from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from pybroker.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from pybroker.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from pybroker.protocol.schema import schema_of
 from testing.scenes.messages import full, messages
 
-RESPONSES = [message_classes(key)[1] for key in MESSAGES]
+RESPONSES = [message_classes(key)[1] for key in MESSAGES if key != ApiKey.ADD_PARTITIONS_TO_TXN]
 
 
 def test_fetch_counts_its_own_code_always() -> None:
@@ -34,6 +41,15 @@ def test_produce_counts_partitions() -> None:
     partitions = [PartitionProduceResponse(error_code=2), PartitionProduceResponse()]
     assert list(error_codes(ProduceResponse(responses=[TopicProduceResponse(partition_responses=partitions)]))) == [2, 0]
     assert list(error_codes(ProduceResponse())) == []
+
+
+def test_add_partitions_counts_the_partitions_by_the_name_that_their_field_has() -> None:
+    partitions = [AddPartitionsToTxnPartitionResult(partition_error_code=code) for code in (0, 48)]
+    topics = [AddPartitionsToTxnTopicResult(results_by_partition=partitions)]
+    assert list(error_codes(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics))) == [0, 48]
+    transactions = [AddPartitionsToTxnResult(topic_results=topics)]
+    assert list(error_codes(AddPartitionsToTxnResponse(results_by_transaction=transactions))) == [0, 48]
+    assert list(error_codes(AddPartitionsToTxnResponse(error_code=31))) == [31]
 
 
 def codes_of(message: Any, places: Places) -> list[int]:

@@ -151,6 +151,24 @@ async def test_a_waiting_fetch_of_a_topic_that_is_deleted(tmp_path: Path) -> Non
     assert partition_responses(whole.read(await waiting, wanted, 4)) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])]
 
 
+@pytest.mark.parametrize("version", [4, 12, 13])
+async def test_a_fetch_waits_beside_a_partition_that_does_not_exist(tmp_path: Path, version: int) -> None:
+    whole, topic_id = await filled(tmp_path)
+    wanted = request(4, topic_id=topic_id, max_wait_ms=500)
+    wanted.topics[0].partitions.append(FetchPartition(partition=7, fetch_offset=0, partition_max_bytes=100))
+    waiting = whole.send(wanted, version)
+    assert isinstance(waiting, asyncio.Future)
+    await whole.ask(produce_request(records.batch_of_values(b"e")), 9)
+    response = whole.read(await waiting, wanted, version)
+    assert partition_responses(response) == [(0, [(4, b"e")]), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])]
+
+
+async def test_a_fetch_of_nothing_but_partitions_that_do_not_exist_does_not_wait(tmp_path: Path) -> None:
+    whole, _ = await filled(tmp_path)
+    response = await whole.ask(request(0, 0, topic="gone", max_wait_ms=500), 12)
+    assert partition_responses(response) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])] * 2
+
+
 async def test_a_session_returns_only_what_is_new(tmp_path: Path) -> None:
     whole, topic_id = await filled(tmp_path)
     full = await whole.ask(request(4, 0, topic_id=topic_id, session_epoch=0), 17)

@@ -24,6 +24,7 @@ from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from pybroker.replication.fetch_session import FetchSessionCache
 from testing.scenes.api import records
 from testing.scenes.api.whole import Whole, collected
+from testing.scenes.replication.appended import append_records
 from testing.scenes.replication.loops import LOOPS, use
 
 TOPICS = {"plain": 3, "rolled": 2, "open": 1}
@@ -85,7 +86,8 @@ def append(whole: Whole, rng: random.Random) -> None:
     if topic == "open" and log.log_end_offset > 3:
         fields = {"producer_id": log.log_end_offset, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
     data = records.batch_of_values(*[bytes(rng.choice((10, 100, 5000)))] * rng.randrange(1, 3), **fields)
-    whole.replicas.append_records(
+    append_records(
+        whole.replicas,
         timeout_ms=1000,
         acks=1,
         entries={TopicPartition(topic, number): memoryview(bytearray(data))},
@@ -164,7 +166,8 @@ async def test_nothing_that_is_looked_at_is_given_away(tmp_path: Path) -> None:
     await whole.create("plain")
     partition = whole.replicas.partitions[TopicPartition("plain", 0)]
     partition.log.truncate_fully_and_start_at(Offset(FAR_OFFSET))
-    whole.replicas.append_records(
+    append_records(
+        whole.replicas,
         timeout_ms=1000,
         acks=1,
         entries={TopicPartition("plain", 0): memoryview(bytearray(records.batch_of_values(b"a")))},

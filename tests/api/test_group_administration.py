@@ -93,5 +93,6 @@ async def test_offset_delete(tmp_path: Path) -> None:
         (0, 0), (1, 0), (2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]  # fmt: skip
     assert not any(shard.offsets for shard in whole.groups.runtime.shards)
-    request.group_id = "nobody"
-    assert (await whole.ask(request, 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    for name, code in (("nobody", ErrorCode.GROUP_ID_NOT_FOUND), ("", ErrorCode.INVALID_GROUP_ID)):
+        request.group_id = name
+        assert (await whole.ask(request, 0)).error_code == code

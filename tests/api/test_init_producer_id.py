@@ -1,4 +1,4 @@
-"""Idempotent producers get ids; transactional producers get a clear error."""
+"""Idempotent producers get ids, and requests that no coordinator has to see are refused."""
 
 from __future__ import annotations
 
@@ -38,12 +38,20 @@ async def test_a_producer_that_has_an_id(version: int, producer_id: int, epoch: 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(("transactional_id", "code"), [("", ErrorCode.INVALID_REQUEST), ("tx", ErrorCode.UNSUPPORTED_VERSION)])
-async def test_transactions_are_refused_for_good(version: int, transactional_id: str, code: ErrorCode) -> None:
+async def test_an_empty_transactional_id_is_refused(version: int) -> None:
     cluster = await ClusterScene().start()
-    response = await cluster.ask(init_producer_id.handle, version, InitProducerIdRequest(transactional_id=transactional_id))
+    response = await cluster.ask(init_producer_id.handle, version, InitProducerIdRequest(transactional_id=""))
+    assert fields(response) == (ErrorCode.INVALID_REQUEST, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("flag", "code"),
+    [("enable2_pc", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), ("keep_prepared_txn", ErrorCode.UNSUPPORTED_VERSION)],
+)
+async def test_two_phase_commit_is_not_enabled(flag: str, code: ErrorCode) -> None:
+    cluster = await ClusterScene().start()
+    response = await cluster.ask(init_producer_id.handle, 6, InitProducerIdRequest(transactional_id="tx", **{flag: True}))
     assert fields(response) == (code, -1, -1)
-    assert not code.is_retriable
 
 
 async def test_a_store_that_fails_is_an_error_in_the_response() -> None:

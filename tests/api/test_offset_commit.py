@@ -92,6 +92,13 @@ async def test_versions_2_to_4_say_for_how_long(version: int, tmp_path: Path) ->
     assert committed(whole)[3:] == (NOW_MS, NOW_MS + 1000)
 
 
+async def test_a_retention_beyond_all_time_lasts_for_all_time(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    assert await commit(whole, commit_request(retention_time_ms=2**63 - 1), 3) == 0
+    assert committed(whole)[3:] == (NOW_MS, 2**63 - 1)
+    assert whole.metrics.unexpected_errors == 0
+
+
 async def test_nothing_to_commit(tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     assert (await whole.ask(OffsetCommitRequest(group_id=GROUP, topics=[]), 8)).topics == []

@@ -10,6 +10,7 @@ import pytest
 from pybroker.model import Offset
 from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from testing.scenes.api import records
 from testing.scenes.api.whole import NOW_MS, Whole
@@ -161,13 +162,15 @@ async def test_an_idempotent_producer_s_repetition_gets_the_first_offset(tmp_pat
     assert stored(whole) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
-async def test_a_transactional_batch_is_refused(tmp_path: Path) -> None:
+async def test_a_batch_of_an_unknown_transaction_is_refused(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     await whole.create("t")
     data = records.batch_of_values(b"a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     message = request(data)
     message.transactional_id = "tx"
-    assert only(await whole.ask(message, 9)).error_code == ErrorCode.INVALID_TXN_STATE
+    assert only(await whole.ask(message, 9)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS  # no coordinator yet
+    await whole.ask(FindCoordinatorRequest(key="tx", key_type=1), 1)
+    assert only(await whole.ask(message, 9)).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert stored(whole) == []
 
 
@@ -197,3 +200,13 @@ async def test_internal_topics_are_unknown_until_they_exist_and_then_refused(tmp
     await whole.create("__consumer_offsets")
     existing = await whole.ask(request(data, name="__consumer_offsets"), 9)
     assert only(existing).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_the_admin_client_id_may_append_to_internal_topics(tmp_path: Path, version: int) -> None:
+    whole = await Whole(tmp_path).start()
+    topic_id = await whole.create("__consumer_offsets")
+    message = request(sent(version, b"a"), name="__consumer_offsets", topic_id=topic_id)
+    response = whole.read(whole.send(message, version, client_id="__admin_client"), message, version)
+    assert (only(response).error_code, only(response).base_offset) == (0, 0)
+    assert [value for _, value in stored(whole, "__consumer_offsets")] == [b"a"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pybroker import slicing
 from pybroker.api.handlers import produce
 from pybroker.log import segment
 from pybroker.log.segment import LogSegment
@@ -27,7 +29,7 @@ from pybroker.protocol.codec import encode_request
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pybroker.replication.replica_manager import ReplicaManager
+from pybroker.replication.appends import Appends
 from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import NOW_MS, Whole, collected
 from testing.scenes.logs import TAILS
@@ -155,6 +157,7 @@ def test_both_ways_respond_and_do_the_same(tail: ModuleType, sent: list[tuple[tu
 
     with (
         mock.patch.object(segment, "SegmentTail", tail.SegmentTail),
+        mock.patch.object(slicing, "SLICE_S", math.inf),
         TemporaryDirectory() as first,
         TemporaryDirectory() as second,
     ):
@@ -179,7 +182,7 @@ async def test_nearly_all_requests_take_the_quick_way(tmp_path: Path) -> None:
         whole_append(self, *batch)
 
     whole_append = LogSegment.append
-    with mock.patch.object(ReplicaManager, "append", side_effect=AssertionError), mock.patch.object(LogSegment, "append", append):
+    with mock.patch.object(Appends, "run", side_effect=AssertionError), mock.patch.object(LogSegment, "append", append):
         for version in (3, 7, 9, 12):
             for _ in range(100):
                 (topic,) = (await whole.ask(request, version)).responses

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pybroker import slicing
 from pybroker.api import slices
 
 if TYPE_CHECKING:
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 @pytest.fixture
 def step_s(monkeypatch: pytest.MonkeyPatch) -> float:
     """Let each step take two fifths of a slice."""
-    step_s, now_s = slices.SLICE_S * 0.4, 0.0
+    step_s, now_s = slicing.SLICE_S * 0.4, 0.0
 
     def perf_counter() -> float:
         nonlocal now_s
         now_s += step_s
         return now_s
 
-    monkeypatch.setattr(slices, "perf_counter", perf_counter)
+    monkeypatch.setattr(slicing, "perf_counter", perf_counter)
     return step_s
 
 

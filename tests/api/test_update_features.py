@@ -44,12 +44,12 @@ async def levels(whole: Whole) -> dict[str, int]:
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_levels_change_and_are_returned(tmp_path: Path, version: int) -> None:
     whole = await Whole(tmp_path).start()
-    assert await levels(whole) == {"group.version": 1, "metadata.version": 30}
+    assert await levels(whole) == {"group.version": 1, "metadata.version": 30, "transaction.version": 2}
     assert await ask(whole, version, update(version, "group.version", 0, SAFE)) == ([0], "")
-    assert await levels(whole) == {"metadata.version": 30}
+    assert await levels(whole) == {"metadata.version": 30, "transaction.version": 2}
     assert await ask(whole, version, update(version, "group.version", 1)) == ([0], "")
     assert await ask(whole, version, update(version, "metadata.version", 30)) == ([0], "")
-    assert await levels(whole) == {"group.version": 1, "metadata.version": 30}
+    assert await levels(whole) == {"group.version": 1, "metadata.version": 30, "transaction.version": 2}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -83,7 +83,7 @@ async def test_kinds_of_downgrade_are_not_upgrades(tmp_path: Path) -> None:
     assert (codes, "does not support the given upgrade type" in message) == ([REFUSED], True)
     codes, message = await ask(whole, 1, update(1, "metadata.version", 28, UNSAFE))
     assert (codes, "Unsafe metadata downgrade is not supported" in message) == ([REFUSED], True)
-    assert await levels(whole) == {"metadata.version": 30}
+    assert await levels(whole) == {"metadata.version": 30, "transaction.version": 2}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -273,7 +273,7 @@ def test_an_open_transaction_is_named(scene: KraftScene) -> None:
     scene.records(*topic("orders", ORDERS))
     scene.log("orders-0", ORDERS, is_transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     note, advice = scene.plan().notes
-    assert advice.startswith("Consumers with read_committed wait")
+    assert advice.startswith("The coordinator of this broker aborts an open transaction")
     assert note.startswith("orders-0: the transaction of producer 7 from offset 0 on has no end")
 
 

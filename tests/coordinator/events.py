@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pybroker.coordinator.group import Group, GroupType
-from pybroker.coordinator.runtime import runtime
+from pybroker.coordinator.runtime.active import ShardTimer
 from pybroker.coordinator.runtime.runtime import CoordinatorRuntime
 from pybroker.coordinator.service import GroupCoordinator
 from pybroker.coordinator.shard import GroupShard
@@ -109,14 +109,14 @@ class Events:
         patch.setattr(GroupCoordinator, method, watched)
 
     def _watch_timers(self, patch: pytest.MonkeyPatch) -> None:
-        original = runtime._ShardTimer.expire
+        original = ShardTimer.expire
 
         def watched(timer: Any) -> None:
             kind = timer._key if isinstance(timer._key, str) else timer._key[0]
             with self.during(TIMERS[kind], [], lambda: self._of_shard(timer._active.shard)):
                 original(timer)
 
-        patch.setattr(runtime._ShardTimer, "expire", watched)
+        patch.setattr(ShardTimer, "expire", watched)
 
     def _watch_loading(self, patch: pytest.MonkeyPatch) -> None:
         original = GroupCoordinator._first_operation

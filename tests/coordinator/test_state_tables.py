@@ -139,7 +139,7 @@ class Seen:
     def _watch(self, patch: pytest.MonkeyPatch, name: str, describe: Any) -> None:
         original = getattr(GroupCoordinator, name)
 
-        def watched(coordinator: GroupCoordinator, *args: Any) -> None:
+        def watched(coordinator: GroupCoordinator, *args: Any, **more: Any) -> None:
             row, group_id = describe(args)
             groups = [shard.classic_groups[group_id] for shard in coordinator.runtime.shards if group_id in shard.classic_groups]
             state = groups[0].state.value if groups else "no group"
@@ -156,7 +156,7 @@ class Seen:
                 object.__setattr__(args[0], "respond", tell)  # frozen; made for this call alone
                 original(coordinator, *args)
             else:
-                original(coordinator, *args[:-1], tell)
+                original(coordinator, *args[:-1], tell, **more)
             self.outcomes[row, state].add(first[0] if first else WAITS)
 
         patch.setattr(GroupCoordinator, name, watched)

@@ -340,7 +340,7 @@ class Actions:
         if self._random.random() < 0.5:  # with others being written and checkpoints at the same time
             for _ in range(6):
                 await self._produce()
-                self._broker.log_manager.checkpoint()
+                self._broker.log_manager.passes.checkpoint()
                 await asyncio.sleep(0.001)
 
     async def _rest(self) -> None:

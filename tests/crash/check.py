@@ -17,6 +17,7 @@ from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.replication.fetch_data import PartitionProduceResult
 from testing.scenes.logs import read_batches
+from testing.scenes.replication.appended import append_records
 from tests.crash.model import Batch, LostRange, Promise, Promises, TopicState
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def require(is_kept: bool, what: str) -> None:
 def send(broker: SimulatedBroker, tp: TopicPartition, data: bytes) -> asyncio.Future[PartitionProduceResult]:
     """Append with acks=all, as a client does, and return the future response."""
     response: asyncio.Future[PartitionProduceResult] = asyncio.get_running_loop().create_future()
-    broker.replica_manager.append_records(
+    append_records(
+        broker.replica_manager,
         timeout_ms=TIMEOUT_MS,
         acks=-1,
         entries={tp: memoryview(bytearray(data))},

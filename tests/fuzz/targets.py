@@ -33,7 +33,8 @@ from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, Record, b
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.records.convert import down_convert
-from pybroker.records.validate import ValidationRules, validate_and_assign
+from pybroker.records.rules import ValidationRules
+from pybroker.records.validate import validate_and_assign
 from testing.up_convert import up_convert
 
 NOW_MS: Final = 1_700_000_000_000
@@ -174,14 +175,11 @@ def _kernels(sent: bytes, number: int) -> None:
         for magic in (0, 1):
             _twins("down_converted_size", section, count_told, 5, magic, 6)
             _twins("down_convert_records", section, count_told, 5, NOW_MS, bool(number & 1), NOW_MS, magic, 6, bool(number & 2))
-        for arguments in (
-            ("first_record", section, count_told, 5, NOW_MS, NOW_MS, 6),
-            ("largest_timestamp", section, count_told, 5, NOW_MS, 6),
-            ("refused_records", section, count_told, NOW_MS, bool(number & 1), NOW_MS, NOW_MS, 3),
-            ("renumbered", section, count_told, NOW_MS, NOW_MS if number & 1 else None),
-            ("renumbered_size", section, count_told, NOW_MS, NOW_MS if number & 1 else None),
-        ):
-            _section_twins(*arguments)
+        base = (count_told, NOW_MS)
+        _section_twins("Overview", base, section, ("max_timestamp", "min_timestamp", "keyless", "is_sequential"))
+        _section_twins("Search", (count_told, 5, NOW_MS, NOW_MS if number & 1 else None, 6), section, ("found",))
+        _section_twins("Refusals", (*base, bool(number & 1), NOW_MS, NOW_MS, 3), section, ("refused",))
+        _section_twins("Renumbering", (*base, NOW_MS if number & 1 else None), section, ())
         _twins("retain_records", section, count_told, 5, NOW_MS, NOW_MS, {b"k": 6}, 7, bool(number & 1))
     for magic in (0, 1):
         _twins("up_convert_messages", sent, magic, bool(number & 1), NOW_MS)
@@ -196,8 +194,19 @@ def _twins(name: str, *arguments: object) -> None:
         raise FoundError(f"{name}: {found[0]!r} and {found[1]!r}")
 
 
-def _section_twins(name: str, *arguments: object) -> None:
-    found = [_result(getattr(module, name), *arguments) for module in (_sections_native, _sections_python) if module is not None]
+def _section_twins(name: str, arguments: tuple[object, ...], section: bytes, results: tuple[str, ...]) -> None:
+    """Walk through the records in two pieces."""
+
+    def walked(module: Any) -> Any:
+        walk = getattr(module, name)(*arguments)
+        fed = [walk.feed(section[: len(section) // 2])]
+        if fed != [True]:
+            fed.append(walk.feed(section[len(section) // 2 :]))
+        if fed[-1] is not True:
+            walk.finish()
+        return fed, [getattr(walk, one) for one in results]
+
+    found = [_result(walked, module) for module in (_sections_native, _sections_python) if module is not None]
     if len(found) > 1 and found[0] != found[1]:
         raise FoundError(f"{name}: {found[0]!r} and {found[1]!r}")
 

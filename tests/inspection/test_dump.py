@@ -140,9 +140,7 @@ def test_the_files_beside_the_data_are_printed(tmp_path: Path) -> None:
 
 def test_snapshots_and_aborted_transactions_are_printed(tmp_path: Path) -> None:
     filesystem, folder = Filesystem(), folder_with(tmp_path, b"")
-    entry = ProducerEntry(ProducerId(5))
-    entry.producer_epoch = ProducerEpoch(2)
-    entry.batches.append(BatchMetadata(9, Offset(20), 4, START_MS))
+    entry = ProducerEntry(ProducerId(5), ProducerEpoch(2), batches=(BatchMetadata(9, Offset(20), 4, START_MS),))
     write(filesystem, f"{folder}/00000000000000000021.snapshot", [entry])
     index = TransactionIndex(filesystem, f"{folder}/{NAME}.txnindex", Offset(0))
     index.append(AbortedTransaction(ProducerId(5), Offset(16), Offset(20), Offset(16)))

@@ -17,7 +17,7 @@ from pybroker.inspection.verify import verify
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.producer_entry import BatchMetadata, ProducerEntry
 from pybroker.log.producer_snapshot import write
-from pybroker.model import Offset, ProducerEpoch, ProducerId
+from pybroker.model import NO_OFFSET, Offset, ProducerEpoch, ProducerId
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, Producer, append, batch
 
 
@@ -147,12 +147,11 @@ def test_the_files_that_brokers_keep_beside_logs_are_known(data: Path) -> None:
 
 def snapshot(partition: Path, offset: int, **changes: int) -> Path:
     """Write the snapshot of an offset as the log would have it, with changes."""
-    entry = ProducerEntry(ProducerId(changes.get("producer_id", 7)))
-    entry.producer_epoch = ProducerEpoch(0)
-    last = changes.get("last_offset", offset - 1)
-    entry.batches.append(BatchMetadata(changes.get("last_sequence", offset - 1), Offset(last), 1, START_MS))
-    if "transaction" in changes:
-        entry.transaction_first_offset = Offset(changes["transaction"])
+    last_offset = Offset(changes.get("last_offset", offset - 1))
+    last = BatchMetadata(changes.get("last_sequence", offset - 1), last_offset, 1, START_MS)
+    transaction = Offset(changes.get("transaction", NO_OFFSET))
+    producer_id = ProducerId(changes.get("producer_id", 7))
+    entry = ProducerEntry(producer_id, ProducerEpoch(0), transaction_first_offset=transaction, batches=(last,))
     path = partition / f"{offset:020d}.snapshot"
     write(Filesystem(), str(path), [entry])
     return path

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -28,6 +29,9 @@ from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType
 from testing.scenes.compacted_log import CleanerClock, CompactedLog, Pair, records
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, Producer, read_batches
+
+if TYPE_CHECKING:
+    from pybroker.log.checkpoint_pass import Collection
 
 DAY_MS = 86_400_000
 
@@ -134,12 +138,13 @@ def test_gaps_of_a_compaction_are_no_loss_after_the_topic_is_compacted_no_more(
     setting.put((b"key", b"last"))
     setting.roll()
     if is_cut_short:
-        write = Progress.checkpoint_work
+        collect = Progress.checkpoint
 
-        def left(self: Progress, directory: LogDirectory) -> Callable[[], None]:
-            return (lambda: None) if len(setting.records()) == 2 else write(self, directory)
+        def left(self: Progress, directory: LogDirectory) -> Collection:
+            write = yield from collect(self, directory)
+            return (lambda: None) if len(setting.records()) == 2 else write
 
-        monkeypatch.setattr(Progress, "checkpoint_work", left)
+        monkeypatch.setattr(Progress, "checkpoint", left)
     setting.clean()
     setting.put((b"more", b"not cleaned"))
     segments = setting.log.segments
@@ -516,7 +521,7 @@ def test_memory_for_keys_is_counted_honestly() -> None:
         added = 0
         while not keys.is_full:
             batch = BatchView(memoryview(batches[added]))
-            keys.add(batch, batch.record_section())
+            list(keys.add(batch, batch.record_section()))
             added += 1
         used, _ = tracemalloc.get_traced_memory()
     finally:

@@ -77,7 +77,7 @@ def test_a_start_that_moves_into_the_active_segment_while_the_head_is_cut_costs_
         assert log.log_end_offset == END + len(appended)
         assert [one.offset for found in read_batches(log) for one in found.records() if one.offset >= start] == wanted
         scene.cut(START_MS)
-    scene.logs.checkpoint_start_offsets()
+    scene.logs.passes.checkpoint_start_offsets()
     scene.logs.abandon()
     scene.start()
     assert not scene.log.lost

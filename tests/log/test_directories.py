@@ -343,7 +343,7 @@ def test_a_partition_that_cannot_be_opened_is_offline_alone_and_keeps_its_state(
     logs = broker.start()
     first = logs.create(TPS[0], TOPIC_ID, TopicConfig())
     first.increment_log_start_offset(Offset(30), high_watermark=Offset(100))
-    logs.write_high_watermarks(dict.fromkeys(TPS, Offset(100)))
+    logs.passes.write_high_watermarks(dict.fromkeys(TPS, Offset(100)).get)
     logs.stop()
     load = recovery.load
 
@@ -360,8 +360,8 @@ def test_a_partition_that_cannot_be_opened_is_offline_alone_and_keeps_its_state(
     assert "Traceback" in caplog.text
     with pytest.raises(KafkaError, match=r"orders-0 is offline: its log in .* cannot be opened"):
         logs.create(TPS[0], TOPIC_ID, TopicConfig())
-    logs.checkpoint()
-    logs.write_high_watermarks(dict.fromkeys(TPS[1:], Offset(100)))
+    logs.passes.checkpoint()
+    logs.passes.write_high_watermarks(dict.fromkeys(TPS[1:], Offset(100)).get)
     logs.stop()
     kept = read_stored(Filesystem(), f"{first.log_directory.path}/{checkpoint.LOG_START_OFFSET_FILE}")
     assert kept[TPS[0]] == StoredOffset(TOPIC_ID, Offset(30))
@@ -539,6 +539,6 @@ def test_the_first_flush_of_new_logs_makes_their_names_durable_once(tmp_path: Pa
         log.flush()
     assert synced.count(str(broker.path("a"))) == 1
     logs.delete(made[0].topic_partition)
-    logs.checkpoint()
+    logs.passes.checkpoint()
     assert synced.count(str(broker.path("a"))) > 1, "and that one is gone"
     logs.stop()

@@ -53,11 +53,11 @@ def test_a_slow_disk_gets_one_checkpoint_at_a_time(tmp_path: Path) -> None:
     manager = disk.manager(thread_of=lambda _path: thread)
     manager.start()
     for _ in range(3):
-        manager.checkpoint()
-        manager.write_high_watermarks({})
+        manager.passes.checkpoint()
+        manager.passes.write_high_watermarks(lambda _: None)
     assert len(thread.jobs) == 2, "one of each kind, however often its time came"
     thread.run_next()
-    manager.checkpoint()
+    manager.passes.checkpoint()
     assert len(thread.jobs) == 2
     while thread.jobs:
         thread.run_next()

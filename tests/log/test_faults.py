@@ -128,7 +128,7 @@ def test_one_bad_directory_does_not_stop_the_others(tmp_path: Path) -> None:
     filesystem.fail_with(errno.EIO, "write")
     fails(log)
     filesystem.heal()
-    manager.clean_up(START_MS)
+    manager.passes.clean_up(START_MS)
     with pytest.raises(KafkaError, match="offline"):
         manager.create(TP._replace(partition=9), bytes(range(16)), disk.config)  # type: ignore[arg-type]
     manager.stop()

@@ -16,6 +16,7 @@ from pybroker.log.log import Log
 from pybroker.log.offset_index import OffsetIndex
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.slicing import run_through
 from testing.scenes.logs import START_MS, Disk, FaultyFilesystem, append, batch, read_batches
 
 COUNT = 1_200
@@ -51,7 +52,7 @@ def check_all(log: Log) -> None:
         fetched = log.read(Offset(offset), bytes_max=1, upper_offset=log.log_end_offset, min_one_batch=True)
         assert not isinstance(fetched.records, bytes)
         assert int.from_bytes(fetched.records.read(0, 8), "big") == offset
-        found = log.offset_for_timestamp(START_MS + 10 * offset - 3)
+        found = run_through(log.offset_for_timestamp(START_MS + 10 * offset - 3))
         assert found is not None
         assert found.offset == offset
 

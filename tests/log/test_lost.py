@@ -439,7 +439,7 @@ def test_a_start_ends_a_log_at_a_hole_only_where_it_knows_that_nothing_behind_wa
     fill(log, 40)
     base, end, hole = log.segments[2].base_offset, log.log_end_offset, log.segments[3].base_offset
     log.recovery_point = log.segments[1].base_offset
-    manager.checkpoint()
+    manager.passes.checkpoint()
     entry = f"0\n1\n{TP.topic} {TP.partition} {end}\n"
     point = tmp_path / "recovery-point-offset-checkpoint"
     if damage == "recovery point":

@@ -56,7 +56,7 @@ def test_logs_come_back_with_their_offsets_and_topic_ids(tmp_path: Path, *, clea
         for _ in range(4 + partition):
             append(log, batch(2, size=60))
     log.increment_log_start_offset(Offset(5), high_watermark=log.log_end_offset)
-    manager.checkpoint()
+    manager.passes.checkpoint()
     manager.stop() if clean else manager.abandon()
     assert (tmp_path / ".kafka_cleanshutdown").exists() is clean
     again = started(disk)
@@ -170,7 +170,7 @@ def test_complete_segments_give_their_descriptors_back_and_are_read_again(tmp_pa
     before = [one.base_offset for one in read_batches(log)]
     opened = [segment._file is not None for segment in log.segments]
     assert all(opened)
-    manager.release_sealed()
+    manager.passes.release_sealed()
     assert [segment._file is not None for segment in log.segments] == [False] * (len(opened) - 1) + [True]
     assert len(content(fetched)) == fetched.size
     assert [one.base_offset for one in read_batches(log)] == before
@@ -181,7 +181,7 @@ def test_high_watermarks_and_damaged_checkpoints(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     manager = started(disk)
     append(manager.create(TP, TOPIC_ID, disk.config), batch(3))
-    manager.write_high_watermarks({TP: Offset(2), TopicPartition("elsewhere", 0): Offset(7)})
+    manager.passes.write_high_watermarks({TP: Offset(2), TopicPartition("elsewhere", 0): Offset(7)}.get)
     assert manager.read_high_watermarks() == {TP: 2}
     manager.stop()
     for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
@@ -198,9 +198,9 @@ def test_flush_ms_flushes_what_has_waited(tmp_path: Path) -> None:
     manager = started(disk)
     log = manager.create(TP, TOPIC_ID, disk.config)
     append(log, batch(3))
-    manager.flush_due(START_MS + 99)
+    manager.passes.flush_due(START_MS + 99)
     assert log.recovery_point == 0
-    manager.flush_due(START_MS + 100)
+    manager.passes.flush_due(START_MS + 100)
     assert log.recovery_point == 3
     manager.stop()
 

@@ -47,7 +47,7 @@ class TwoDirectories:
             append(log, batch(2, size=60))
         log.increment_log_start_offset(Offset(3), high_watermark=Offset(20))
         log.flush()
-        self.logs.checkpoint()
+        self.logs.passes.checkpoint()
         self.disk.sync_all()
 
     def move(self) -> None:

@@ -72,7 +72,7 @@ def filled(tmp_path: Path, *, was_clean: bool, batches: int = 60) -> tuple[Disk,
         for _ in range(batches + tp.partition):
             append(log, batch(2, size=100))
         log.flush()
-    logs.checkpoint()
+    logs.passes.checkpoint()
     ends = {log.topic_partition: log.log_end_offset for log in logs.all_logs()}
     if was_clean:
         logs.stop()

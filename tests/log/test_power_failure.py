@@ -107,12 +107,12 @@ def deleted_by_retention() -> Iterator[tuple[SimulatedDisk, list[Offset]]]:
         append(log, batch(size=100))
     records = [one.base_offset for one in read_batches(log)]
     log.flush()
-    logs.checkpoint()
+    logs.passes.checkpoint()
     used.sync_all()
     found = moments(used)
-    logs.clean_up(START_MS)
+    logs.passes.clean_up(START_MS)
     assert (len(log.segments), log.log_start_offset) == (2, 16)
-    logs.checkpoint()
+    logs.passes.checkpoint()
     found.append(used.fork())
     for number, moment in enumerate([*found, used.fork()]):
         for after in crashed(moment, number):
@@ -137,3 +137,23 @@ def test_leader_epochs_that_are_made_again_are_all_there_or_none() -> None:
     for copy in copies:
         copy.kill()
         assert Disk(ROOT, filesystem=copy, segment_bytes=300).open(recovery_point=point).epochs.entries == expected
+
+
+def test_the_cut_of_a_torn_batch_is_durable_before_anything_is_appended() -> None:
+    """Otherwise the next loss of power may bring back the torn bytes, and a byte of a new batch may complete the old one."""
+    where = disk()
+    setting = Disk(ROOT, filesystem=where)
+    log = setting.create()
+    append(log, batch(size=100))
+    append(log, batch(size=100))
+    log.flush()
+    path, size = log.segments.active.path, log.size
+    log.release()
+    fd = where.open(path, writable=True)
+    where.truncate(fd, size - 1)
+    where.sync(fd)
+    where.close(fd)
+    again = setting.open()
+    assert again.log_end_offset == 1
+    assert path not in where.unsynced()
+    again.release()

@@ -152,7 +152,7 @@ def test_silent_producers_are_forgotten_unless_in_a_transaction(tmp_path: Path) 
     producers.update(data(0, 0, producer_id=1, timestamp=100))
     producers.update(data(0, 1, producer_id=2, timestamp=101))
     producers.update(data(0, 2, producer_id=3, timestamp=0, transactional=True))
-    assert producers.remove_expired(100 + EXPIRATION_MS) == 1
+    list(producers.remove_expired(100 + EXPIRATION_MS))
     assert sorted(producers.producers) == [2, 3]
 
 
@@ -163,9 +163,8 @@ GOLDEN = bytes.fromhex(
 
 
 def test_a_snapshot_has_kafka_s_bytes(tmp_path: Path) -> None:
-    entry = ProducerEntry(ProducerId(7))
-    entry.producer_epoch, entry.coordinator_epoch, entry.last_timestamp = ProducerEpoch(2), CoordinatorEpoch(3), 1_700_000_000_000
-    entry.batches.append(BatchMetadata(11, Offset(100), 1, 1_700_000_000_000))
+    last = BatchMetadata(11, Offset(100), 1, 1_700_000_000_000)
+    entry = ProducerEntry(ProducerId(7), ProducerEpoch(2), CoordinatorEpoch(3), 1_700_000_000_000, batches=(last,))
     file = producer_snapshot.path(str(tmp_path), Offset(101))
     assert Path(file).name == "00000000000000000101.snapshot"
     producer_snapshot.write(Filesystem(), file, [entry])

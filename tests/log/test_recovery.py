@@ -11,6 +11,7 @@ import pytest
 from pybroker.log.log import Log
 from pybroker.model import LeaderEpoch, ProducerId
 from pybroker.records.batch import set_offset_and_epoch
+from pybroker.slicing import run_through
 from testing.scenes.logs import START_MS, Disk, Producer, append, batch, read_batches, stored
 
 
@@ -136,7 +137,7 @@ def test_indexes_are_rebuilt_when_they_are_missing_or_wrong(tmp_path: Path, suff
     assert values(recovered) == expected
     for offset, _ in expected:
         assert read_batches(recovered, offset)[0].last_offset >= offset
-    assert recovered.offset_for_timestamp(START_MS + 50) is not None
+    assert run_through(recovered.offset_for_timestamp(START_MS + 50)) is not None
     fill(recovered, 50)
     recovered.close()
     for name, data in indexes.items():

@@ -17,14 +17,15 @@ from pybroker.clock import ManualClock
 from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import LogManager
-from pybroker.log.retention_pass import DELETED_PER_TURN
 from pybroker.model import BrokerId, Offset
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
+from pybroker.slicing import run_through
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.cut_log import CutLog
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch
+from testing.scenes.steps import HeldSteps
 
 CUT_MS = START_MS + 90_000
 END = 300
@@ -34,8 +35,8 @@ OLD_MAGIC = [(magic, codec) for magic in (0, 1) for codec in (CompressionType.NO
 
 def found(log: Log) -> list[object]:
     """Return where the log begins, and the offset of each time and of the largest time."""
-    lookups = [log.offset_for_timestamp(START_MS + second * 500) for second in range(-1, 202)]
-    return [log.log_start_offset, log.log_end_offset, lookups, log.offset_of_max_timestamp()]
+    lookups = [run_through(log.offset_for_timestamp(START_MS + second * 500)) for second in range(-1, 202)]
+    return [log.log_start_offset, log.log_end_offset, lookups, run_through(log.offset_of_max_timestamp())]
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))
@@ -79,7 +80,7 @@ def test_a_move_to_another_directory_changes_nothing(tmp_path: Path) -> None:
     log = logs.create(TP, TOPIC_ID, config)
     for second in range(100):
         append(log, batch(3, size=100, timestamp=START_MS + second * 1000))
-    logs.clean_up(CUT_MS)
+    logs.passes.clean_up(CUT_MS)
     expected = found(log)
     turns: list[Callable[[], None]] = []
     (target,) = (one for one in logs.directories if one is not log.log_directory)
@@ -91,7 +92,7 @@ def test_a_move_to_another_directory_changes_nothing(tmp_path: Path) -> None:
     assert moved is not None
     assert moved.log_directory is target
     assert found(moved) == expected
-    logs.clean_up(CUT_MS + 5000)
+    logs.passes.clean_up(CUT_MS + 5000)
     assert moved.log_start_offset == START + 15
     logs.stop()
 
@@ -109,10 +110,10 @@ def test_messages_of_old_clients_are_found_to_the_record_and_cut_there(
     has_times = magic == 1
     assert scene.visible() == list(range(82 if has_times else 0, 100)), "messages of magic 0 have no time"
     for second in range(100):
-        one = scene.log.offset_for_timestamp(START_MS + second * 1000)
+        one = run_through(scene.log.offset_for_timestamp(START_MS + second * 1000))
         assert (one is not None) == has_times
         assert one is None or one.offset == max(82, second)
-    largest = scene.log.offset_of_max_timestamp()
+    largest = run_through(scene.log.offset_of_max_timestamp())
     assert (largest.offset if largest is not None else None) == (99 if has_times else None)
     scene.logs.stop()
 
@@ -125,7 +126,7 @@ def test_the_offset_of_the_largest_time_is_right_after_compaction(tmp_path: Path
     scene.put((b"end", b"x"))
     scene.clean()
     assert [offset for offset, _, _ in scene.records()] == [2, 3, 4, 5]
-    largest = scene.log.offset_of_max_timestamp()
+    largest = run_through(scene.log.offset_of_max_timestamp())
     assert largest is not None
     assert (largest.offset, largest.timestamp) == (3, START_MS + 90_000), "the first one with that time is compacted away"
     scene.logs.stop()
@@ -133,17 +134,17 @@ def test_the_offset_of_the_largest_time_is_right_after_compaction(tmp_path: Path
 
 def test_deleting_many_segments_gives_the_loop_back(tmp_path: Path) -> None:
     disk = Disk(tmp_path, retention_ms=10_000, segment_bytes=200, file_delete_delay_ms=0)
-    scene = CutLog(tmp_path, disk=disk)
-    for _ in range(5 * DELETED_PER_TURN):
+    steps = HeldSteps()
+    scene = CutLog(tmp_path, disk=disk, run_steps=steps)
+    for _ in range(100):
         append(scene.log, batch(size=100))
-    turns: list[Callable[[], None]] = []
-    scene.logs.clean_up(START_MS + 10**8, turns.append)
+    scene.logs.passes.clean_up(START_MS + 10**8)
     counts = [len(scene.log.segments)]
-    while turns:
-        turns.pop(0)()
+    while steps.step():
         counts.append(len(scene.log.segments))
     assert counts[-1] == 1
-    assert max(before - after for before, after in pairwise(counts)) <= DELETED_PER_TURN
-    scene.logs.clean_up(START_MS + 10**8, turns.append)
+    assert max(before - after for before, after in pairwise(counts)) == 1
+    scene.logs.passes.clean_up(START_MS + 10**8)
+    steps.finish()
     assert scene.log.log_start_offset == scene.log.log_end_offset, "the next pass is not left out"
     scene.logs.stop()

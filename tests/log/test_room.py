@@ -81,7 +81,7 @@ class VolumeScene:
 
     def look(self, free: int) -> None:
         self.volume.free = free
-        self.logs.look_for_room()
+        self.logs.passes.look_for_room()
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_the_reserve_grows_with_the_logs_and_is_found_again(tmp_path: Path) -> N
 def test_small_files_get_the_reserve_and_records_do_not(scene: VolumeScene) -> None:
     assert scene.append() == 0
     scene.volume.free = 0
-    scene.logs.checkpoint()
+    scene.logs.passes.checkpoint()
     (directory,) = scene.logs.directories
     assert not directory.is_offline
     assert scene.volume.reserved == 0, "it was used"

@@ -22,6 +22,7 @@ from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch,
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import BatchView
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from pybroker.slicing import run_through
 from testing.scenes.logs import START_MS, Disk, Producer, append, batch, delete_old_segments, read_batches
 
 PRODUCERS = [Producer(7), Producer(8)]
@@ -147,7 +148,7 @@ class Story:
             for _ in range(14):
                 self.append(epoch=epoch)
                 self.append(epoch=epoch, producer=PRODUCERS[0])
-            self.tried(lambda: self.log.offset_for_timestamp(START_MS + 50_000))
+            self.tried(lambda: run_through(self.log.offset_for_timestamp(START_MS + 50_000)))
             self.tried(lambda: read_batches(self.log))
         self.append(epoch=2, producer=PRODUCERS[1], transactional=True)
         self.marker(PRODUCERS[1], ControlType.ABORT)

@@ -15,6 +15,7 @@ from pybroker.model import LeaderEpoch, Offset
 from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
+from pybroker.slicing import run_through
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, Disk, append, batch, read_batches
 
@@ -48,18 +49,18 @@ def test_times_are_found_as_by_search(
         ]
         for timestamp in range(START_MS - 1, START_MS + 62):
             expected = next(((r.offset, r.timestamp, epoch) for r, epoch in records if r.timestamp >= timestamp), None)
-            assert log.offset_for_timestamp(timestamp) == expected
+            assert run_through(log.offset_for_timestamp(timestamp)) == expected
         largest = max((r.timestamp for r, _ in records), default=-1)
         expected = next(((r.offset, r.timestamp, epoch) for r, epoch in records if r.timestamp == largest), None)
-        assert log.offset_of_max_timestamp() == expected
+        assert run_through(log.offset_of_max_timestamp()) == expected
 
 
 def test_a_log_without_records_or_timestamps_has_no_largest(tmp_path: Path) -> None:
     log = Disk(tmp_path).create()
-    assert log.offset_of_max_timestamp() is None
-    assert log.offset_for_timestamp(0) is None
+    assert run_through(log.offset_of_max_timestamp()) is None
+    assert run_through(log.offset_for_timestamp(0)) is None
     append(log, batch(timestamp=-1))
-    assert log.offset_of_max_timestamp() is None
+    assert run_through(log.offset_of_max_timestamp()) is None
 
 
 def test_legacy_offsets_are_those_of_segments_by_file_time(tmp_path: Path) -> None:
@@ -112,13 +113,13 @@ def test_the_largest_timestamp_is_found_right_after_a_cut_and_a_compaction(tmp_p
                 fill(setting, draw)
             setting.roll()
             for is_cut in draw.sample((True, False), 2):
-                before, base = setting.log.offset_of_max_timestamp(), setting.log.segments[0].base_offset
+                before, base = run_through(setting.log.offset_of_max_timestamp()), setting.log.segments[0].base_offset
                 if is_cut:
                     begin_later(setting, draw)
                 for _ in range(2):  # the first look flushes what is cut
                     setting.clean()
                 assert_largest(setting)
-                moves += before != setting.log.offset_of_max_timestamp()
+                moves += before != run_through(setting.log.offset_of_max_timestamp())
                 cuts += is_cut and setting.log.segments[0].base_offset > base
             setting.restart(is_clean=draw.random() < 0.5)
             assert_largest(setting)
@@ -151,4 +152,4 @@ def assert_largest(setting: CompactedLog) -> None:
     log = setting.log
     found = [one for each in read_batches(log) for one in each.records() if one.offset >= log.log_start_offset]
     largest = max(found, key=lambda one: (one.timestamp, -one.offset))
-    assert log.offset_of_max_timestamp() == (largest.offset, largest.timestamp, LeaderEpoch(0))
+    assert run_through(log.offset_of_max_timestamp()) == (largest.offset, largest.timestamp, LeaderEpoch(0))

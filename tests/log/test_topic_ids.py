@@ -52,8 +52,8 @@ def topic_made_again(disk: Disk, records: int) -> LogManager:
     append(old, batch(500))
     old.increment_log_start_offset(Offset(500), high_watermark=Offset(500))
     old.flush()
-    manager.checkpoint()
-    manager.write_high_watermarks({TP: Offset(500)})
+    manager.passes.checkpoint()
+    manager.passes.write_high_watermarks({TP: Offset(500)}.get)
     manager.delete(TP)
     append(manager.create(TP, NEW_ID, disk.config), batch(records))
     return manager
@@ -150,7 +150,7 @@ def test_a_lost_id_is_in_the_checkpoint_of_a_log_that_was_flushed(tmp_path: Path
     disk = Disk(tmp_path)
     manager = started(disk)
     append(manager.create(TP, TOPIC_ID, disk.config), batch(5))
-    manager.checkpoint()
+    manager.passes.checkpoint()
     manager.abandon()
     again = without_id(disk, damage)
     assert (the_log(again).topic_id, span(the_log(again))) == (TOPIC_ID, (0, 5))
@@ -162,7 +162,7 @@ def test_the_checkpoint_of_an_older_topic_says_that_the_log_is_its_own(tmp_path:
     disk = Disk(tmp_path)
     manager = started(disk)
     append(manager.create(TP, NEW_ID, disk.config), batch(5))
-    manager.checkpoint()
+    manager.passes.checkpoint()
     manager.abandon()
     again = without_id(disk, b"")
     assert again.get(TP) is None
@@ -377,11 +377,11 @@ def test_entries_of_deleted_partitions_go_with_the_next_pass(tmp_path: Path) -> 
         log = manager.create(tp, TOPIC_ID, disk.config)
         append(log, batch(5))
         log.increment_log_start_offset(Offset(3), high_watermark=Offset(5))
-    manager.checkpoint()
-    manager.write_high_watermarks({TP: Offset(5), OTHER: Offset(5)})
+    manager.passes.checkpoint()
+    manager.passes.write_high_watermarks({TP: Offset(5), OTHER: Offset(5)}.get)
     manager.delete(TP)
-    manager.checkpoint()
-    manager.write_high_watermarks({TP: Offset(5), OTHER: Offset(5)})
+    manager.passes.checkpoint()
+    manager.passes.write_high_watermarks({TP: Offset(5), OTHER: Offset(5)}.get)
     for name in (checkpoint.RECOVERY_POINT_FILE, checkpoint.LOG_START_OFFSET_FILE, checkpoint.REPLICATION_OFFSET_FILE):
         assert list(read_stored(FS, f"{tmp_path}/{name}")) == [OTHER]
     manager.stop()
@@ -393,7 +393,7 @@ def test_start_offsets_have_a_pass_of_their_own(tmp_path: Path) -> None:
     log = manager.create(TP, TOPIC_ID, disk.config)
     append(log, batch(5))
     log.increment_log_start_offset(Offset(3), high_watermark=Offset(5))
-    manager.checkpoint_start_offsets()
+    manager.passes.checkpoint_start_offsets()
     assert read_stored(FS, f"{tmp_path}/{checkpoint.LOG_START_OFFSET_FILE}") == {TP: StoredOffset(TOPIC_ID, Offset(3))}
     assert not (tmp_path / checkpoint.RECOVERY_POINT_FILE).exists()
     manager.abandon()

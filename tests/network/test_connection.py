@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Iterator
 
@@ -14,11 +15,12 @@ from pybroker.clock import ManualClock
 from pybroker.network._connection_python import ConnectionCore
 from pybroker.network.admission import Admission
 from pybroker.network.connection import TURN_NS, TURN_REQUESTS, Connection
-from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing
+from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing, RequestHolder
 from pybroker.network.counters import ListenerCounters
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteCounters, MuteReason
 from pybroker.network.receiver import PREFIX, new_scratch
+from pybroker.turns.watchdog import watch_of
 from testing.scenes.fake_transport import FakeTransport
 
 
@@ -27,18 +29,20 @@ def framed(body: bytes) -> bytes:
 
 
 class FakeServer:
-    """The owner of connections. By the first byte, its handler responds with the request, parks it, or sends no response."""
+    """The owner of connections. By the first byte, its handler responds with the request, parks or holds it, or sends none."""
 
     def __init__(self) -> None:
         self.admission = Admission(MemoryPool(-1, ManualClock()), 500, random.Random(1))
         self.scratch = new_scratch(1 << 20)
         self.request_bytes_max = 1 << 20
         self.mute_counters = MuteCounters()
+        self.turns = watch_of(None)
         self.executor = None
         self.ns = 1
         self.ns_per_request = 0
         self.handled: list[bytes] = []
         self.parked: list[tuple[bytes, asyncio.Future[EncodedResponse]]] = []
+        self.held: list[tuple[RequestHolder, bool, memoryview]] = []
         self.lost_count = 0
         self.watched: list[ConnectionCore] = []
         self.sent = 0
@@ -50,7 +54,10 @@ class FakeServer:
         self.ns += self.ns_per_request
         request = bytes(frame)
         self.handled.append(request)
-        if request[:1] == b"p":
+        if request[:1] in {b"p", b"h"}:
+            if request[:1] == b"h":
+                assert context.holder is not None
+                self.held.append((context.holder, context.holder.hold_request(len(frame)), frame))
             future: asyncio.Future[EncodedResponse] = asyncio.get_running_loop().create_future()
             self.parked.append((request, future))
             return future
@@ -147,6 +154,64 @@ async def test_what_was_received_behind_a_parked_request_is_dropped_at_the_peers
     await turns(3)
     assert (transport.written, server.handled) == (framed(b"x") + framed(b"one"), [b"x", b"p1"])
     assert not transport.is_open
+
+
+async def test_what_stands_behind_a_held_request_is_handled_although_the_peer_has_closed() -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    transport.deliver(framed(b"h1") + framed(b"nothing") + framed(b"h2") + framed(b"x"))
+    assert server.watched == []
+    assert connection.eof_received()
+    for number in (0, 1):
+        server.held[number][0].release_request()
+        server.parked[number][1].set_result(None)
+        await turns(2)
+    await turns(3)
+    assert server.handled == [b"h1", b"nothing", b"h2", b"x"]
+    assert (transport.written, transport.is_open, server.admission.pool.used) == (framed(b"x"), False, 0)
+
+
+async def test_a_request_that_waits_after_it_was_held_is_watched() -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    transport.deliver(framed(b"h1") + framed(b"two"))
+    assert server.watched == []
+    await turns()
+    assert (server.watched, transport.is_reading_) == ([], False)
+    server.held[0][0].release_request()
+    await turns()
+    assert server.watched == [connection]
+    server.tell_end()
+    server.parked[0][1].set_result(framed(b"one"))
+    await turns(3)
+    assert (transport.written, server.handled) == (framed(b"one"), [b"h1"])
+
+
+@pytest.mark.parametrize("size", [100, 200_000])
+async def test_the_memory_of_a_held_request_is_counted_until_it_is_released_also_when_the_peer_is_gone(size: int) -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    rest, request = framed(b"h" + bytes(size - 1)), b"h" + bytes(size - 1)
+    while rest:
+        rest = transport.deliver(rest)
+    ((holder, is_stable, frame),) = server.held
+    assert is_stable == (size > 100_000)
+    assert server.admission.pool.used == size
+    connection.connection_lost(None)
+    assert server.admission.pool.used == size
+    assert not is_stable or frame == request
+    holder.release_request()
+    assert server.admission.pool.used == 0
+
+
+async def test_a_turn_ends_with_a_request_that_took_long() -> None:
+    server = FakeServer()
+    server.ns_per_request = TURN_NS + 1
+    _, transport = connect(server)
+    transport.deliver(framed(b"x") * 5)
+    for number in range(1, 6):
+        assert len(server.handled) == number
+        await turns()
 
 
 async def test_a_peer_that_is_lost_behind_a_parked_request_is_forgotten_at_once() -> None:
@@ -275,3 +340,24 @@ def test_whatever_is_sent_and_parked_the_responses_come_in_order(requests: list[
         assert server.sent == sum(request[:1] == b"o" for request in requests)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+async def test_a_request_without_memory_costs_its_connection_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_parked: bool
+) -> None:
+    def fail(_: object, size: int, *, come: int = 0) -> None:
+        raise MemoryError
+
+    server = FakeServer()
+    connection, transport = connect(server)
+    monkeypatch.setattr(MemoryPool, "try_allocate", fail)
+    with caplog.at_level(logging.INFO):
+        if is_parked:
+            transport.deliver(framed(b"p") + framed(b"half")[:6])
+        else:
+            transport.deliver(framed(b"half")[:6])
+        await turns()
+    assert not connection.is_open
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ["the system has no memory for its request"]
+    assert (server.lost_count, server.admission.pool.used, server.watched) == (1, 0, [])

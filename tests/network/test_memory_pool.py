@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.clock import ManualClock
+from pybroker.network import memory_pool
 from pybroker.network.admission import Admission
-from pybroker.network.memory_pool import MemoryPool, PooledBuffer
+from pybroker.network.memory_pool import FIRST_BYTES, GROWTH, MemoryPool, PooledBuffer
 
 POOL_BYTES = 100
 REQUEST_BYTES_MAX = 60
@@ -29,11 +30,17 @@ class Waits:
 
     def __init__(self, bytes_wanted: int) -> None:
         self.bytes_wanted = bytes_wanted
+        self.bytes_come = 0
         self.buffer: PooledBuffer | None = None
+        self.has_failed = False
 
     def granted(self, buffer: PooledBuffer) -> None:
         assert self.buffer is None, "granted once"
         self.buffer = buffer
+
+    def failed(self, error: MemoryError) -> None:
+        assert self.buffer is None
+        self.has_failed = True
 
 
 def ask(admission: Admission, size: int) -> Waits:
@@ -209,14 +216,63 @@ def test_a_buffer_lost_without_release_is_logged_counted_and_given_back(caplog: 
 def test_a_buffer_that_gets_no_memory_is_neither_counted_nor_given_back(caplog: pytest.LogCaptureFixture) -> None:
     pool = pool_of(POOL_BYTES)
     kept = pool.try_allocate(10)
-    with pytest.raises((MemoryError, OverflowError)):
-        pool.try_allocate(1 << 62)
+    with pytest.raises(MemoryError):
+        pool.try_allocate(1 << 62, come=1 << 59)
     gc.collect()
     pool.reclaim_lost()
     assert (pool.used, pool.available, pool.lost_count) == (10, POOL_BYTES - 10, 0)
     assert not caplog.records
     assert kept is not None
     pool.release(kept)
+
+
+@pytest.mark.parametrize(
+    ("size", "come"), [(1, 0), (FIRST_BYTES, 0), (FIRST_BYTES + 1, 0), (1_000_000, 300_000), (10_000_000, 10)]
+)
+def test_a_buffer_grows_with_what_comes_and_keeps_that(size: int, come: int) -> None:
+    pool = pool_of(-1)
+    buffer = pool.try_allocate(size, come=come)
+    assert buffer is not None
+    content = random.Random(size).randbytes(size)
+    filled = 0
+    while filled < size:
+        if filled == len(buffer.view):
+            buffer.grow()
+        assert come <= len(buffer.view) <= max(FIRST_BYTES, GROWTH * max(filled, come))
+        end = min(filled + 50_000, len(buffer.view))
+        buffer.view[filled:end] = content[filled:end]
+        filled = end
+    assert (buffer.view == content, len(buffer.view), pool.used) == (True, size, size)
+    pool.release(buffer)
+
+
+def test_a_buffer_that_cannot_grow_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(memory: bytearray, size: int) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(memory_pool, "resize", fail)
+    pool = pool_of(-1)
+    buffer = pool.try_allocate(FIRST_BYTES * 4)
+    assert buffer is not None
+    buffer.view[:3] = b"abc"
+    with pytest.raises(MemoryError):
+        buffer.grow()
+    assert (bytes(buffer.view[:3]), len(buffer.view), pool.used) == (b"abc", FIRST_BYTES, FIRST_BYTES * 4)
+    pool.release(buffer)
+    assert pool.used == 0
+
+
+def test_a_waiter_for_which_the_system_has_no_memory_fails_and_the_next_is_served() -> None:
+    pool = pool_of(POOL_BYTES)
+    admission = Admission(pool, 500, random.Random(1))
+    holder = ask(admission, POOL_BYTES)
+    unlucky, lucky = ask(admission, 1 << 62), ask(admission, 5)
+    unlucky.bytes_come = 1 << 59
+    assert holder.buffer is not None
+    pool.release(holder.buffer)
+    assert (unlucky.has_failed, unlucky.buffer, admission.waiting, pool.used) == (True, None, 0, 5)
+    assert lucky.buffer is not None
+    pool.release(lucky.buffer)
 
 
 def test_without_a_loop_a_lost_buffer_comes_back_with_the_next_use() -> None:

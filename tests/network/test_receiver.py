@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pybroker.clock import ManualClock
 from pybroker.network.admission import Admission
 from pybroker.network.context import ProtocolViolation
-from pybroker.network.memory_pool import MemoryPool
+from pybroker.network.memory_pool import FIRST_BYTES, GROWTH, MemoryPool, PooledBuffer
 from pybroker.network.receiver import PREFIX, Receiver, new_scratch
 
 REQUEST_BYTES_MAX = 300
@@ -26,13 +26,17 @@ def framed(request: bytes) -> bytes:
 class Peer:
     """A connection's reading side as the protocol drives it: reads while not muted, takes requests until there is none."""
 
-    def __init__(self, admission: Admission, scratch: memoryview) -> None:
-        self.receiver = Receiver(scratch, admission, REQUEST_BYTES_MAX, self)
+    def __init__(self, admission: Admission, scratch: memoryview, request_bytes_max: int = REQUEST_BYTES_MAX) -> None:
+        self.receiver = Receiver(scratch, admission, request_bytes_max, self)
         self.requests: list[bytes] = []
         self.is_granted = False
+        self.failures: list[MemoryError] = []
 
     def memory_granted(self) -> None:
         self.is_granted = True
+
+    def memory_failed(self, error: MemoryError) -> None:
+        self.failures.append(error)
 
     def feed(self, data: bytes) -> bytes:
         """Receive once, at most `data`, and return the bytes that did not fit."""
@@ -111,6 +115,45 @@ def test_a_half_read_request_holds_exactly_its_size_and_a_half_read_size_nothing
     assert admission.pool.used == 0, "a disconnect in mid-request gives the memory back"
 
 
+def test_a_size_takes_little_memory_before_its_bytes_come() -> None:
+    size = 3_000_000
+    admission, scratch = setting()
+    peer = Peer(admission, scratch, request_bytes_max=size)
+    request = random.Random(1).randbytes(size)
+    stream = framed(request)
+    come = len(stream)
+    peer.feed(stream[:4])
+    assert admission.pool.used == size, "the bound counts what was announced"
+    stream = stream[4:]
+    while stream:
+        into = peer.receiver.get_buffer(True)
+        assert len(into) <= max(FIRST_BYTES, GROWTH * (come - len(stream)))
+        count = min(len(into), 20_000, len(stream))
+        into[:count] = stream[:count]
+        into = None  # type: ignore[assignment]  # as a transport lets go of it before it asks for the next
+        peer.receiver.received(count)
+        stream = stream[count:]
+        peer.take()
+    assert peer.requests == [request]
+    assert admission.pool.used == 0
+
+
+def test_a_request_for_which_the_system_has_no_more_memory_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(buffer: PooledBuffer) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(PooledBuffer, "grow", fail)
+    admission, scratch = setting()
+    peer = Peer(admission, scratch, request_bytes_max=10 * FIRST_BYTES)
+    peer.feed(framed(bytes(10 * FIRST_BYTES))[:SCRATCH_BYTES])
+    while not peer.failures:
+        into = peer.receiver.get_buffer(False)
+        assert len(into) > 0
+        peer.receiver.received(len(into))
+    assert (len(peer.failures), admission.pool.used) == (1, 0)
+    assert into.obj is scratch.obj, "the transport gets a buffer also now"
+
+
 def test_a_complete_small_request_is_handled_where_it_was_received() -> None:
     admission, scratch = setting()
     peer = Peer(admission, scratch)
@@ -172,6 +215,31 @@ def test_requests_behind_one_in_work_wait_in_memory_of_their_own() -> None:
     assert (peer.requests, admission.queued_requests, admission.pool.used) == ([b"three"], 0, 4)
     peer.feed(b"lf")
     assert (peer.requests, admission.pool.used) == ([b"three", b"half"], 0)
+
+
+def test_a_held_request_keeps_its_buffer_while_those_behind_it_come_and_go() -> None:
+    admission, scratch = setting()
+    peer = Peer(admission, scratch)
+    stream = framed(b"one") + framed(b"two") + framed(b"three")
+    peer.receiver.get_buffer(False)[: len(stream)] = stream
+    peer.receiver.received(len(stream))
+    assert taken(peer) == b"one"
+    peer.receiver.leave_scratch()
+    two = taken_view(peer.receiver)
+    assert peer.receiver.hold(3)
+    peer.receiver.leave_scratch()  # it is parked
+    assert admission.pool.used == len(stream) - 7
+    peer.receiver.let_go()
+    assert admission.pool.used == len(stream) - 7, "the third request is in the same buffer"
+    three = taken_view(peer.receiver)
+    assert peer.receiver.hold(5)
+    peer.receiver.leave_scratch()
+    peer.feed(framed(b"four"))
+    peer.receiver.close()
+    assert (bytes(two), bytes(three), peer.requests) == (b"two", b"three", [b"four"])
+    assert admission.pool.used == len(stream) - 7
+    peer.receiver.let_go()
+    assert admission.pool.used == 0
 
 
 def test_while_a_request_is_in_work_only_the_size_of_the_next_is_received() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hypothesis import given
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pybroker.clock import ManualClock
-from pybroker.purgatory.purgatory import DelayedOperation, Purgatory
-from pybroker.purgatory.timer import OperationTimer
+from pybroker.purgatory.purgatory import TRIES_PER_LOOK, DelayedOperation, Purgatory
+from pybroker.purgatory.timer import OperationTimer, WakeUp
 from testing.scenes.no_wake_up import never
 
 if TYPE_CHECKING:
@@ -326,3 +327,29 @@ def test_everything_that_waits_can_be_completed_at_once() -> None:
     assert scene.purgatory.complete_all() == 0
     assert scene.pass_time(2000) == 0
     assert scene.purgatory.delayed == 0
+
+
+def test_an_event_that_very_many_wait_for_gives_the_loop_back() -> None:
+    clock = ManualClock(0)
+    turns: list[Callable[[], None]] = []
+
+    def call_at(when_ms: int, callback: Callable[[], None]) -> WakeUp:
+        if when_ms == clock.monotonic_ms():
+            turns.append(callback)
+        return never(when_ms, callback)
+
+    purgatory = Purgatory("test", OperationTimer(clock, call_at, slice_s=0.0))
+    waiting = [Waiting() for _ in range(100)]
+    for one in waiting:
+        purgatory.try_complete_else_watch(one, ["a"], 1000)
+        one.is_ready = True
+    waiting[-1].is_ready = False
+    assert purgatory.check_and_complete("a") == TRIES_PER_LOOK
+    waiting[50].force_complete()  # by another event, between two turns
+    late = Waiting(is_ready=False)
+    purgatory.try_complete_else_watch(late, ["a"], 1000)
+    while turns:
+        turns.pop(0)()
+    assert [one.completions for one in waiting] == [1] * 99 + [0]
+    assert all(one.tries == 3 for one in waiting[:50]), "each is tried once by the event"
+    assert (purgatory.watched, purgatory.delayed) == (2, 2)

@@ -153,3 +153,39 @@ def test_a_closed_timer_wakes_no_more() -> None:
     timer.add(Recorded([], clock), 5)
     timer.close()
     assert loop.pending == []
+
+
+def test_tasks_that_expire_together_give_the_loop_back_and_can_be_cancelled_between() -> None:
+    clock, expired_ms = ManualClock(0), list[int]()
+    loop = Loop(clock)
+    timer = OperationTimer(clock, loop.call_at, slice_s=0.0)
+    tasks = [Recorded(expired_ms, clock) for _ in range(10)]
+    for task in tasks:
+        timer.add(task, 50)
+    clock.advance(50)
+    counts = []
+    for _ in range(3):
+        (handle,) = loop.pending
+        assert handle.when_ms <= 50, "at once"
+        handle.is_done = True
+        handle.callback()
+        counts.append(len(expired_ms))
+    assert counts == [1, 2, 3]
+    assert tasks[5].is_pending
+    assert tasks[5].cancel(), "its turn has not come"
+    timer.add(tasks[5], 20)
+    timer.add(Recorded(expired_ms, clock), 0)
+    assert len(expired_ms) == 4, "at once"
+    loop.run_until(100)
+    assert expired_ms == [50] * 10 + [70]
+    assert loop.pending == []
+
+
+def test_tasks_that_are_left_for_the_next_turn_do_not_hold_back_a_later_one() -> None:
+    clock, expired_ms = ManualClock(0), list[int]()
+    loop = Loop(clock)
+    timer = OperationTimer(clock, loop.call_at, slice_s=0.0)
+    for delay_ms in (10, 10, 10, 30):
+        timer.add(Recorded(expired_ms, clock), delay_ms)
+    loop.run_until(100)
+    assert expired_ms == [10, 10, 10, 30]

@@ -98,3 +98,30 @@ def test_a_time_that_no_longer_fits_is_refused(module: ModuleType) -> None:
     section = section_of([Record(Offset(0), 1 << 62, b"k", b"v")], 0)
     with pytest.raises((CorruptRecordError, InvalidRecordError)):
         module.retain_records(section, 1, 0, 0, -(1 << 62) - 1, {}, -1, True)
+
+
+@pytest.mark.parametrize("module", BOTH)
+@given(records=keyed_records(), count_max=st.integers(1, 5), bytes_min=st.integers(1, 60))
+def test_pieces_hold_whole_records_and_together_all(
+    module: ModuleType, records: list[Record], count_max: int, bytes_min: int
+) -> None:
+    section = section_of(records)
+    position, found = 0, []
+    while position < len(section):
+        count, end = module.take_records(section, position, count_max, bytes_min)
+        assert 1 <= count <= count_max
+        piece = records_of(section[position:end], count, records[0].offset, BASE_MS)
+        assert len(section_of(piece[:-1] or piece)) < bytes_min + len(section) or count == 1
+        found += piece
+        position = end
+    assert found == records
+    assert module.take_records(section, position, count_max, bytes_min) == (0, len(section))
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize(
+    ("section", "position"), [(b"\x08abc", 0), (b"\x01", 0), (b"\x00", 0), (b"\x80", 0), (b"\x02a", 3), (b"", -1)]
+)
+def test_no_piece_is_taken_of_a_damaged_section(module: ModuleType, section: bytes, position: int) -> None:
+    with pytest.raises((CorruptRecordError, InvalidRecordError)):
+        module.take_records(section, position, 5, 100)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
+import zlib
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 from unittest import mock
@@ -14,13 +17,15 @@ from hypothesis import strategies as st
 from pybroker.config.topic import TopicConfig
 from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.records import sections
+from pybroker.records import rebuild
 from pybroker.records.batch import HEADER_SIZE, BatchView, Record, TimestampType, batches, set_offset_and_epoch
 from pybroker.records.build import assemble_batch, build_batch, build_message_set
-from pybroker.records.compression import CompressionType, compress
+from pybroker.records.compression import CompressionType, compress, inflated
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.records.errors import RecordValidationError
-from pybroker.records.validate import ValidationResult, ValidationRules, validate_and_assign
+from pybroker.records.rules import ValidationRules
+from pybroker.records.validate import ValidationResult, check, validate_and_assign
+from pybroker.records.work import LongWorkError, Work
 from testing.scenes.record_lists import BASE_MS, BOTH, kernels_of, record_lists, some_records, unless_corrupt
 
 NOW_MS = BASE_MS + 1000
@@ -334,15 +339,103 @@ def test_a_refusal_lists_only_the_first_of_many_records() -> None:
     assert [error.batch_index for error in caught.value.record_errors] == list(range(1000))
 
 
-def test_a_batch_that_will_be_too_large_without_its_codec_is_refused_before_it_is_made() -> None:
-    rules = ValidationRules(max_message_bytes=20_000, compression=CompressionType.NONE)
-    with mock.patch.object(sections, "renumbered", side_effect=AssertionError):
-        assert refusal(alike(5000, KEYLESS), rules) is ErrorCode.MESSAGE_TOO_LARGE
+@pytest.mark.parametrize("target", [CompressionType.NONE, CompressionType.GZIP])
+def test_a_batch_that_will_be_too_large_is_made_only_as_far_as_it_may_be(target: CompressionType) -> None:
+    noise = random.Random(5).randbytes(1 << 20)
+    sent = build_batch([Record(Offset(0), 5, None, noise * 30)], compression=CompressionType.ZSTD, level=19)
+    rules, inflated_again = ValidationRules(max_message_bytes=2 << 20, compression=target), []
+
+    def counted(*args: Any) -> Iterator[bytes | memoryview]:
+        for piece in inflated(*args):
+            inflated_again.append(len(piece))
+            yield piece
+
+    with mock.patch.object(rebuild, "inflated", counted):
+        assert refusal(sent, rules) is ErrorCode.MESSAGE_TOO_LARGE
+    assert 2 << 20 <= sum(inflated_again) < 3 << 20
 
 
-def test_a_bomb_is_refused() -> None:
+def test_records_that_inflate_too_far_are_refused_before_they_are_made() -> None:
     bomb = build_batch([Record(Offset(0), 5, None, bytes(10 << 20))], compression=CompressionType.ZSTD)
-    assert refusal(bomb, rules_with(decompressed_bytes_max=1 << 20)) is ErrorCode.INVALID_RECORD
+    assert refusal(bomb, rules_with(inflation_max=1)) is ErrorCode.MESSAGE_TOO_LARGE
+    assert validate(bomb, rules_with(inflation_max=11)).record_count == 1
+
+
+def test_a_batch_for_a_compacted_topic_inflates_no_further_than_compaction_can_read() -> None:
+    sent = build_batch([Record(Offset(0), 5, b"k", bytes(5 << 20))], compression=CompressionType.ZSTD)
+    with mock.patch.object(rebuild, "DECOMPRESSED_BYTES_MAX", 4 << 20):
+        assert refusal(bytes(sent), rules_with(is_compacted=True)) is ErrorCode.MESSAGE_TOO_LARGE
+        assert validate(sent).record_count == 1
+
+
+def test_what_the_batches_of_a_request_inflate_to_is_one_sum() -> None:
+    batch = build_batch([Record(Offset(0), 5, None, bytes(3 << 20))], compression=CompressionType.ZSTD)
+    work = Work()
+    for _ in range(3):
+        validate(bytes(batch), rules_with(inflation_max=10), work=work)
+    assert refusal(bytes(batch), rules_with(inflation_max=10), work=work) is ErrorCode.MESSAGE_TOO_LARGE
+    assert validate(bytes(batch), rules_with(inflation_max=20), work=work).record_count == 1
+
+
+@pytest.mark.parametrize("codec", OLD_CODECS[1:])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_messages_that_inflate_too_far_are_refused(codec: CompressionType, magic: int) -> None:
+    bomb = build_message_set([Record(Offset(0), 5, None, bytes(10 << 20))], magic=magic, compression=codec)
+    assert refusal(bomb, rules_with(inflation_max=1)) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", [*CompressionType])
+@pytest.mark.parametrize("is_in_order", [True, False])
+@pytest.mark.parametrize("target", [None, *CompressionType])
+def test_what_is_too_long_for_the_loop_is_checked_elsewhere_with_the_same_outcome(
+    codec: CompressionType, target: CompressionType | None, *, is_in_order: bool
+) -> None:
+    records = [Record(Offset(i if is_in_order else 2 * i), 5 + i, None, bytes(1000)) for i in range(3000)]
+    sent, rules = build_batch(records, compression=codec), ValidationRules(max_message_bytes=4 << 20, compression=target)
+    sent[23:27] = (len(records) - 1).to_bytes(4, "big")
+    sent[17:21] = BatchView(memoryview(sent)).computed_crc().to_bytes(4, "big")
+    work = Work(is_on_loop=True)
+    with pytest.raises(LongWorkError) as caught:
+        validate(bytes(sent), rules, work=work)
+    assert work.inflated_bytes == 0
+    work.is_on_loop = False
+    checked = caught.value.check(memoryview(bytes(sent)), work=work)
+    result = checked.assigned(Offset(1000), now_ms=NOW_MS, leader_epoch=LeaderEpoch(7))
+    assert bytes(result.data) == bytes(validate(bytes(sent), rules).data)
+    assert [record.offset for record in stored(result)] == list(range(1000, 4000))
+    assert work.inflated_bytes > 3_000_000 if codec else work.inflated_bytes == 0
+
+
+def test_empty_pieces_are_work_too() -> None:
+    empty = zlib.compress(b"", wbits=31)
+    sent = assemble_batch(
+        empty * 20_000,
+        base_offset=Offset(0),
+        last_offset_delta=0,
+        attributes=CompressionType.GZIP,
+        base_timestamp=5,
+        max_timestamp=5,
+        record_count=1,
+    )
+    with pytest.raises(LongWorkError):
+        validate(sent, work=Work(is_on_loop=True))
+    assert refusal(sent) is ErrorCode.INVALID_RECORD
+
+
+def test_cancelled_work_ends_at_the_next_piece() -> None:
+    sent = build_batch([Record(Offset(0), 5, None, bytes(10 << 20))], compression=CompressionType.GZIP)
+    work = Work(is_cancelled=lambda: work.inflated_bytes > 1 << 20)
+    assert refusal(sent, work=work) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert work.inflated_bytes < 2 << 20
+
+
+def test_the_time_of_the_append_is_that_of_the_assignment() -> None:
+    for codec in (CompressionType.NONE, CompressionType.GZIP):
+        checked = check(
+            memoryview(bytes(build_batch(some_records(3)))), rules_with(is_log_append_time=True, compression=codec), now_ms=5
+        )
+        result = checked.assigned(Offset(1000), now_ms=NOW_MS, leader_epoch=LeaderEpoch(7))
+        assert {record.timestamp for record in stored(result)} == {NOW_MS} == {result.log_append_time}
 
 
 def test_the_rules_of_a_topic() -> None:
@@ -402,5 +495,5 @@ def test_hostile_requests_never_crash(
             sent = bytearray(build_message_set(some_records(3)[:1], magic=magic, compression=codec))
             sent[16 + at % (len(sent) - 16)] = byte
     with kernels_of(module):
-        result = unless_corrupt(lambda: validate(sent, rules_with(decompressed_bytes_max=1 << 20, is_compacted=True)))
+        result = unless_corrupt(lambda: validate(sent, rules_with(inflation_max=1, is_compacted=True)))
     assert result is None or result.record_count > 0

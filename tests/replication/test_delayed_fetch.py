@@ -183,11 +183,12 @@ def test_a_follower_that_waits_gets_new_records_beyond_the_high_watermark() -> N
         lambda s: s.fetch(params(max_wait_ms=0), wanted("t", 1)),
         lambda s: s.fetch(params(max_wait_ms=500, min_bytes=0), wanted("t", 1)),
         lambda s: s.fetch(params(max_wait_ms=500), wanted("t", 0)),
-        lambda s: s.fetch(params(max_wait_ms=500), wanted("t", 1), wanted("absent", 0)),
+        lambda s: s.fetch(params(max_wait_ms=500), wanted("t", 1), wanted("t", 9)),
+        lambda s: s.fetch(params(max_wait_ms=500), wanted("absent", 0), wanted("absent", 1)),
         lambda s: s.fetch(params(max_wait_ms=500)),
         lambda s: s.fetch(params(max_wait_ms=500), wanted("t", 1, last_fetched_epoch=2)),
     ],
-    ids=["no wait", "no bytes wanted", "enough there", "an error", "no partitions", "a diverging epoch"],
+    ids=["no wait", "no bytes wanted", "enough there", "an error", "all unknown", "no partitions", "a diverging epoch"],
 )
 def test_what_completes_at_once(ask: Callable[[ReplicaScene], list[object]]) -> None:
     scene = ReplicaScene()
@@ -205,3 +206,22 @@ def test_a_first_batch_that_is_only_too_large_for_a_later_partition_does_not_cou
     scene.produce("t", 500, partition=1)
     responses = scene.fetch(params(max_wait_ms=500, min_bytes=100, max_bytes=200), wanted("t", 0), wanted("t", 0, partition=1))
     assert len(responses) == 1, "its bytes are available to the next request"
+
+
+@pytest.mark.parametrize("is_created", [False, True])
+def test_not_case_c_a_partition_that_was_unknown_from_the_start(is_created: bool) -> None:
+    scene = ReplicaScene()
+    scene.topic("t")
+    scene.produce("t", 100)
+    responses: list[Any] = scene.fetch(params(max_wait_ms=500), wanted("t", 1), wanted("later", 0))
+    scene.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
+    assert responses == []
+    if is_created:
+        scene.topic("later")
+    scene.manager.fetch_purgatory.check_and_complete(TopicPartition("t", 0))
+    assert len(responses) == is_created
+    if not is_created:
+        scene.produce("t", 100)
+    (((_, first), (_, second)),) = responses
+    assert first.error_code == 0
+    assert second.error_code == (ErrorCode.NONE if is_created else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -6,6 +6,7 @@ from typing import Any
 
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
+from testing.scenes.replication.appended import append_records
 from testing.scenes.replication.scene import ReplicaScene, params, wanted
 
 T = TopicPartition("t", 0)
@@ -73,7 +74,7 @@ def test_each_partition_has_its_own_result_when_the_time_comes() -> None:
         replicated(scene, offset=0, name=name)
     responses: list[Any] = []
     entries = {TopicPartition(name, 0): memoryview(bytes(9)) for name in ("t", "slow", "gone", "absent")}
-    scene.manager.append_records(timeout_ms=1000, acks=-1, entries=entries, on_complete=responses.append)
+    append_records(scene.manager, timeout_ms=1000, acks=-1, entries=entries, on_complete=responses.append)
     replicated(scene, offset=1)
     scene.remove("gone")
     assert responses == []

@@ -12,6 +12,7 @@ from pybroker.model import BrokerId, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import RecordError, RecordValidationError
 from pybroker.replication.replica_manager import ReplicaManager
+from testing.scenes.replication.appended import append_records
 from testing.scenes.replication.scene import BROKER, MIB, ReplicaScene, params, topic_id, wanted
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def test_at_the_start_a_log_that_cannot_be_had_is_offline_and_the_others_are_ser
     old = scene.manager
     manager = ReplicaManager(
         broker_id=BrokerId(BROKER),
-        config=old._config,
+        config=old._own._config,
         clock=scene.clock,
         log_manager=scene.logs,  # type: ignore[arg-type]  # a model of it
         image=scene.image,
@@ -90,7 +91,9 @@ def test_at_the_start_a_log_that_cannot_be_had_is_offline_and_the_others_are_ser
     assert manager.partition(TopicPartition("t", 0)) == ErrorCode.KAFKA_STORAGE_ERROR
     assert set(manager.partitions) == {("t", 1), ("replicated", 0)}
     assert manager.offline_count == 1
-    assert manager.high_watermarks() == {("t", 1): 0, ("replicated", 0): 1}, "the checkpoint's, within the log"
+    known = {tp: manager.known_high_watermark(tp) for tp in manager.partitions}
+    assert known == {("t", 1): 0, ("replicated", 0): 1}, "the checkpoint's, within the log"
+    assert manager.known_high_watermark(TopicPartition("t", 0)) is None
 
 
 def test_each_partition_of_an_append_has_a_result_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
@@ -104,7 +107,7 @@ def test_each_partition_of_an_append_has_a_result_of_its_own(caplog: pytest.LogC
     names = ("good", "full", "broken", "bad", "absent", "__consumer_offsets")
     entries = {TopicPartition(name, 0): memoryview(bytes(9)) for name in names}
     with caplog.at_level(logging.ERROR):
-        scene.manager.append_records(timeout_ms=1000, acks=-1, entries=entries, on_complete=responses.append)
+        append_records(scene.manager, timeout_ms=1000, acks=-1, entries=entries, on_complete=responses.append)
     (results,) = responses
     assert [results[TopicPartition(name, 0)].error_code for name in names] == [
         ErrorCode.NONE,
@@ -126,8 +129,10 @@ def test_internal_topics_take_records_from_internal_clients() -> None:
     scene.topic("__consumer_offsets")
     responses: list[dict[TopicPartition, PartitionProduceResult]] = []
     entries = {TopicPartition("__consumer_offsets", 0): memoryview(bytes(9))}
-    scene.manager.append_records(timeout_ms=1000, acks=1, entries=entries, on_complete=responses.append, is_internal_allowed=True)
-    scene.manager.append_records(timeout_ms=1000, acks=1, entries=entries, on_complete=responses.append)
+    append_records(
+        scene.manager, timeout_ms=1000, acks=1, entries=entries, on_complete=responses.append, is_internal_allowed=True
+    )
+    append_records(scene.manager, timeout_ms=1000, acks=1, entries=entries, on_complete=responses.append)
     codes = [results[TopicPartition("__consumer_offsets", 0)].error_code for results in responses]
     assert codes == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
@@ -150,8 +155,8 @@ def test_a_response_that_raises_has_woken_the_waiting_fetches() -> None:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     with pytest.raises(KafkaError):
-        scene.manager.append_records(
-            timeout_ms=1000, acks=0, entries={TopicPartition("t", 0): memoryview(bytes(9))}, on_complete=refuse
+        append_records(
+            scene.manager, timeout_ms=1000, acks=0, entries={TopicPartition("t", 0): memoryview(bytes(9))}, on_complete=refuse
         )
     assert len(responses) == 1
 

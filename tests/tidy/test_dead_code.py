@@ -28,7 +28,6 @@ CALLED_BY_LIBRARIES = {
 
 FOR_TESTS = {
     "ManualClock": "stands in for the system's clock, and keeps to its protocol beside it",
-    "build_transaction_marker": "writes what a broker with transactions leaves in a log",
     "is_pending": "shows the state of a timer",
     "mute_reasons": "shows why a connection is not read",
     "parts_bytes": "joins the parts of a message, which the network never does",

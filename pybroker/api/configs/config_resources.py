@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pybroker.api.configs.broker_loggers import change_levels
 from pybroker.metadata.config_changes import TOPIC_KIND, ConfigChange, Edit, Operation
 from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
+from pybroker.metadata.slices import mapped
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ async def alter(
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     outcomes: list[KafkaError | None] = [None] * len(resources)
     wanted: list[tuple[int, ConfigChange]] = []
-    for index, resource in enumerate(resources):
+
+    def take(number_and_resource: tuple[int, Any]) -> None:
+        index, resource = number_and_resource
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -73,6 +76,8 @@ async def alter(
                 wanted.append((index, _change(broker, resource, edits, replaces_all=not is_incremental)))
         except KafkaError as error:
             outcomes[index] = error
+
+    await mapped(take, enumerate(resources))
     errors = await broker.controller.alter_configs([change for _, change in wanted], validate_only=validate_only)
     for (index, _), outcome in zip(wanted, errors, strict=True):
         outcomes[index] = outcome
@@ -108,14 +113,16 @@ def _change(broker: Services, resource: Any, edits: list[Edit], *, replaces_all:
     return ConfigChange(resource=ConfigResource(kind, name), edits=edits, replaces_all=replaces_all)
 
 
-def results(resources: Sequence[Any], outcomes: Sequence[KafkaError | None], result: Callable[..., Any]) -> list[Any]:
+async def results(resources: Sequence[Any], outcomes: Sequence[KafkaError | None], result: Callable[..., Any]) -> list[Any]:
     """Return a `result`, the response's class, for each resource."""
-    return [
-        result(
+
+    def made(resource_and_error: tuple[Any, KafkaError | None]) -> Any:
+        resource, error = resource_and_error
+        return result(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             error_code=ErrorCode.NONE if error is None else error.code,
             error_message=None if error is None else error.message,
         )
-        for resource, error in zip(resources, outcomes, strict=True)
-    ]
+
+    return await mapped(made, zip(resources, outcomes, strict=True))

@@ -13,8 +13,9 @@ Source: ReplicationControlManager.alterPartitionReassignments; KIP-455.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from pybroker.api.pieces import Pieces
 from pybroker.metadata.new_topic import check_assignment
 from pybroker.model import BrokerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -29,6 +30,8 @@ from pybroker.protocol.messages.alter_partition_reassignments import (
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.image import ClusterImage
+
+PIECES: Final = Pieces(("topics.partitions", "responses.partitions"))
 
 
 def handle(

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from pybroker.api.slices import in_slices
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.alter_replica_log_dirs import (
@@ -28,6 +29,9 @@ from pybroker.protocol.messages.alter_replica_log_dirs import (
 )
 
 if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Generator
+
     from pybroker.api.context import RequestContext, Services
 
 
@@ -35,14 +39,19 @@ def handle(
     broker: Services,
     context: RequestContext,  # noqa: ARG001
     request: AlterReplicaLogDirsRequest,
-) -> AlterReplicaLogDirsResponse:
-    """Begin the moves."""
+) -> AlterReplicaLogDirsResponse | Future[AlterReplicaLogDirsResponse]:
+    """Begin the moves, each of which makes a log; in between others get their turn."""
+    return in_slices(_begin(broker, request))
+
+
+def _begin(broker: Services, request: AlterReplicaLogDirsRequest) -> Generator[None, None, AlterReplicaLogDirsResponse]:
     results: defaultdict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
     for directory in request.dirs:
         for topic in directory.topics:
             for number in topic.partitions:
                 code = _outcome(broker, directory.path, TopicPartition(topic.name, number))
                 results[topic.name].append(AlterReplicaLogDirPartitionResult(partition_index=number, error_code=code))
+                yield
     return AlterReplicaLogDirsResponse(
         results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions) for name, partitions in results.items()]
     )

@@ -13,10 +13,11 @@ Source: KafkaApis.handleConsumerGroupDescribe, GroupMetadataManager.consumerGrou
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.nodes import GROUP_OPERATIONS
+from pybroker.api.pieces import Pieces
 from pybroker.metadata.features import serves_consumer_groups
 from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import RequestContext, Services
+
+PIECES: Final = Pieces(("group_ids", "groups"), elements=5)
 
 
 def handle(

@@ -17,11 +17,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pybroker.metadata.more_partitions import MorePartitions
+from pybroker.metadata.slices import mapped
 from pybroker.model import BrokerId
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 
@@ -36,25 +38,23 @@ async def handle(
 ) -> CreatePartitionsResponse:
     """Add the partitions that can be added, then respond."""
     times_named = Counter(topic.name for topic in request.topics)
-    wanted = [
-        MorePartitions(
-            name=topic.name,
-            count=topic.count,
-            assignments=None if topic.assignments is None else [list(map(BrokerId, one.broker_ids)) for one in topic.assignments],
-        )
-        for topic in request.topics
-        if times_named[topic.name] == 1
-    ]
+    wanted = await mapped(_more_partitions, [topic for topic in request.topics if times_named[topic.name] == 1])
     errors = await broker.controller.create_partitions(wanted, validate_only=request.validate_only)
     results = [
         CreatePartitionsTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
         for name, times in times_named.items()
         if times > 1
     ]
-    for topic, error in zip(wanted, errors, strict=True):
-        results.append(
-            CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE)
-            if error is None
-            else CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
-        )
+    results += await mapped(lambda one: _result(one[0].name, one[1]), zip(wanted, errors, strict=True))
     return CreatePartitionsResponse(results=results)
+
+
+def _more_partitions(topic: CreatePartitionsTopic) -> MorePartitions:
+    assignments = None if topic.assignments is None else [list(map(BrokerId, one.broker_ids)) for one in topic.assignments]
+    return MorePartitions(name=topic.name, count=topic.count, assignments=assignments)
+
+
+def _result(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
+    if error is None:
+        return CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NONE)
+    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=error.message)

@@ -14,11 +14,13 @@ Source: ControllerApis.createTopics, ReplicationControlManager.createTopics; KIP
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from pybroker.api.configs.described_settings import BrokerLayers
 from pybroker.metadata.new_topic import NewTopic
+from pybroker.metadata.slices import mapped
 from pybroker.model import BrokerId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.create_topics import (
@@ -30,17 +32,19 @@ from pybroker.protocol.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.controller import TopicOutcome
-    from pybroker.metadata.image import TopicImage
 
 
 async def handle(broker: Services, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:  # noqa: ARG001
     """Create the topics that can be created, then respond."""
     times_named = Counter(topic.name for topic in request.topics)
-    wanted = [_new_topic(topic) for topic in request.topics if times_named[topic.name] == 1]
+    wanted = await mapped(_new_topic, [topic for topic in request.topics if times_named[topic.name] == 1])
     outcomes = await broker.controller.create_topics(wanted, validate_only=request.validate_only)
-    results = [_result(broker, topic.name, outcome) for topic, outcome in zip(wanted, outcomes, strict=True)]
+    configs = functools.cache(lambda overrides: _configs(broker, dict(overrides)))  # topics of one request often have the same
+    results = await mapped(lambda pair: _result(*pair, configs), zip(wanted, outcomes, strict=True))
     results += [
         CreatableTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.", configs=[])
         for name, times in times_named.items()
@@ -61,7 +65,10 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _result(broker: Services, name: str, outcome: TopicOutcome) -> CreatableTopicResult:
+def _result(
+    wanted: NewTopic, outcome: TopicOutcome, configs: Callable[[tuple[tuple[str, str], ...]], list[CreatableTopicConfigs]]
+) -> CreatableTopicResult:
+    name = wanted.name
     error, topic = outcome.error, outcome.topic
     if error is not None:
         return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message, configs=[])
@@ -73,12 +80,12 @@ def _result(broker: Services, name: str, outcome: TopicOutcome) -> CreatableTopi
         error_message=None,
         num_partitions=len(topic.partitions),
         replication_factor=len(topic.partitions[0].replicas),
-        configs=_configs(broker, topic),
+        configs=configs(tuple(topic.configs.items())),
     )
 
 
-def _configs(broker: Services, topic: TopicImage) -> list[CreatableTopicConfigs]:
+def _configs(broker: Services, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(name=config.name, value=config.value, config_source=config.source)
-        for config in BrokerLayers(broker.controller).topic_settings(topic.configs)
+        for config in BrokerLayers(broker.controller).topic_settings(overrides)
     ]

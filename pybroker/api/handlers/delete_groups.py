@@ -12,9 +12,10 @@ Source: KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorShard.deleteGroups;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
+from pybroker.api.pieces import Pieces
 from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import RequestContext, Services
+
+PIECES: Final = Pieces(("groups_names", "results"), elements=50)
 
 
 def handle(

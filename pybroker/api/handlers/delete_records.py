@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from pybroker.api.pieces import Pieces
 from pybroker.metadata.names import is_internal
 from pybroker.model import NO_OFFSET, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HIGH_WATERMARK: Final = Offset(-1)
+
+PIECES: Final = Pieces(("topics.partitions", "topics.partitions"), elements=20)
 
 
 def handle(broker: Services, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:  # noqa: ARG001

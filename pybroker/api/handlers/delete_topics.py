@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from pybroker.metadata.slices import finish, mapped
 from pybroker.model import ZERO_TOPIC_ID, TopicId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.delete_topics import (
@@ -27,6 +28,8 @@ from pybroker.protocol.messages.delete_topics import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.controller import TopicOutcome
 
@@ -38,14 +41,16 @@ async def handle(broker: Services, context: RequestContext, request: DeleteTopic
         code = ErrorCode.INVALID_REQUEST if context.api_version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         text = ErrorCode.TOPIC_DELETION_DISABLED.message
         return DeleteTopicsResponse(responses=[_refused(topic.name, topic.topic_id, code, text) for topic in asked])
-    found, responses = _find(broker, asked)
+    found, responses = await finish(_find(broker, asked))
     outcomes = await broker.controller.delete_topics(list(found))
-    responses += [_result(name, topic_id, outcome) for (topic_id, name), outcome in zip(found.items(), outcomes, strict=True)]
+    responses += await mapped(lambda one: _result(one[0], one[1]), zip(found.items(), outcomes, strict=True))
     return DeleteTopicsResponse(responses=responses)
 
 
-def _find(broker: Services, asked: list[DeleteTopicState]) -> tuple[dict[TopicId, str], list[DeletableTopicResult]]:
-    """Return the topics to delete, and responses for those that cannot be deleted."""
+def _find(
+    broker: Services, asked: list[DeleteTopicState]
+) -> Generator[None, None, tuple[dict[TopicId, str], list[DeletableTopicResult]]]:
+    """Find the topics to delete, and make responses for those that cannot be deleted."""
     image = broker.controller.image
     responses: list[DeletableTopicResult] = []
     names: Counter[str] = Counter()
@@ -60,6 +65,7 @@ def _find(broker: Services, asked: list[DeleteTopicState]) -> tuple[dict[TopicId
             ids[TopicId(topic.topic_id)] += 1
         else:
             responses.append(_invalid(None, ZERO_TOPIC_ID, "Neither topic name nor id were specified."))
+        yield
     found: dict[TopicId, str] = {}
     for topic_id, times in ids.items():
         if times > 1:
@@ -68,6 +74,7 @@ def _find(broker: Services, asked: list[DeleteTopicState]) -> tuple[dict[TopicId
             responses.append(_refused(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
             found[topic_id] = known.name
+        yield
     for name, times in names.items():
         known = image.topics.get(name)
         if times > 1:
@@ -79,10 +86,12 @@ def _find(broker: Services, asked: list[DeleteTopicState]) -> tuple[dict[TopicId
             responses.append(_invalid(name, known.topic_id, "The provided topic name maps to an ID that was already supplied."))
         else:
             found[known.topic_id] = name
+        yield
     return found, responses
 
 
-def _result(name: str, topic_id: TopicId, outcome: TopicOutcome) -> DeletableTopicResult:
+def _result(asked: tuple[TopicId, str], outcome: TopicOutcome) -> DeletableTopicResult:
+    topic_id, name = asked
     if outcome.error is not None:  # also when another request has deleted it since the lookup
         return _refused(name, topic_id, outcome.error.code, outcome.error.message)
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.api.configs.broker_loggers import levels
 from pybroker.api.configs.config_resources import ResourceType, check_broker_name
 from pybroker.api.configs.described_settings import BrokerLayers, ConfigSource, DescribedSetting, client_metrics_settings
+from pybroker.api.pieces import Pieces
 from pybroker.config.setting import Kind
 from pybroker.metadata import names
 from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND
@@ -47,6 +48,8 @@ _TYPES: Final = {
     Kind.PASSWORD: 9,
 }
 """The numbers of DescribeConfigsResponse.ConfigType; 0 is a name that is in no table."""
+
+PIECES: Final = Pieces(("resources", "results"), elements=2)
 
 
 def handle(broker: Services, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:  # noqa: ARG001

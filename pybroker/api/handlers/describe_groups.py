@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.nodes import GROUP_OPERATIONS
+from pybroker.api.pieces import Pieces
 from pybroker.coordinator.classic.group import GroupState
 from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
 
 _NOT_FOUND_VERSION: Final = 6
+
+PIECES: Final = Pieces(("groups", "groups"), elements=5)
 
 
 def handle(

@@ -15,9 +15,9 @@ Source: ReplicaManager.describeLogDirs; KIP-113.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from pybroker.api.slices import in_slices
 from pybroker.log.record_retention import reported_size
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
@@ -30,18 +30,33 @@ from pybroker.protocol.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Generator
+
     from pybroker.api.context import RequestContext, Services
     from pybroker.log.directory import LogDirectory
     from pybroker.log.log import Log
 
 
-def handle(broker: Services, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:  # noqa: ARG001
-    """Respond from the logs as they are."""
+def handle(
+    broker: Services,
+    context: RequestContext,  # noqa: ARG001
+    request: DescribeLogDirsRequest,
+) -> DescribeLogDirsResponse | Future[DescribeLogDirsResponse]:
+    """Respond from the logs as they are; while many are looked at, others get their turn."""
+    return in_slices(_describe(broker, request))
+
+
+def _describe(broker: Services, request: DescribeLogDirsRequest) -> Generator[None, None, DescribeLogDirsResponse]:
     known = broker.replica_manager.partitions
     if request.topics is None:
-        wanted: Iterable[TopicPartition] = known
+        wanted = dict.fromkeys(known)  # partitions may come and go between the slices
     else:
-        wanted = dict.fromkeys(TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions)
+        wanted = {}
+        for topic in request.topics:
+            for number in topic.partitions:
+                wanted[TopicPartition(topic.topic, number)] = None
+                yield
     by_directory: defaultdict[str, list[tuple[Log, int, bool]]] = defaultdict(list)
     for topic_partition in wanted:
         if (partition := known.get(topic_partition)) is not None:
@@ -49,13 +64,15 @@ def handle(broker: Services, context: RequestContext, request: DescribeLogDirsRe
             by_directory[log.log_directory.path].append((log, max(0, partition.high_watermark - log.log_end_offset), False))
             if future is not None:
                 by_directory[future.log_directory.path].append((future, log.log_end_offset - future.log_end_offset, True))
-    return DescribeLogDirsResponse(
-        error_code=ErrorCode.NONE,
-        results=[_result(directory, by_directory[directory.path]) for directory in broker.replica_manager.log_directories],
-    )
+        yield
+    results = []
+    for directory in broker.replica_manager.log_directories:
+        result = yield from _result(directory, by_directory[directory.path])
+        results.append(result)
+    return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=results)
 
 
-def _result(directory: LogDirectory, logs: list[tuple[Log, int, bool]]) -> DescribeLogDirsResult:
+def _result(directory: LogDirectory, logs: list[tuple[Log, int, bool]]) -> Generator[None, None, DescribeLogDirsResult]:
     """Describe a directory; `logs` has each log with the number of offsets that it is behind, and whether it is a future one."""
     path = directory.absolute_path
     try:
@@ -74,6 +91,7 @@ def _result(directory: LogDirectory, logs: list[tuple[Log, int, bool]]) -> Descr
                 is_future_key=is_future,
             )
         )
+        yield
     return DescribeLogDirsResult(
         error_code=ErrorCode.NONE,
         log_dir=path,

@@ -12,8 +12,9 @@ Source: KafkaApis.handleDescribeProducersRequest, UnifiedLog.activeProducers; KI
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from pybroker.api.pieces import Pieces
 from pybroker.metadata import names
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
@@ -27,6 +28,8 @@ from pybroker.protocol.messages.describe_producers import (
 
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
+
+PIECES: Final = Pieces(("topics.partition_indexes", "topics.partitions"), elements=20)
 
 
 def handle(broker: Services, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:  # noqa: ARG001

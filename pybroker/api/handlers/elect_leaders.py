@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.api.pieces import Pieces
 from pybroker.metadata.image import NO_LEADER
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.elect_leaders import (
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
+
+PIECES: Final = Pieces(("topic_partitions.partitions", "replica_election_results.partition_result"))
 
 
 def handle(broker: Services, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:  # noqa: ARG001

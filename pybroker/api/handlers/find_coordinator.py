@@ -1,14 +1,13 @@
-"""FindCoordinator (key 10), v0-6: which broker coordinates a group.
+"""FindCoordinator (key 10), v0-6: which broker coordinates a group or a transactional id.
 
 Behaviour
-    The first request creates `__consumer_offsets` and waits for it; Kafka responds with COORDINATOR_NOT_AVAILABLE and lets the
-    client ask again. The address is that of Metadata. While the partition has no leader: COORDINATOR_NOT_AVAILABLE. Transactional
-    ids: UNSUPPORTED_VERSION with a text that gives the reason, because COORDINATOR_NOT_AVAILABLE would make clients search until
-    their timeout. Share partitions and unknown types: INVALID_REQUEST.
+    The first request creates `__consumer_offsets` or `__transaction_state` and waits for it; Kafka responds with
+    COORDINATOR_NOT_AVAILABLE and lets the client ask again. The address is that of Metadata. While the partition has no leader:
+    COORDINATOR_NOT_AVAILABLE. Share partitions and unknown types: INVALID_REQUEST.
 Versions
     v0 groups only. v1 type, error text. v3 flexible. v4 several keys (KIP-699). v6 share partitions (KIP-932).
 Not done
-    Transactions, share groups.
+    Share groups.
 Source: KafkaApis.handleFindCoordinatorRequest, getCoordinator.
 """
 
@@ -18,6 +17,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.nodes import reach
+from pybroker.api.pieces import Pieces
 from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -30,9 +30,8 @@ TRANSACTION: Final = 1
 
 _SEVERAL_KEYS_VERSION: Final = 4
 _NO_NODE: Final = -1
-_REFUSED: Final = {
-    TRANSACTION: (ErrorCode.UNSUPPORTED_VERSION, "This broker does not support transactions."),
-}
+
+PIECES: Final = Pieces(("coordinator_keys", "coordinators"))
 
 
 def handle(
@@ -41,11 +40,14 @@ def handle(
     """Respond at once, except for the very first request."""
     if request.key_type == GROUP and broker.groups.is_topic_missing:
         return _create_first(broker, context, request)
+    if request.key_type == TRANSACTION and broker.transactions.is_topic_missing:
+        return _create_first(broker, context, request)
     return _respond(broker, context, request)
 
 
 async def _create_first(broker: Services, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    await broker.groups.create_topic()  # if that fails there is no leader, and the response says so
+    coordinator = broker.groups if request.key_type == GROUP else broker.transactions
+    await coordinator.create_topic()  # if that fails there is no leader, and the response says so
     return _respond(broker, context, request)
 
 
@@ -65,10 +67,9 @@ def _respond(broker: Services, context: RequestContext, request: FindCoordinator
 
 
 def _coordinator(broker: Services, context: RequestContext, key_type: int, key: str) -> Coordinator:
-    if key_type != GROUP:
-        code, text = _REFUSED.get(key_type, (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.message))
-        return _refused(key, code, text)
-    leader = broker.groups.leader_of(GroupId(key))
+    if key_type not in {GROUP, TRANSACTION}:
+        return _refused(key, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.message)
+    leader = broker.groups.leader_of(GroupId(key)) if key_type == GROUP else broker.transactions.leader_of(key)
     node = next((node for node in reach(broker, context).nodes if node.broker_id == leader), None)
     if node is None:
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.message)

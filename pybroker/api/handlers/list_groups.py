@@ -14,18 +14,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pybroker.api.slices import in_slices
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Generator
+
     from pybroker.api.context import RequestContext, Services
 
 
-def handle(broker: Services, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:  # noqa: ARG001
-    """List the groups that pass the filters."""
-    groups = broker.groups.list_groups(_normalized(request.states_filter), _normalized(request.types_filter))
-    if isinstance(groups, ErrorCode):
-        return ListGroupsResponse(error_code=groups)
+def handle(
+    broker: Services,
+    context: RequestContext,  # noqa: ARG001
+    request: ListGroupsRequest,
+) -> ListGroupsResponse | Future[ListGroupsResponse]:
+    """List the groups that pass the filters; while many are looked at, others get their turn."""
+    return in_slices(_list(broker, request))
+
+
+def _list(broker: Services, request: ListGroupsRequest) -> Generator[None, None, ListGroupsResponse]:
+    found = broker.groups.list_groups(_normalized(request.states_filter), _normalized(request.types_filter))
+    if isinstance(found, ErrorCode):
+        return ListGroupsResponse(error_code=found)
+    groups = []
+    for group in found:
+        if group is not None:
+            groups.append(group)
+        yield
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
 
 

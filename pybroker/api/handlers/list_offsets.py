@@ -4,8 +4,8 @@ Behaviour
     A timestamp of 0 or more asks for the first record at or after it. Negative timestamps name places: -1 the end that the reader
     may see (high watermark, or last stable offset for read_committed), -2 the start, -3 the record with the largest timestamp, -4
     the start of what is on the local disk, -5 the end and -6 the pending start of what a remote tier has: there is none, so -1. A
-    record beyond the reader's end is not found: offset and timestamp -1. A search by time reads a batch, so a request over many
-    partitions gives the loop back between them.
+    record beyond the reader's end is not found: offset and timestamp -1. A search by time may read many headers, and looks into
+    batches, so it gives the loop back meanwhile, as between partitions.
 Versions
     v0 a list of segment starts by file time, for clients from before the time index. v1 one offset with its timestamp. v2
     isolation level.
@@ -65,7 +65,7 @@ _NOT_FOUND: Final = TimestampedOffset(NO_OFFSET, -1, NO_LEADER_EPOCH)
 def handle(
     broker: Services, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Future[ListOffsetsResponse]:
-    """Look up the offset of each partition; between two that are searched by time others get their turn."""
+    """Look up the offset of each partition; others get their turn between two, and within one that is searched by time."""
     return in_slices(_look_up_all(broker, context.api_version, request))
 
 
@@ -78,7 +78,8 @@ def _look_up_all(broker: Services, version: int, request: ListOffsetsRequest) ->
             if version and asked[topic.name, partition.partition_index] > 1:
                 partitions.append(_error(partition, ErrorCode.INVALID_REQUEST))
                 continue
-            partitions.append(_respond(broker, version, request, topic.name, partition))
+            response = yield from _respond(broker, version, request, topic.name, partition)
+            partitions.append(response)
             yield
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
@@ -86,7 +87,7 @@ def _look_up_all(broker: Services, version: int, request: ListOffsetsRequest) ->
 
 def _respond(
     broker: Services, version: int, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
-) -> ListOffsetsPartitionResponse:
+) -> Generator[None, None, ListOffsetsPartitionResponse]:
     if asked.timestamp < 0 and version < _FIRST_VERSION.get(asked.timestamp, version + 1):
         return _error(asked, ErrorCode.UNSUPPORTED_VERSION)
     try:
@@ -99,7 +100,7 @@ def _respond(
         if version == 0:
             offsets = _legacy_offsets(partition, BrokerId(request.replica_id), asked)
             return ListOffsetsPartitionResponse(partition_index=asked.partition_index, old_style_offsets=[*offsets])
-        found = look_up(partition, asked.timestamp, _isolation(request))
+        found = yield from look_up(partition, asked.timestamp, _isolation(request))
     except KafkaError as error:
         code = error.code
         if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_VERSION:
@@ -113,28 +114,26 @@ def _respond(
     )
 
 
-def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> TimestampedOffset:
+def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> Generator[None, None, TimestampedOffset]:
     """Return the offset for a timestamp in ms or a special one, as far as `isolation` lets see; offset -1 when there is none.
 
-    Raises OFFSET_NOT_AVAILABLE while a new leader's high watermark has not reached its epoch.
+    A search by time yields where others may work; how far the reader sees is decided at its end. Raises OFFSET_NOT_AVAILABLE
+    while a new leader's high watermark has not reached its epoch.
     """
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return TimestampedOffset(log.log_start_offset, -1, log.epoch_for_offset(log.log_start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOT_FOUND
+    found = None
+    if timestamp != LATEST:
+        found = yield from log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     end_offset = partition.end_metadata(isolation).offset
-    is_available = isolation is FetchIsolation.LOG_END or partition.leader_epoch_start_offset <= partition.high_watermark
-    if timestamp == LATEST:
-        if not is_available:
-            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-        return TimestampedOffset(end_offset, -1, partition.leader_epoch)
-    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     if found is not None and found.offset < end_offset:
         return found
-    if not is_available:
+    if isolation is not FetchIsolation.LOG_END and partition.leader_epoch_start_offset > partition.high_watermark:
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-    return _NOT_FOUND
+    return TimestampedOffset(end_offset, -1, partition.leader_epoch) if timestamp == LATEST else _NOT_FOUND
 
 
 def _isolation(request: ListOffsetsRequest) -> FetchIsolation:

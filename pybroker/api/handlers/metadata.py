@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.metadata_topics import MetadataTopics, metadata_brokers
 from pybroker.api.nodes import CLUSTER_OPERATIONS, reach
+from pybroker.api.pieces import Pieces
 from pybroker.metadata.names import invalid_name_reason, is_internal
 from pybroker.model import ZERO_TOPIC_ID, TopicId
 from pybroker.protocol.error_codes import ErrorCode
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 KEEPS_RESPONSES: Final = True
 """The responses follow from the image, the client's address and the request; see `ResponseMemo`."""
+
+PIECES: Final = Pieces(("topics", "topics"), elements=50)
 
 
 def handle(broker: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:

@@ -20,8 +20,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
-from pybroker.coordinator.offsets import Codes, Committer, NewOffset
-from pybroker.model import GenerationId, GroupId, LeaderEpoch, MemberId, Offset, TopicId, TopicPartition
+from pybroker.coordinator.offsets import Committer
+from pybroker.model import GenerationId, GroupId, MemberId, TopicId
+from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -31,71 +32,61 @@ from pybroker.protocol.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from asyncio import Future
+    from collections.abc import Sequence
 
     from pybroker.api.context import RequestContext, Services
+    from pybroker.coordinator.offsets import Refused
+    from pybroker.protocol.messages.offset_commit import OffsetCommitRequestPartition
 
 _UNKNOWN_GROUP_VERSION: Final = 9
 _TOPIC_ID_VERSION: Final = 10
+_NONE: Final = ErrorCode.NONE  # looking up an enum's member costs more than the decision by it
+_UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+_topic = maker(OffsetCommitResponseTopic, "name", "topic_id", "partitions")
+_partition = maker(OffsetCommitResponsePartition, "partition_index", "error_code")
 
 
 def handle(
     broker: Services, context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Future[OffsetCommitResponse]:
+) -> OffsetCommitResponse | Deferred[Refused | ErrorCode, OffsetCommitResponse]:
     """Commit the offsets that can be committed."""
-    refused: Codes = {}
-    new: dict[TopicPartition, NewOffset] = {}
-    layout: list[tuple[str, bytes, list[TopicPartition]]] = []  # the response's, in the request's order
+    topic_ids = context.api_version >= _TOPIC_ID_VERSION
+    new: list[tuple[str, Sequence[OffsetCommitRequestPartition]]] = []
+    layout: list[tuple[ErrorCode, int]] = []  # the code of each topic's partitions, from this number of partitions on
     image = broker.controller.image
     for topic in request.topics:
-        if context.api_version >= _TOPIC_ID_VERSION:
-            known = image.topics_by_id.get(TopicId(topic.topic_id))
-            unknown = ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            known = image.topics.get(topic.name)
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        # Partitions of unknown ids are identified by the id's bytes, which no topic's name can equal.
-        name = (topic.name or topic.topic_id.hex(" ")) if known is None else known.name
-        asked: list[TopicPartition] = []
-        layout.append((topic.name, topic.topic_id, asked))
-        for partition in topic.partitions:
-            topic_partition = TopicPartition(name, partition.partition_index)
-            asked.append(topic_partition)
-            if known is None:
-                refused[topic_partition] = unknown
-            elif not 0 <= partition.partition_index < len(known.partitions):
-                refused[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                new[topic_partition] = NewOffset(
-                    Offset(partition.committed_offset),
-                    LeaderEpoch(partition.committed_leader_epoch),
-                    partition.committed_metadata,
-                    partition.commit_timestamp,
-                )
+        known = image.topics_by_id.get(TopicId(topic.topic_id)) if topic_ids else image.topics.get(topic.name)
+        if known is None:
+            layout.append((ErrorCode.UNKNOWN_TOPIC_ID if topic_ids else _UNKNOWN_PARTITION, 0))
+            continue
+        count = len(known.partitions)
+        layout.append((_UNKNOWN_PARTITION, count))
+        partitions = [one for one in topic.partitions if 0 <= one.partition_index < count]
+        if partitions:
+            new.append((known.name, partitions))
 
-    def respond(outcome: Codes | ErrorCode) -> OffsetCommitResponse:
-        codes = dict.fromkeys(new, outcome) if isinstance(outcome, ErrorCode) else outcome
-        return OffsetCommitResponse(
-            topics=[
-                OffsetCommitResponseTopic(
-                    name=name,
-                    topic_id=topic_id,
-                    partitions=[
-                        OffsetCommitResponsePartition(
-                            partition_index=tp.partition, error_code=refused[tp] if tp in refused else codes[tp]
-                        )
-                        for tp in asked
-                    ],
-                )
-                for name, topic_id, asked in layout
-            ]
-        )
+    def respond(outcome: Refused | ErrorCode) -> OffsetCommitResponse:
+        place = -1  # among the partitions that were committed
+        topics = []
+        for topic, (unknown, count) in zip(request.topics, layout, strict=True):
+            responses = []
+            for one in topic.partitions:
+                code = unknown
+                if 0 <= one.partition_index < count:
+                    place += 1
+                    code = _NONE if not outcome else outcome if isinstance(outcome, ErrorCode) else outcome.get(place, _NONE)
+                responses.append(_partition(one.partition_index, code))
+            topics.append(_topic(topic.name, topic.topic_id, responses))
+        return OffsetCommitResponse(topics=topics)
 
     if not new:
-        return respond(ErrorCode.NONE)
+        return respond(_NONE)
     deferred = Deferred(respond)
-    broker.groups.commit(_committer(context, request), new, request.retention_time_ms, deferred.complete)
-    return deferred.response()
+    broker.groups.commit(
+        _committer(context, request), new, request.retention_time_ms, deferred.complete, source=context.connection
+    )
+    return deferred.later()
 
 
 def _committer(context: RequestContext, request: OffsetCommitRequest) -> Committer:

@@ -13,9 +13,10 @@ Source: KafkaApis.handleOffsetDeleteRequest, OffsetMetadataManager.deleteOffsets
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
+from pybroker.api.pieces import Pieces
 from pybroker.model import GroupId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_delete import (
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.offsets import Codes
 
+PIECES: Final = Pieces(("topics.partitions", "topics.partitions"))
+
 
 def handle(
     broker: Services,
@@ -38,6 +41,8 @@ def handle(
     request: OffsetDeleteRequest,
 ) -> OffsetDeleteResponse | Future[OffsetDeleteResponse]:
     """Delete the offsets that can be deleted."""
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     topics = broker.controller.image.topics
     asked = [TopicPartition(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     known = [tp for tp in asked if tp.topic in topics and 0 <= tp.partition < len(topics[tp.topic].partitions)]

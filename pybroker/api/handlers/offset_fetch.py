@@ -2,14 +2,14 @@
 
 Behaviour
     Partitions without an offset have -1 and no error; so has an unknown group. Null topics ask for all partitions that have an
-    offset. The response shows durable offsets. `require_stable` never waits, because there are no transactions.
+    offset. The response shows durable offsets. `require_stable` never waits, because no offset is committed in a transaction yet.
 Versions
     v0 a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as when Kafka kept offsets in ZooKeeper. v2 null topics, error
     of the group. v3 throttle time. v5 leader epoch. v6 flexible. v7 require stable (KIP-447). v8 several groups (KIP-709). v9
     KIP-848: member and epoch (UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH).
     v10 topic ids; an unknown id is UNKNOWN_TOPIC_ID, and with null topics those that no longer exist are left out.
 Not done
-    UNSTABLE_OFFSET_COMMIT, which needs transactions.
+    UNSTABLE_OFFSET_COMMIT, which needs offsets in transactions.
 Source: KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
 """
 
@@ -19,8 +19,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
+from pybroker.api.pieces import Pieces
 from pybroker.coordinator.offsets import NOTHING_COMMITTED
-from pybroker.model import GroupId, MemberEpoch, MemberId, TopicId, TopicPartition
+from pybroker.model import GroupId, MemberEpoch, MemberId, TopicId, TopicPartition, new_tuple
+from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -44,7 +46,15 @@ _GROUP_ERROR_VERSION: Final = 2
 _SEVERAL_GROUPS_VERSION: Final = 8
 _TOPIC_ID_VERSION: Final = 10
 
+_PARTITION_FIELDS: Final = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code")
+_new_partition: Final = maker(OffsetFetchResponsePartitions, *_PARTITION_FIELDS)
+_new_old_partition: Final = maker(OffsetFetchResponsePartition, *_PARTITION_FIELDS)
+
 Committed = dict[TopicPartition, "CommittedOffset"]
+
+PIECES: Final = Pieces(
+    ("groups.topics.partition_indexes", "groups.topics.partitions"), ("topics.partition_indexes", "topics.partitions")
+)
 
 
 def handle(
@@ -101,7 +111,7 @@ def _wanted(broker: Services, version: int, group: OffsetFetchRequestGroup) -> l
     if group.topics is None:
         return None
     return [
-        TopicPartition(name, index)
+        new_tuple(TopicPartition, (name, index))
         for topic in group.topics
         if (name := _name(broker, version, topic)) is not None
         for index in topic.partition_indexes
@@ -117,14 +127,15 @@ def _group_response(
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=_all_topics(broker, version, outcome))
     topics = []
     for topic in group.topics:
-        name = _name(broker, version, topic)
-        missing = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+        known = _name(broker, version, topic)
+        name = known or ""
+        missing = ErrorCode.UNKNOWN_TOPIC_ID if known is None else ErrorCode.NONE
         topics.append(
             OffsetFetchResponseTopics(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    _partition(index, outcome.get(TopicPartition(name or "", index), NOTHING_COMMITTED), missing)
+                    _partition(index, outcome.get(new_tuple(TopicPartition, (name, index)), NOTHING_COMMITTED), missing)
                     for index in topic.partition_indexes
                 ],
             )
@@ -148,13 +159,7 @@ def _all_topics(broker: Services, version: int, committed: Committed) -> list[Of
 
 
 def _partition(index: int, committed: CommittedOffset, code: ErrorCode) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(
-        partition_index=index,
-        committed_offset=committed.offset,
-        committed_leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-        error_code=code,
-    )
+    return _new_partition(index, committed.offset, committed.leader_epoch, committed.metadata, code)
 
 
 def _failed(version: int, group: OffsetFetchRequestGroup, code: ErrorCode) -> list[OffsetFetchResponseTopics]:
@@ -182,12 +187,12 @@ def _old_response(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchR
             OffsetFetchResponseTopic(
                 name=topic.name,
                 partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=partition.partition_index,
-                        committed_offset=partition.committed_offset,
-                        committed_leader_epoch=partition.committed_leader_epoch,
-                        metadata=partition.metadata,
-                        error_code=partition.error_code,
+                    _new_old_partition(
+                        partition.partition_index,
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        partition.metadata,
+                        partition.error_code,
                     )
                     for partition in topic.partitions
                 ],

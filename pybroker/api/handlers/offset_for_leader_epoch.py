@@ -15,8 +15,9 @@ Source: ReplicaManager.lastOffsetForLeaderEpoch, Partition.lastOffsetForLeaderEp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from pybroker.api.pieces import Pieces
 from pybroker.model import LeaderEpoch, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_for_leader_epoch import (
@@ -29,6 +30,8 @@ from pybroker.protocol.messages.offset_for_leader_epoch import (
 
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
+
+PIECES: Final = Pieces(("topics.partitions", "topics.partitions"))
 
 
 def handle(

@@ -7,7 +7,7 @@ Versions
     v0 a downgrade is allowed or not. v1 validate only, kinds of downgrade. v2 all or none, and one error for all (KIP-1022);
     before, each feature is changed or refused by itself.
 Not done
-    Features of what is not served: transactions, share and streams groups, Kafka's own quorum.
+    Features of what is not served: share and streams groups, Kafka's own quorum.
 Source: ControllerApis.updateFeatures, FeatureControlManager.updateFeatures; KIP-584, KIP-778, KIP-1022.
 """
 

@@ -51,16 +51,12 @@ class JoinRequest:
 
 def join(shard: GroupShard, request: JoinRequest, now_ms: int) -> CoordinatorResult:
     """Serve a JoinGroup; see the module. The response goes to `request.respond`, now or when the next generation begins."""
-    settings = shard.settings
-    if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-        return _refused(request, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
-    is_new = request.member_id == NO_MEMBER_ID
     group = shard.classic_groups.get(request.group_id)
+    code = _refusal_of_timeout(shard, request) if group is not None else refusal_without_group(shard, request)
+    if code:
+        return _refused(request, code, request.member_id)
+    is_new = request.member_id == NO_MEMBER_ID
     if group is None:
-        if not is_new:
-            return _refused(request, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-        if not (request.protocol_type and request.protocols):  # this request must not leave a group behind
-            return _refused(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         group = shard.classic_group(request.group_id)
     if not _has_room(shard, group, request.member_id):
         result = _refused(request, ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -74,10 +70,24 @@ def join(shard: GroupShard, request: JoinRequest, now_ms: int) -> CoordinatorRes
         if request.group_instance_id is not None:  # only dynamic members get ids
             return _refused(request, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         return _add(shard, group, request, request.member_id, now_ms)  # Case B
-    code = group.check_member(request.member_id, request.group_instance_id)
-    if code:
+    if code := group.check_member(request.member_id, request.group_instance_id):
         return _refused(request, code, request.member_id)
     return _join_known(shard, group, group.members[request.member_id], request, now_ms)
+
+
+def refusal_without_group(shard: GroupShard, request: JoinRequest) -> ErrorCode:
+    """Return NONE if the request may begin a group, else what is wrong: a refused request must not leave a group behind."""
+    if code := _refusal_of_timeout(shard, request):
+        return code
+    if request.member_id != NO_MEMBER_ID:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if request.protocol_type and request.protocols else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def _refusal_of_timeout(shard: GroupShard, request: JoinRequest) -> ErrorCode:
+    limits = shard.settings
+    is_allowed = limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms
+    return ErrorCode.NONE if is_allowed else ErrorCode.INVALID_SESSION_TIMEOUT
 
 
 def _refused(request: JoinRequest, code: ErrorCode, member_id: MemberId = NO_MEMBER_ID) -> CoordinatorResult:

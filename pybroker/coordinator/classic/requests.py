@@ -34,7 +34,7 @@ class ClassicGroupRequests:
         self._shard = shard
         self._group_id = group_id
 
-    def make_way(self) -> CoordinatorResult:
+    def make_way(self, _request: JoinRequest) -> CoordinatorResult:
         """See `GroupRequests`. A classic group remains."""
         return CoordinatorResult()
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.coordinator.consumer.assignors import ASSIGNORS, Subscriber
 from pybroker.coordinator.consumer.member import JOIN_EPOCH, NOTHING, Assignment, ConsumerMember
-from pybroker.coordinator.consumer.patterns.re2_syntax import PatternError
-from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
+from pybroker.coordinator.consumer.patterns.matching import matching
 from pybroker.coordinator.consumer.reconciliation import next_step
 from pybroker.coordinator.consumer.records import (
     current_record,
@@ -28,7 +27,6 @@ from pybroker.coordinator.consumer.records import (
     topics_record,
 )
 from pybroker.model import group_epoch
-from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pybroker.coordinator.consumer.group import ConsumerGroup
@@ -126,10 +124,7 @@ class GroupDraft:
             if matched_before is not None and group.image is image:
                 matched[regex] = matched_before
                 continue
-            pattern = compiled(regex)
-            matched[regex] = frozenset(
-                topic.name for topic in image.topics.values() if not topic.is_internal and pattern.matches(topic.name)
-            )
+            matched[regex] = matching(regex, image, group.image)
             if matched[regex] != matched_before:
                 is_changed = True
                 self.records.append(
@@ -180,13 +175,3 @@ class GroupDraft:
         if after != member or member.member_id not in self.group.members:
             self.records.append(current_record(self.group.group_id, after))
         return after
-
-
-def compiled(regex: str) -> TopicPattern:
-    """Compile a regular expression. Raises KafkaError with INVALID_REGULAR_EXPRESSION."""
-    try:
-        return TopicPattern(regex)
-    except PatternError as error:
-        raise KafkaError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}."
-        ) from error

@@ -17,7 +17,7 @@ may become a classic group:
 
     event                   none    Empty   Assigning   Reconciling   Stable
     ConsumerGroupHeartbeat  R S     - S     - D E R S   - A D E S     - A D E R
-    JoinGroup                       D       - D R S     - D S         - D R
+    JoinGroup                       - D     - D R S     - D S         - D R
     SyncGroup                       -       -           -             -
     Heartbeat                       -       -           -             -
     LeaveGroup                      -       - D E       - A D E       - A D E

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pybroker.coordinator.classic.join import refusal_without_group
 from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.draft import GroupDraft
 from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember, MemberState
@@ -62,15 +63,19 @@ class ClassicRequestsToConsumerGroup:
         self._image = image
         self._settings = settings
 
-    def make_way(self) -> CoordinatorResult:
+    def make_way(self, request: JoinRequest) -> CoordinatorResult:
         """See `GroupRequests`. A group without members ends, so that a classic group can take over its offsets."""
-        return CoordinatorResult(records=[] if self._group.members else self._group.tombstones())
+        if self._group.members or refusal_without_group(self._shard, request):
+            return CoordinatorResult()
+        return CoordinatorResult(records=self._group.tombstones())
 
     def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
         """Serve a JoinGroup; the response is sent when the changes are durable. Raises KafkaError."""
         shard, group, image, settings = self._shard, self._group, self._image, self._settings
         is_new = request.member_id == NO_MEMBER_ID
         instance_id = request.group_instance_id
+        if not group.members and (code := refusal_without_group(shard, request)):
+            raise KafkaError(code)
         _check_join(shard, group, request, settings)
         member_id = request.member_id
         if is_new:

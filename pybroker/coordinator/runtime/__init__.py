@@ -2,6 +2,9 @@
 
     result   what an operation returns: records, a response, timers
     runtime  carries a result out: appends the records, replays them, responds when they are durable
+    active   a shard that is here, and what belongs to it
+    appender appends records and waits until they are durable
+    gathering puts the records of operations that come in one turn of the loop into one batch
     loader   fills shards from their logs
 
 Nothing here knows groups: the shard, the form of its records and their replay are given from outside.

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Generic
 
-from pybroker.coordinator.runtime.runtime import S
+from pybroker.coordinator.runtime.active import S
 from pybroker.records.batch import batches
 from pybroker.records.control import ControlType, control_type
 from pybroker.records.errors import CorruptRecordError

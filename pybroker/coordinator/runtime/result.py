@@ -8,9 +8,9 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorResult; etcd-io/r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -31,6 +31,16 @@ class CoordinatorRecord(NamedTuple):
     key: Any
     value: Any = None
     value_version: int = -1
+
+
+class BulkRecords(Protocol):
+    """Several records that are written, and replayed, at once. `records/entries.py` has the form of their bytes."""
+
+    def ends(self) -> Sequence[bytes]:
+        """Return the bytes of each record that follow its offset. Raises EncodeError."""
+
+    def replay(self, shard: Any) -> None:
+        """Change the state of the shard as the records say."""
 
 
 class ParkedResponse(NamedTuple):
@@ -60,6 +70,9 @@ class CoordinatorResult:
         response: the response to the request; None when the request was parked, or when there is no request.
         records: the records to append, in one batch, or in several if `is_atomic` is false; the response waits until they are
             durable.
+        bulks: the same as `records`, for records of which there are many; always in one batch, and without `records`.
+        may_share: whether the batch may have the bulks of other such results, because none of their operations depends on the
+            records of another.
         is_replayed: False when the records only write down what the state says already.
         too_large: the error when the records do not fit into a batch.
         parked_responses: the responses to parked requests; they do not wait for the records.
@@ -70,6 +83,8 @@ class CoordinatorResult:
 
     response: Any = None
     records: list[CoordinatorRecord] = field(default_factory=list)
+    bulks: Sequence[BulkRecords] = ()
+    may_share: bool = False
     is_replayed: bool = True
     is_atomic: bool = True
     too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR

@@ -6,10 +6,13 @@ than a chunk, and decompressing. The memory for decompressed records is bounded 
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.cleaner.steps import Computation
+from pybroker.records import kernels
 from pybroker.records.batch import MAGIC, BatchView, claimed_size
+from pybroker.records.compression import DECOMPRESSED_BYTES_MAX
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
@@ -23,7 +26,31 @@ SECTIONS_BYTES: Final = 1 << 21
 THREAD_BYTES: Final = 1 << 12
 """Fewer compressed bytes than these are decompressed on the loop, because a thread costs more time of the loop."""
 
+LOOP_BYTES: Final = 1 << 18
+"""A batch that is longer than this uncompressed is decompressed in the thread, however short it is."""
+
 Section = bytes | memoryview
+
+PIECE_RECORDS: Final = 2048
+PIECE_BYTES: Final = 1 << 18
+"""What is looked at in one step: a batch of a few kilobytes may hold a million records, or a hundred megabytes."""
+
+
+def pieces_of(section: Section, record_count: int) -> Iterator[tuple[Section, int]]:
+    """Yield the section of a batch's records in pieces, each with its number of records. Raises CorruptRecordError."""
+    if record_count <= PIECE_RECORDS and len(section) <= PIECE_BYTES:
+        yield section, record_count
+        return
+    view = memoryview(section)
+    position = taken = 0
+    while taken < record_count:
+        count, end = kernels.take_records(view, position, min(PIECE_RECORDS, record_count - taken), PIECE_BYTES)
+        if not count:
+            break  # there are fewer records than the batch says
+        yield view[position:end], count
+        position, taken = end, taken + count
+    if taken != record_count or position != len(section):
+        yield view[position:], record_count - taken  # which is refused as the whole section would be
 
 
 def batches_of(segment: LogSegment, position: int = 0) -> Iterator[BatchView | Step]:
@@ -84,17 +111,18 @@ def sections_of(batches: Sequence[BatchView]) -> Generator[Step, None, list[Sect
     Raises CorruptRecordError, InvalidRecordError.
     """
     if sum(batch.batch_length for batch in batches if batch.compression) < THREAD_BYTES:
-        return _inflated(batches)
+        with contextlib.suppress(CorruptRecordError):  # longer than that, or damaged: the thread finds out
+            return _inflated(batches, bytes_max=LOOP_BYTES)
     inflate = Computation(lambda: _inflated(batches))
     yield inflate
     return inflate.result()
 
 
-def _inflated(batches: Sequence[BatchView]) -> list[Section]:
+def _inflated(batches: Sequence[BatchView], *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Section]:
     sections: list[Section] = []
     owned = 0
     for batch in batches:
-        section = batch.record_section()
+        section = batch.record_section(bytes_max=bytes_max)
         sections.append(section)
         owned += len(section) if batch.compression else 0
         if owned >= SECTIONS_BYTES:

@@ -103,8 +103,8 @@ class LogCleaner:
 
     def start(self) -> None:
         """Read how far the last run came, and begin to look for work."""
-        self._progress.load()
-        self._look_later(self._backoff_s)
+        self._is_looking = True
+        self._continue(self._progress.load())
 
     def stop(self) -> None:
         """Run no step after this. The next start removes what was not finished."""
@@ -150,19 +150,23 @@ class LogCleaner:
 
     # --- which log ---
 
+    def _thread_count(self) -> int:
+        """Return how many workers there may be. With `log.cleaner.threads=0` one gives space back, and compacts nothing."""
+        return max(self._config().log_cleaner_threads, 1)
+
     def _busy(self) -> list[CleanerWorker]:
         return [worker for worker in self._workers if worker.log is not None]
 
     def _has_idle(self) -> bool:
         """Return whether another log may be cleaned now. One is always allowed, because space must be given back in any case."""
-        return len(self._busy()) + self.dead_thread_count < max(self._config().log_cleaner_threads, 1)
+        return len(self._busy()) + self.dead_thread_count < self._thread_count()
 
     def _give_work(self) -> Iterator[None]:
         """Look at all logs, with pauses between, and give workers those that need it most."""
         if not self._has_idle():
             return
         self._uncleanable = {log for log in self._uncleanable if self._logs.get(log.topic_partition) is log}
-        self._progress.forget_changed()
+        yield from self._progress.forget_changed()
         logs = list(self._logs.all_logs())
         cuttable: list[Log] = []
         found: list[Cleanable] = []
@@ -184,7 +188,7 @@ class LogCleaner:
     def _idle_worker(self) -> CleanerWorker:
         """Return a worker without work, after those are dropped that a smaller `log.cleaner.threads` leaves without any."""
         idle = [worker for worker in self._workers if worker.log is None]
-        while len(self._workers) > max(self._config().log_cleaner_threads, 1) and len(idle) > 1:
+        while len(self._workers) > self._thread_count() and len(idle) > 1:
             self._workers.remove(idle.pop())
         if idle:
             return idle[0]
@@ -241,8 +245,7 @@ class LogCleaner:
     def _cut(self, log: Log, worker: CleanerWorker) -> Iterator[Step]:
         """Yield the steps of giving back the space below a log's start."""
         yield lambda: drop_unfinished(log)
-        work = partial(self._logs.checkpoint_work, log.log_directory)
-        yield from head.cut(log, work, lambda target: worker.note_target(log, target), self._clock.time_ms())
+        yield from head.cut(log, self._logs.all_logs, lambda target: worker.note_target(log, target), self._clock.time_ms())
         worker.note_target(log, None)
 
     def _clean(self, one: Cleanable, worker: CleanerWorker) -> Iterator[Step]:
@@ -251,7 +254,7 @@ class LogCleaner:
             one,
             self._logs,
             self._progress,
-            key_bytes_max=config.log_cleaner_dedupe_buffer_size // max(config.log_cleaner_threads, 1),
+            key_bytes_max=config.log_cleaner_dedupe_buffer_size // self._thread_count(),
             note_target=worker.note_target,
             stats=worker.stats,
         )

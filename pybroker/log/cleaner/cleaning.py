@@ -6,6 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pybroker.log import checkpoint_pass
+from pybroker.log.cleaner.steps import collected
 from pybroker.log.leftovers import drop_unfinished
 from pybroker.model import Offset
 
@@ -59,10 +61,10 @@ def clean(
     yield lambda: drop_unfinished(log)  # beside an unfinished segment, a start would take a complete one for unfinished too
     # No recovery must read what was cleaned: it would take a gap for a loss, and miss producers that have no
     # batch left.
-    yield logs.checkpoint_work(log.log_directory)
+    yield (yield from collected(checkpoint_pass.both(log.log_directory, list(logs.all_logs()))))
     if not progress.is_known(log):  # so that a start knows of gaps even if a person removed that checkpoint
         progress.note(log, log.log_start_offset)
-        yield progress.checkpoint_work(log.log_directory)
+        yield (yield from collected(progress.checkpoint(log.log_directory)))
     with unless_changed(log, read, truncations):
         yield from note_keys(one, keys, CleanedTransactions())
     end_offset = keys.latest_offset + 1
@@ -78,7 +80,7 @@ def clean(
     if truncations != log.truncations:
         raise SegmentsChangedError(f"{log.topic_partition} was shortened meanwhile")
     progress.note(log, Offset(end_offset))
-    yield progress.checkpoint_work(log.log_directory)
+    yield (yield from collected(progress.checkpoint(log.log_directory)))
     stats.bytes_read, stats.bytes_written = totals.bytes_read, totals.bytes_written
     stats.buffer_utilization = keys.utilization
     stats.elapsed_s = (clock.monotonic_ms() - began_ms) // 1000

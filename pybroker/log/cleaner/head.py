@@ -15,15 +15,16 @@ import errno
 import logging
 from typing import TYPE_CHECKING
 
-from pybroker.log import record_retention
+from pybroker.log import checkpoint_pass, record_retention
 from pybroker.log.cleaner.chunks import batches_of
 from pybroker.log.cleaner.replace import replace, unless_changed
 from pybroker.log.cleaner.rewrite import WRITE_BYTES, new_target
+from pybroker.log.cleaner.steps import collected
 from pybroker.model import Offset
 from pybroker.records.batch import BatchView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pybroker.log.cleaner.steps import Step
     from pybroker.log.log import Log
@@ -60,9 +61,11 @@ def is_due(log: Log) -> bool:
 
 
 def cut(
-    log: Log, checkpoint_work: Callable[[], Callable[[], None]], note_target: Callable[[LogSegment], None], now_ms: int
+    log: Log, all_logs: Callable[[], Iterable[Log]], note_target: Callable[[LogSegment], None], now_ms: int
 ) -> Iterator[Step]:
     """Yield the steps of cutting the first segment, if that is still due; `note_target` gets the new one.
+
+    `all_logs` returns those whose checkpoints are written first.
 
     Raises CorruptRecordError, OSError. NoRoomForCopyError and SegmentsChangedError leave the log as it was.
     """
@@ -72,7 +75,7 @@ def cut(
     header = next((batch for _, batch in head.scan(position)), None)
     if header is None or not position:
         return
-    yield checkpoint_work()
+    yield (yield from collected(checkpoint_pass.both(log.log_directory, list(all_logs()))))
     with _needing_room(head):
         target = new_target(log, Offset(header.base_offset), now_ms)
     note_target(target)

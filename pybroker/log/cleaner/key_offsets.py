@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.log.cleaner.chunks import pieces_of
+from pybroker.log.cleaner.steps import Work
 from pybroker.model import NO_OFFSET, Offset
 from pybroker.records import kernels
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pybroker.log.cleaner.chunks import Section
     from pybroker.records.batch import BatchView
 
 ENTRY_BYTES: Final = 176
@@ -40,10 +45,14 @@ class KeyOffsets:
         """The used share of the memory; 1 is all."""
         return self._bytes / self._bytes_max if self._bytes_max else 1.0
 
-    def add(self, batch: BatchView, section: bytes | memoryview) -> None:
-        """Note the keys of a batch, of which `section` has the uncompressed records. Raises CorruptRecordError,
-        InvalidRecordError.
+    def add(self, batch: BatchView, section: Section) -> Iterator[Work]:
+        """Note the keys of a batch, of which `section` has the uncompressed records. Yields what each step has done.
+
+        Raises CorruptRecordError, InvalidRecordError.
         """
-        keys, key_bytes = kernels.note_keys(section, batch.record_count, batch.base_offset, self.offsets)
-        self._bytes += keys * ENTRY_BYTES + key_bytes
+        for piece, count in pieces_of(section, batch.record_count):
+            keys, key_bytes = kernels.note_keys(piece, count, batch.base_offset, self.offsets)
+            self._bytes += keys * ENTRY_BYTES + key_bytes
+            yield Work(0, count, 0)
         self.latest_offset = batch.last_offset
+        yield Work(batch.batch_length)

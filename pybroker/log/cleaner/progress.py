@@ -8,19 +8,23 @@ from its start again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log import checkpoint
 from pybroker.log.offset_checkpoint import StoredOffset
 from pybroker.model import FIRST_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Iterator
 
+    from pybroker.log.checkpoint_pass import Collection
     from pybroker.log.directory import LogDirectory
     from pybroker.log.log import Log
     from pybroker.log.manager import LogManager
     from pybroker.model import Offset, TopicId, TopicPartition
+
+
+LOGS_PER_STEP: Final = 100
 
 
 class _Entry(NamedTuple):
@@ -44,10 +48,12 @@ class Progress:
         self._logs = logs
         self._first_dirty: dict[TopicPartition, _Entry] = {}
 
-    def load(self) -> None:
-        """Read how far the last run came. A directory whose checkpoint cannot be read goes offline."""
-        for tp, log in ((log.topic_partition, log) for log in self._logs.all_logs()):
-            directory = log.log_directory
+    def load(self) -> Iterator[None]:
+        """Read how far the last run came, in steps. A directory whose checkpoint cannot be read goes offline."""
+        for number, log in enumerate(list(self._logs.all_logs()), start=1):
+            if number % LOGS_PER_STEP == 0:
+                yield
+            tp, directory = log.topic_partition, log.log_directory
             if directory.is_offline:
                 continue
             try:
@@ -66,37 +72,63 @@ class Progress:
 
     def first_dirty_offset(self, log: Log) -> Offset:
         """Return where the last cleaning of a log ended; 0 if there was none."""
-        entry = self._first_dirty.get(log.topic_partition)
-        return entry.offset if entry is not None and entry.holds_for(log) else FIRST_OFFSET
+        entry = self._entry(log)
+        return entry.offset if entry is not None else FIRST_OFFSET
 
     def is_known(self, log: Log) -> bool:
         """Return whether the log has an entry."""
+        return self._entry(log) is not None
+
+    def _entry(self, log: Log) -> _Entry | None:
         entry = self._first_dirty.get(log.topic_partition)
-        return entry is not None and entry.holds_for(log)
+        return entry if entry is not None and entry.holds_for(log) else None
 
     def note(self, log: Log, first_dirty_offset: Offset) -> None:
-        """Note that a log is clean below `first_dirty_offset`; `checkpoint_work` makes that durable."""
+        """Note that a log is clean below `first_dirty_offset`; what `checkpoint` returns makes that durable."""
         self._first_dirty[log.topic_partition] = _Entry(log.topic_id, log.log_directory, log.truncations, first_dirty_offset)
 
-    def forget_changed(self) -> None:
-        """Drop the entries of logs that were deleted, and set those back that hold no longer; write the checkpoints then."""
-        logs = [(log, one) for tp, one in self._first_dirty.items() if (log := self._logs.get(tp)) is not None]
-        standing = [(log, one) for log, one in logs if log.topic_id == one.topic_id]
-        changed = [log for log, one in standing if not one.holds_for(log)]
-        if len(standing) == len(self._first_dirty) and not changed:
-            return
-        self._first_dirty = {log.topic_partition: one for log, one in standing}
-        for log in changed:
-            self.note(log, log.log_start_offset)
-        for directory in self._logs.directories:
-            if not directory.is_offline:
-                directory.run_in_thread(self.checkpoint_work(directory), directory.note_failure)
+    def forget_changed(self) -> Iterator[None]:
+        """Drop the entries of logs that were deleted, and set those back that hold no longer; write the checkpoints then.
 
-    def checkpoint_work(self, directory: LogDirectory) -> Callable[[], None]:
-        """Return the function that writes how far the logs of a directory are cleaned."""
-        offsets = {
-            tp: StoredOffset(one.topic_id, one.offset)
-            for tp, one in self._first_dirty.items()
-            if (log := self._logs.get(tp)) is not None and log.log_directory is directory and log.topic_id == one.topic_id
-        }
-        return directory.checkpoint(checkpoint.CLEANER_OFFSET_FILE).writer(offsets)
+        Yields between steps, in which entries may be noted.
+        """
+        has_changed = False
+        for number, (tp, one) in enumerate(list(self._first_dirty.items()), start=1):
+            if self._first_dirty.get(tp) is one:
+                log = self._logs.get(tp)
+                if log is None or log.topic_id != one.topic_id:
+                    del self._first_dirty[tp]
+                    has_changed = True
+                elif not one.holds_for(log):
+                    self.note(log, log.log_start_offset)
+                    has_changed = True
+            if number % LOGS_PER_STEP == 0:
+                yield
+        if has_changed:
+            for directory in self._logs.directories:
+                write = yield from _without_threads(self.checkpoint(directory))
+                if not directory.is_offline:
+                    directory.run_in_thread(write, directory.note_failure)
+
+    def checkpoint(self, directory: LogDirectory) -> Collection:
+        """Collect how far the logs of a directory are cleaned; return what writes it, as in `checkpoint_pass`."""
+        file = directory.checkpoint(checkpoint.CLEANER_OFFSET_FILE)
+        number = file.begin()
+        offsets: dict[TopicPartition, StoredOffset] = {}
+        for count, tp in enumerate(list(self._first_dirty), start=1):
+            one, log = self._first_dirty.get(tp), self._logs.get(tp)
+            if one is not None and log is not None and log.log_directory is directory and log.topic_id == one.topic_id:
+                offsets[tp] = StoredOffset(one.topic_id, one.offset)
+            if count % LOGS_PER_STEP == 0:
+                yield None
+        return file.writer(offsets, number)
+
+
+def _without_threads(collection: Collection) -> Generator[None, None, Callable[[], None]]:
+    while True:
+        try:
+            next(collection)
+        except StopIteration as end:
+            write: Callable[[], None] = end.value
+            return write
+        yield

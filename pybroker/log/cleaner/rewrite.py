@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.log.cleaner.chunks import THREAD_BYTES, chunks_of, sections_of
+from pybroker.log.cleaner.chunks import THREAD_BYTES, chunks_of, pieces_of, sections_of
 from pybroker.log.cleaner.steps import Computation, Work
 from pybroker.log.segment import LogSegment
 from pybroker.log.segment_files import CLEANED_SUFFIX
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 WRITE_BYTES: Final = 1 << 19
 _STAYS_WITHOUT_RECORDS: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
-NOTHING: Final = (b"", 0, -1, 0)
+NOTHING: Final[tuple[list[bytes], int, int, int]] = ([], 0, -1, 0)
 
 
 @dataclass(slots=True)
@@ -73,8 +73,7 @@ def note_keys(one: Cleanable, keys: KeyOffsets, transactions: CleanedTransaction
             while keyed:
                 sections = yield from sections_of(keyed)
                 for batch, section in zip(keyed, sections, strict=False):
-                    keys.add(batch, section)
-                    yield Work(batch.batch_length, batch.record_count)
+                    yield from keys.add(batch, section)
                     if keys.is_full:
                         return
                 keyed = keyed[len(sections) :]
@@ -145,8 +144,8 @@ def _kept_of(
             if fate.needs_records and not left:
                 break
             left -= fate.needs_records
-            kept.append(_retained(log, fate, next(have) if fate.needs_records else b"", keys, now_ms))
-            yield Work(fate.batch.batch_length, fate.batch.record_count)
+            kept.append((yield from _retained(log, fate, next(have) if fate.needs_records else b"", keys, now_ms)))
+            yield Work(fate.batch.batch_length)
         fates = fates[len(kept) :]
         assembled += yield from _assembled(kept)
     return assembled
@@ -202,15 +201,15 @@ class _Cut(NamedTuple):
     batch: BatchView
     attributes: int
     base_timestamp: int
-    section: bytes
+    pieces: Sequence[bytes]
     record_count: int
     max_timestamp: int
 
     def assembled(self) -> bytearray:
         """Return the new batch."""
-        batch = self.batch
+        batch, section = self.batch, b"".join(self.pieces)
         return assemble_batch(
-            compress(batch.compression, self.section) if batch.compression else self.section,
+            compress(batch.compression, section) if batch.compression else section,
             base_offset=batch.base_offset,
             last_offset_delta=batch.last_offset_delta,
             attributes=self.attributes,
@@ -237,31 +236,41 @@ def _fate(batch: BatchView, keys: KeyOffsets, transactions: CleanedTransactions,
     return _Fate(batch, keys.latest_offset, is_past_horizon, marks_nothing=False, loses_all=transactions.on_batch(batch))
 
 
-def _retained(log: Log, fate: _Fate, section: Section, keys: KeyOffsets, now_ms: int) -> _Kept:
-    """Return what stays of a batch, maybe the batch itself; None for nothing. `section` has its records if they count."""
+def _retained(log: Log, fate: _Fate, section: Section, keys: KeyOffsets, now_ms: int) -> Generator[Step, None, _Kept]:
+    """Yield steps, and return what stays of a batch, maybe the batch itself; None for nothing.
+
+    `section` has the batch's records if they count.
+    """
     batch = fate.batch
 
-    def retain(base_timestamp: int) -> tuple[bytes, int, int, int]:
-        return kernels.retain_records(
-            section,
-            batch.record_count,
-            batch.base_offset,
-            batch.base_timestamp,
-            base_timestamp,
-            keys.offsets,
-            fate.latest_offset,
-            not fate.is_past_horizon,
-        )
+    def retain(base_timestamp: int) -> Generator[Step, None, tuple[list[bytes], int, int, int]]:
+        kept: list[bytes] = []
+        count, max_timestamp, tombstones = 0, -1, 0
+        for piece, in_piece in pieces_of(section, batch.record_count):
+            stays, stay_count, largest, without_value = kernels.retain_records(
+                piece,
+                in_piece,
+                batch.base_offset,
+                batch.base_timestamp,
+                base_timestamp,
+                keys.offsets,
+                fate.latest_offset,
+                not fate.is_past_horizon,
+            )
+            kept.append(stays)
+            count, max_timestamp, tombstones = count + stay_count, max(max_timestamp, largest), tombstones + without_value
+            yield Work(0, in_piece, 0)
+        return kept, count, max_timestamp, tombstones
 
     base_timestamp, attributes = batch.base_timestamp, batch.attributes
-    kept, count, max_timestamp, tombstones = retain(base_timestamp) if fate.needs_records else NOTHING
+    kept, count, max_timestamp, tombstones = (yield from retain(base_timestamp)) if fate.needs_records else NOTHING
     if count == 0:
         if batch.next_offset != keys.latest_offset + 1 and not _is_last_of_producer(log, batch):
             return None
         return batch.data if batch.record_count == 0 else _emptied(batch)
     if batch.delete_horizon_ms is None and (tombstones or fate.marks_nothing):
         base_timestamp, attributes = now_ms + log.config.delete_retention_ms, attributes | DELETE_HORIZON_BIT
-        kept, count, max_timestamp, tombstones = retain(base_timestamp)
+        kept, count, max_timestamp, tombstones = yield from retain(base_timestamp)
     elif count == batch.record_count:
         return batch.data
     return _Cut(batch, attributes, base_timestamp, kept, count, max_timestamp)
@@ -270,7 +279,7 @@ def _retained(log: Log, fate: _Fate, section: Section, keys: KeyOffsets, now_ms:
 def _assembled(kept: Sequence[_Kept]) -> Generator[Step, None, list[memoryview | bytearray]]:
     """Yield steps, and return the batches that stay, as bytes. Many compressed batches are compressed at once in a thread."""
     cuts = [one for one in kept if isinstance(one, _Cut)]
-    if sum(len(one.section) for one in cuts if one.batch.compression) < THREAD_BYTES:
+    if sum(len(piece) for one in cuts if one.batch.compression for piece in one.pieces) < THREAD_BYTES:
         assembled = [one.assembled() for one in cuts]
     else:
         deflate = Computation(lambda: [one.assembled() for one in cuts])

@@ -8,8 +8,11 @@ other callable  work that blocks on the disk, for the thread of the log's direct
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from pybroker.log.checkpoint_pass import Collection
 
 T = TypeVar("T")
 
@@ -50,3 +53,16 @@ class Computation(Generic[T]):
 
 
 Step = int | Work | Callable[[], None]
+
+_COLLECTED: Final = Work(bytes=0, records=200)
+
+
+def collected(collection: Collection) -> Generator[Step, None, Callable[[], None]]:
+    """Yield steps of the cleaner for those of a collection, and return its result: what writes a checkpoint."""
+    while True:
+        try:
+            next(collection)
+        except StopIteration as end:
+            write: Callable[[], None] = end.value
+            return write
+        yield _COLLECTED

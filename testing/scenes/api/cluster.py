@@ -38,6 +38,7 @@ class ClusterScene:
             replica_manager=absent,
             fetch_sessions=absent,
             make_groups=absent,
+            make_transactions=absent,
         )
 
     async def start(self, *others: BrokerRegistration, **endpoints: Endpoint) -> ClusterScene:

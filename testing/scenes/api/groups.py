@@ -18,7 +18,7 @@ from pybroker.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from pybroker.replication.fetch_data import PartitionProduceResult
+from pybroker.replication.fetch_data import REFUSED, PartitionProduceResult
 from pybroker.replication.replica_manager import ReplicaManager
 from testing.scenes.api.whole import Whole
 
@@ -31,10 +31,8 @@ ASSIGNMENT = b"all of t"
 def unwritable() -> Iterator[None]:
     """Let every append fail with NOT_ENOUGH_REPLICAS."""
 
-    def refuse(_self: object, entries: Any, on_complete: Any, **_more: Any) -> None:
-        on_complete(dict.fromkeys(entries, PartitionProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS)))
-
-    with patch.object(ReplicaManager, "append_records", refuse):
+    refusal = PartitionProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS), REFUSED
+    with patch.object(ReplicaManager, "append_one", return_value=refusal):
         yield
 
 

@@ -16,6 +16,7 @@ from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
 from pybroker.coordinator.service import GroupCoordinator
+from pybroker.coordinator.transaction.service import TransactionCoordinator
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
 from pybroker.metadata.controller import Controller
@@ -69,7 +70,7 @@ class Whole:
             fetch_purgatory=Purgatory("Fetch", self.timer),
             produce_purgatory=Purgatory("Produce", self.timer),
         )
-        self.controller.subscribe(self.replicas.apply_image)
+        self.controller.subscribe(self.replicas.follow, self.replicas.prepare)
         self.serve()
         return self
 
@@ -78,10 +79,10 @@ class Whole:
 
         A second call starts new ones from the logs alone, as a restart does.
         """
-        before: GroupCoordinator | None = getattr(self, "groups", None)
-        if before is not None:
-            before.stop()
-            self.controller._listeners.remove(before.apply_image)
+        for before in (getattr(self, "groups", None), getattr(self, "transactions", None)):
+            if before is not None:
+                before.stop()
+                self.controller.unsubscribe(before.apply_image)
         self.groups = GroupCoordinator(
             self.config,
             clock=self.clock,
@@ -93,7 +94,17 @@ class Whole:
         )
         self.controller.subscribe(self.groups.apply_image)
         self.groups.start()
-        broker = Services(
+        self.transactions = TransactionCoordinator(
+            self.config,
+            clock=self.clock,
+            timer=self.timer,
+            replicas=self.replicas,
+            controller=self.controller,
+            call_soon=lambda work: work(),
+        )
+        self.controller.subscribe(self.transactions.apply_image)
+        self.transactions.start()
+        self.services = Services(
             config=self.config,
             clock=self.clock,
             metrics=self.metrics,
@@ -101,9 +112,10 @@ class Whole:
             replica_manager=self.replicas,
             fetch_sessions=FetchSessionCache(self.clock, 10),
             make_groups=lambda: self.groups,
+            make_transactions=lambda: self.transactions,
         )
-        self.controller.subscribe(DynamicSettings(self.controller, broker, self.replicas))
-        self.dispatcher = Dispatcher(broker)
+        self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replicas))
+        self.dispatcher = Dispatcher(self.services)
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> bytes:
         """Create a topic, and return its id."""

@@ -14,6 +14,7 @@ from pybroker.purgatory.timer import OperationTimer
 from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchResults, fetch_params
 from pybroker.replication.replica_manager import ReplicaManager
 from testing.scenes.no_wake_up import never
+from testing.scenes.replication.appended import append_records
 from testing.scenes.replication.model_log import ModelLog, ModelLogManager
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class ReplicaScene:
         responses: list[Any] = []
         for size in sizes:
             entries = {TopicPartition(name, partition): memoryview(bytearray(size))}
-            self.manager.append_records(timeout_ms=1000, acks=acks, entries=entries, on_complete=responses.append)
+            append_records(self.manager, timeout_ms=1000, acks=acks, entries=entries, on_complete=responses.append)
         return responses
 
     def fetch(self, params: FetchParams, *partitions: FetchPartition) -> list[FetchResults]:

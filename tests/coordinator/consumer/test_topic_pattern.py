@@ -9,8 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pybroker.coordinator.consumer.patterns.matching import MATCHED_MAX, match, matching
 from pybroker.coordinator.consumer.patterns.re2_syntax import PatternError
 from pybroker.coordinator.consumer.patterns.topic_pattern import MAX_LENGTH, TopicPattern
+from pybroker.metadata.image import ClusterImage, TopicImage, empty_image
+from pybroker.model import BrokerId, TopicId
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.slicing import run_slice
+from testing.turns import watched
 
 MATCHES = [
     ("orders", "orders", "orders-2 Orders x-orders"),
@@ -94,3 +100,68 @@ def test_it_agrees_with_python(pattern: str, names: list[str]) -> None:
     compiled = TopicPattern(pattern)
     for name in names:
         assert compiled.matches(name) is (re.fullmatch(pattern, name) is not None)
+
+
+def image_of(*names: str) -> ClusterImage:
+    topics = [TopicImage(name=name, topic_id=TopicId(name.encode().ljust(16)), partitions=(), configs={}) for name in names]
+    image, _ = empty_image(BrokerId(1)).changed(revision=1, topics=topics)
+    return image
+
+
+HOSTILE = [
+    "([a-z0-9._-]?){1200}", "(a?){1500}(b?){700}", "([a-z]?[0-9]?){1000}", "(.*a){1000}",
+    "(([a-z]{0,40}[0-9]{0,40}){0,20}-?){0,2}",
+    r"(\\b[a-z]?){1500}", "(a|b|c|d|e|f|g|h){600}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", [*HOSTILE, ".*orders.*", "(eu|us|a.*)-topic.*"])
+def test_an_expression_holds_the_loop_for_a_slice_only(pattern: str) -> None:
+    names = [f"{chr(97 + number % 26)}{number:04}-topic.of_a-team-{number * 7919 % 10007}" for number in range(10_000)]
+    image, refused = image_of(*names), False
+    with watched(limit_ms=60) as turns:  # three times the bound: each visit of a state may be slow on a busy machine
+        work = match(pattern, image, None)
+        is_running = True
+        while is_running:
+            try:
+                is_running = not turns.run(run_slice, work)[0]
+            except KafkaError as error:
+                refused, is_running = error.code is ErrorCode.INVALID_REGULAR_EXPRESSION, False
+    assert [str(turn) for turn in turns.long if "garbage" not in str(turn)] == []
+    assert refused or matching(pattern, image, None) <= set(names)
+
+
+def test_an_expression_that_people_write_is_matched_with_10_000_topics() -> None:
+    names = [f"{team}.orders-{number}" for number in range(2_000) for team in ("eu", "us", "asia", "test", "internal")]
+    image = image_of(*names, "__consumer_offsets")
+    found = matching(r".*orders.*|payments-(eu|us)\.[a-z]+", image, None)
+    assert found == frozenset(names)
+    assert matching(r"(eu|us)\.orders-1\d*", image, None) == {
+        name for name in names if re.fullmatch(r"(eu|us)\.orders-1\d*", name)
+    }
+
+
+def test_an_expression_is_matched_once_with_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    matches = TopicPattern.matches
+
+    def noted(pattern: TopicPattern, text: str) -> bool:
+        seen.append(text)
+        return matches(pattern, text)
+
+    monkeypatch.setattr(TopicPattern, "matches", noted)
+    first, second = image_of("a1", "a2", "b"), image_of("a2", "a3", "b", "c")
+    assert matching("a.", first, None) == {"a1", "a2"}
+    assert matching("a.", first, None) == {"a1", "a2"}
+    assert sorted(seen) == ["a1", "a2", "b"]
+    seen.clear()
+    assert matching("a.", second, first) == {"a2", "a3"}
+    assert sorted(seen) == ["a3", "c"]
+    assert matching("b", second, first) == {"b"}, "it is new"
+
+
+def test_an_image_remembers_a_bounded_number_of_expressions() -> None:
+    image = image_of("a")
+    for number in range(MATCHED_MAX + 10):
+        matching(f"a{number}", image, None)
+    assert max(map(len, image.derived.values())) <= MATCHED_MAX

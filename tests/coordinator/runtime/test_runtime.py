@@ -10,14 +10,16 @@ import pytest
 
 from pybroker.clock import ManualClock
 from pybroker.coordinator.records import CommittedOffset, from_bytes, group_tombstone, offset_record, to_bytes
+from pybroker.coordinator.runtime.appender import BATCH_BYTES, RuntimeSettings
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, ParkedResponse, TimerChange
-from pybroker.coordinator.runtime.runtime import BATCH_BYTES, CoordinatorRuntime, RuntimeSettings
+from pybroker.coordinator.runtime.runtime import CoordinatorRuntime
+from pybroker.log.results import AppendOrigin
 from pybroker.model import GroupId, LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.purgatory.timer import OperationTimer
 from pybroker.records.batch import batches
 from pybroker.records.compression import CompressionType
-from pybroker.replication.fetch_data import PartitionProduceResult
+from pybroker.replication.fetch_data import REFUSED, SETTLED, PartitionProduceResult
 from testing.scenes.no_wake_up import never
 
 RECORD = group_tombstone(GroupId("g"))
@@ -39,7 +41,7 @@ class Log:
 class Replicas:
     """Replicas that respond at once with `code`, or, if that is None, when the test calls what is in `waiting`.
 
-    A batch counts as a single offset; a batch that succeeds moves the high watermark. `readers` has what waits for that.
+    A batch that succeeds moves the high watermark. `readers` has what waits for that.
     """
 
     def __init__(self) -> None:
@@ -58,32 +60,44 @@ class Replicas:
     def await_settled(self, timeout_ms: int, acks: int, results: Any, unsettled: Any, on_complete: Any) -> None:
         ((where, end_offset),) = unsettled.items()
         assert (timeout_ms, acks, results.keys()) == (5000, -1, {where})
-        self.readers.append((end_offset, lambda code: on_complete({where: PartitionProduceResult(code)})))
 
-    def _settle(self) -> None:
-        self.durable += 1
+        def respond(code: ErrorCode) -> None:
+            on_complete({where: PartitionProduceResult(code)})
+
+        def settle(code: ErrorCode) -> None:
+            respond(code)
+            if not code:
+                self._settle(end_offset)
+
+        if results[where].base_offset >= 0:  # an append
+            self.waiting.append(settle)
+        else:
+            self.readers.append((end_offset, respond))
+
+    def _settle(self, end_offset: int) -> None:
+        self.durable = max(self.durable, end_offset)
         due = [respond for end_offset, respond in self.readers if end_offset <= self.durable]
         self.readers = [reader for reader in self.readers if reader[0] > self.durable]
         for respond in due:
             respond(ErrorCode.NONE)
 
-    def append_records(self, timeout_ms: int, acks: int, entries: Any, on_complete: Any, **more: Any) -> None:
-        ((where, data),) = entries.items()
-        assert (timeout_ms, acks, more["is_internal_allowed"]) == (5000, -1, True)
+    def append_one(self, _where: Any, data: Any, acks: int, _now_ms: int, *more: Any) -> tuple[PartitionProduceResult, int]:
+        assert (acks, more) == (-1, (None, AppendOrigin.COORDINATOR, True))
         self.appended.append(bytes(data))
-
-        if self.code in {None, ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}:
-            self.log.log_end_offset += 1
-
-        def respond(code: ErrorCode) -> None:
-            on_complete({where: PartitionProduceResult(code)})
-            if not code:
-                self._settle()
-
+        if self.code not in {None, ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}:
+            assert self.code is not None
+            return PartitionProduceResult(self.code), REFUSED
+        (batch,) = batches(data)
+        self.log.log_end_offset += batch.record_count
+        result = PartitionProduceResult(self.code or ErrorCode.NONE, Offset(self.log.log_end_offset - batch.record_count))
         if self.code is None:
-            self.waiting.append(respond)
-        else:
-            respond(self.code)
+            return result, self.log.log_end_offset
+        if not self.code:
+            self._settle(self.log.log_end_offset)
+        return result, SETTLED
+
+    def wake(self, _topic_partition: TopicPartition) -> None:
+        pass
 
 
 class RuntimeScene:

@@ -1,0 +1,85 @@
+"""What strangers take of a broker's memory, and what happens when the system has none left."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+import struct
+import urllib.request
+from collections.abc import Callable, Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from testing.process import procstat
+from testing.process.broker import BrokerProcess, is_kafka
+from testing.process.kafka_peer import free_port
+from testing.waiting import until
+from testing.wire.raw import API_VERSIONS, Connection
+
+pytestmark = pytest.mark.skipif(is_kafka(), reason="about this broker's own process and metrics page")
+
+REQUEST_BYTES_MAX = 100 * 1024 * 1024
+ANNOUNCED = struct.pack(">i", REQUEST_BYTES_MAX) + bytes(10)
+POOL_USED = "kafka_network_socketserver_memorypoolused"
+
+
+def gauge(port: int, name: str) -> float:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as response:
+        text = response.read().decode()
+    return sum(one.value for family in text_string_to_metric_families(text) for one in family.samples if one.name == name)
+
+
+@contextlib.contextmanager
+def strangers(broker: BrokerProcess, count: int) -> Iterator[list[socket.socket]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(socket.create_connection(("127.0.0.1", broker.port), 30)) for _ in range(count)]
+
+
+def serve_one(broker: BrokerProcess) -> None:
+    with Connection(broker.bootstrap) as connection:
+        connection.send(API_VERSIONS, 0, b"")
+        assert connection.receive(1)
+
+
+def test_fourteen_bytes_take_no_megabytes(start_broker: Callable[..., BrokerProcess]) -> None:
+    port = free_port()
+    broker = start_broker({"metrics.listener": f"127.0.0.1:{port}"})
+    serve_one(broker)
+    gauge(port, POOL_USED)
+    before, count = procstat.memory_bytes(broker.pid, "RssAnon"), 100
+    with strangers(broker, count) as sockets:
+        for one in sockets:
+            one.sendall(ANNOUNCED)
+        until(lambda: gauge(port, POOL_USED) == count * REQUEST_BYTES_MAX, "the announced sizes are counted")
+        grown = procstat.memory_bytes(broker.pid, "RssAnon") - before
+        assert grown < count * 64 * 1024, f"{grown} bytes for {count} strangers"
+        serve_one(broker)
+    until(lambda: gauge(port, POOL_USED) == 0, "the strangers are forgotten")
+
+
+def test_a_request_that_gets_no_memory_costs_one_line_and_its_connection(start_broker: Callable[..., BrokerProcess]) -> None:
+    port = free_port()
+    bound = {"metrics.listener": f"127.0.0.1:{port}", "queued.max.request.bytes": "1500000000"}
+    broker = start_broker(bound)
+    serve_one(broker)
+    gauge(port, POOL_USED)
+    room = procstat.memory_bytes(broker.pid, "VmSize") + 150_000_000
+    resource.prlimit(broker.pid, resource.RLIMIT_AS, (room, room))
+    piece, refused = bytes(1 << 20), 0
+    with strangers(broker, 8) as sockets:
+        for one in sockets:
+            try:
+                one.sendall(ANNOUNCED)
+                for _ in range(60):
+                    one.sendall(piece)
+            except ConnectionError:
+                refused += 1
+        assert refused >= 5, "the system has memory for two of these at most"
+        serve_one(broker)
+    until(lambda: gauge(port, POOL_USED) == 0, "nothing is counted any more")
+    lines = broker.log_text.splitlines()
+    assert sum("the system has no memory for its request" in line for line in lines) == refused
+    assert not [line for line in lines if "Traceback" in line or "bug" in line or "ERROR" in line]
+    broker.stop()

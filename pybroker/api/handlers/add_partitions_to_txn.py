@@ -1,0 +1,117 @@
+"""AddPartitionsToTxn (key 24), v0-5: partitions that a transaction is going to write to.
+
+Behaviour
+    The transaction is open from its first partition on. If one partition does not exist, it is UNKNOWN_TOPIC_OR_PARTITION, the
+    others of its transaction are OPERATION_NOT_ATTEMPTED, and none is added. Other errors are those of all partitions.
+    A transaction with `verify_only` changes nothing: a partition that does not belong to it is TRANSACTION_ABORTABLE.
+Versions
+    v2 PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH. v3 flexible. v4 several transactions, from brokers (KIP-890). v5
+    TRANSACTION_ABORTABLE for clients.
+Not done
+    Nothing.
+Source: KafkaApis.handleAddPartitionsToTxnRequest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.api.deferred import Deferred
+from pybroker.model import ProducerEpoch, ProducerId, TopicPartition
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from pybroker.api.context import RequestContext, Services
+
+_FENCED_VERSION: Final = 2
+_SEVERAL_VERSION: Final = 4
+
+TopicResults = list[AddPartitionsToTxnTopicResult]
+
+
+def handle(
+    broker: Services, context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Future[AddPartitionsToTxnResponse]:
+    """Add or verify the partitions of each transaction."""
+    if context.api_version < _SEVERAL_VERSION:
+        deferred: Deferred[Any, AddPartitionsToTxnResponse] = Deferred(
+            lambda results: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+        )
+        one = AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+        _add(broker, context.api_version, one, deferred)
+        return deferred.response()
+    responses = []
+    for one in request.transactions:
+        result: Deferred[Any, AddPartitionsToTxnResult] = Deferred(
+            lambda results, one=one: AddPartitionsToTxnResult(  # type: ignore[misc]
+                transactional_id=one.transactional_id, topic_results=results
+            )
+        )
+        _add(broker, context.api_version, one, result)
+        responses.append(result.response())
+    if any(isinstance(response, asyncio.Future) for response in responses):
+        return asyncio.ensure_future(_all(responses))
+    return AddPartitionsToTxnResponse(results_by_transaction=responses)  # type: ignore[arg-type]  # none is a Future
+
+
+async def _all(responses: list[Any]) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[await one if isinstance(one, asyncio.Future) else one for one in responses]
+    )
+
+
+def _add(broker: Services, version: int, one: AddPartitionsToTxnTransaction, deferred: Deferred[Any, Any]) -> None:
+    """Complete `deferred` with the results of one transaction."""
+    from pybroker.coordinator.transaction.operations import Producer  # noqa: PLC0415  loaded with the coordinator
+
+    asked = [TopicPartition(topic.name, number) for topic in one.topics for number in topic.partitions]
+    topics = broker.controller.image.topics
+    missing = {tp for tp in asked if tp.topic not in topics or not 0 <= tp.partition < len(topics[tp.topic].partitions)}
+    if missing:
+        codes = {tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if tp in missing else ErrorCode.OPERATION_NOT_ATTEMPTED for tp in asked}
+        deferred.complete(_results(one.topics, codes))
+        return
+
+    def respond(outcome: Mapping[TopicPartition, ErrorCode] | ErrorCode) -> None:
+        if isinstance(outcome, ErrorCode):
+            is_old = outcome is ErrorCode.PRODUCER_FENCED and version < _FENCED_VERSION
+            outcome = dict.fromkeys(asked, ErrorCode.INVALID_PRODUCER_EPOCH if is_old else outcome)
+        deferred.complete(_results(one.topics, outcome))
+
+    producer = Producer(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
+    coordinator = broker.transactions
+    ask = coordinator.verify_partitions if one.verify_only else coordinator.add_partitions
+    ask(one.transactional_id, producer, asked, respond)
+
+
+def _results(topics: list[AddPartitionsToTxnTopic], codes: Mapping[TopicPartition, ErrorCode]) -> TopicResults:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=number, partition_error_code=codes[TopicPartition(topic.name, number)]
+                )
+                for number in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

@@ -1,0 +1,126 @@
+"""Large honest requests are handled in pieces, between which the loop serves others.
+
+Idea
+    What most requests ask for each of their topics, partitions, groups or resources does not depend on the others. A handler's
+    module says so with `PIECES`, which names the lists. A large request of such an API is cut into small ones, the handler sees
+    one after the other, and their responses are joined. So no handler needs to know how long a list may be.
+
+What others see between two pieces
+    The response to each element is made from the state in which its piece finds the broker: what a client changes meanwhile,
+    another element may have missed. A group that fails in one piece (its member is fenced, its partition has moved) fails as a
+    whole, as it does where one piece has the whole group.
+
+Not here
+    Requests whose elements belong together: what is committed, created or altered at once (`metadata/following.py`), and Produce,
+    Fetch and ListOffsets, which have ways of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.protocol.schema import schema_of
+from pybroker.slicing import SLICE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pybroker.api.context import RequestContext, Services
+
+LARGE_BYTES: Final = 4096
+"""A request up to this size is handled at once: it has at most 2,000 elements, and most have far fewer."""
+
+PIECE_ELEMENTS: Final = 200
+
+
+class Pieces:
+    """How requests of an API are cut, and responses joined.
+
+    `asked` are the names of the lists of the request, from the outer to the inner; several ways for several versions. `responded`
+    has the names of the response's lists for each way. A way that a request has no elements for is not its version's.
+    """
+
+    __slots__ = ("_elements", "_ways")
+
+    def __init__(self, *ways: tuple[str, str], elements: int = PIECE_ELEMENTS) -> None:
+        self._ways = [(asked.split("."), responded.split(".")) for asked, responded in ways]
+        self._elements = elements
+
+    async def handle(
+        self, handle: Callable[[Services, RequestContext, Any], Any], broker: Services, context: RequestContext, request: Any
+    ) -> Any:
+        """Return the response to a large request."""
+        asked, responded = next((way for way in self._ways if getattr(request, way[0][0])), self._ways[0])
+        whole = None
+        end = perf_counter() + SLICE_S
+        for piece, depth in cut(request, asked, self._elements):
+            response = handle(broker, context, piece)
+            if isinstance(response, asyncio.Future) or asyncio.iscoroutine(response):
+                response = await response
+            if whole is None:
+                whole = response
+            else:
+                join(whole, response, responded, depth)
+            if perf_counter() >= end:
+                await asyncio.sleep(0)
+                end = perf_counter() + SLICE_S
+        return whole
+
+
+def cut(message: Any, path: list[str], size: int) -> Iterator[tuple[Any, int]]:
+    """Yield copies of a message that together have its lists, each with at most `size` elements, an empty inner list as one.
+
+    The second value is in how many of the outer lists the copy begins with an element that the copy before has begun.
+    """
+    name, inner = path[0], path[1:]
+    elements = getattr(message, name)
+    if not elements:
+        yield message, 0
+        return
+    taken: list[Any] = []
+    count = depth = 0
+    for element in elements:
+        parts: Iterator[tuple[Any, int]] = cut(element, inner, size) if inner else iter([(element, 0)])
+        for number, (part, part_depth) in enumerate(parts):
+            length = _length(part, inner)
+            if taken and count + length > size:
+                yield _with(message, name, taken), depth
+                taken, count = [], 0
+            if not taken:
+                depth = 1 + part_depth if number else 0
+            taken.append(part)
+            count += length
+    yield _with(message, name, taken), depth
+
+
+def _length(element: Any, path: list[str]) -> int:
+    if not path:
+        return 1
+    return max(1, sum(_length(one, path[1:]) for one in getattr(element, path[0]) or ()))
+
+
+def _with(message: Any, name: str, elements: list[Any]) -> Any:
+    """Return a copy of a message with another list."""
+    fields = {field.name: getattr(message, field.name) for field in schema_of(type(message)).fields}
+    return type(message)(**{**fields, name: elements})
+
+
+def join(whole: Any, response: Any, path: list[str], depth: int) -> None:
+    """Append the lists of a response; its first `depth` elements, from the outside, continue the last ones of `whole`.
+
+    Where `response` has an error of its own, `whole` gets it and has no elements any more.
+    """
+    if getattr(whole, "error_code", 0):
+        return
+    if getattr(response, "error_code", 0):
+        for field in schema_of(type(response)).fields:
+            setattr(whole, field.name, getattr(response, field.name))
+        return
+    elements = getattr(response, path[0])
+    into = getattr(whole, path[0])
+    if depth and into and elements:
+        join(into[-1], elements[0], path[1:], depth - 1)
+        elements = elements[1:]
+    into += elements

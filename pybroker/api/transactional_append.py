@@ -1,0 +1,152 @@
+"""Batches of transactions in a Produce request: whether their partitions belong to the producer's transaction.
+
+The coordinator is asked once per transaction and partition: not if the log already has an open transaction of this producer and
+epoch. Before Produce v12 a partition must have been added by AddPartitionsToTxn, so that no late batch opens a transaction that
+never ends (KIP-890, first part); from v12 on the request itself adds the partition.
+
+If the coordinator responds later, because its record has to become durable, the request is parked. Right before each append the
+log is asked once more whether a marker has come since (KIP-890's verification guard).
+
+What a producer gets for an error of the coordinator
+
+    PRODUCER_FENCED                                   INVALID_PRODUCER_EPOCH, with which it may abort
+    TRANSACTION_ABORTABLE                             INVALID_TXN_STATE before v11, which does not know the code
+    CONCURRENT_TRANSACTIONS                           NOT_ENOUGH_REPLICAS before v12, so that it tries again
+    COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,    NOT_ENOUGH_REPLICAS
+    COORDINATOR_NOT_AVAILABLE
+
+Source: ReplicaManager.handleProduceAppend, AddPartitionsToTxnManager, VerificationGuard; KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pybroker.api.deferred import Deferred
+from pybroker.log.producer_entry import ProducerEntry
+from pybroker.model import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.records.batch import batches
+from pybroker.records.errors import CorruptRecordError
+from pybroker.replication.fetch_data import PartitionProduceResult, ProduceResults
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from pybroker.api.context import Services
+
+_ADDS_PARTITIONS_VERSION: Final = 12
+_ABORTABLE_VERSION: Final = 11
+_RETRIED: Final = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+)
+
+_OPEN: Final = ProducerEntry(NO_PRODUCER_ID)
+"""Stands for a producer with an open transaction: no log has this object."""
+
+Entries = dict[TopicPartition, memoryview]
+Outcome = Mapping[TopicPartition, ErrorCode] | ErrorCode
+
+
+class Verified(NamedTuple):
+    """The records that may be appended, the results of the others, and the last look right before each append.
+
+    Between the two a marker may be written, while a record of the coordinator becomes durable or a thread checks a long batch.
+    """
+
+    entries: Entries
+    refused: ProduceResults = MappingProxyType({})  # type: ignore[assignment]  # nothing is added to it
+    guard: Callable[[TopicPartition], ErrorCode] | None = None
+
+
+def verify(
+    broker: Services,
+    version: int,
+    transactional_id: str,
+    entries: Entries,
+    transactional: Mapping[TopicPartition, memoryview],
+) -> Verified | asyncio.Future[Verified]:
+    """Return which of `entries` may be appended, at once or later; `transactional` are those that belong to a transaction.
+
+    What is in `entries` when the coordinator responds is what the result has.
+    """
+    producers = {producer for records in transactional.values() for producer in _producers(records)}
+    if len(producers) != 1:
+        code = ErrorCode.INVALID_PRODUCER_ID_MAPPING if producers else ErrorCode.CORRUPT_MESSAGE
+        return Verified({}, {tp: PartitionProduceResult(code) for tp in entries})
+    (producer,) = producers
+    adds = version >= _ADDS_PARTITIONS_VERSION
+    unverified, guard = _guarded(broker, producer, transactional)
+    if not unverified or not (adds or broker.config.transaction_partition_verification_enable):
+        return Verified(entries, guard=guard)
+
+    def verified(outcome: Outcome) -> Verified:
+        codes: dict[TopicPartition, ErrorCode] = {}
+        for topic_partition in unverified:
+            code = outcome if isinstance(outcome, ErrorCode) else outcome[topic_partition]
+            if code:
+                codes[topic_partition] = _for_producer(code, version)
+        refused = {tp: PartitionProduceResult(code, error_message=_message(code)) for tp, code in codes.items()}
+        return Verified({tp: records for tp, records in entries.items() if tp not in refused}, refused, guard)
+
+    from pybroker.coordinator.transaction.operations import Producer  # noqa: PLC0415  loaded with the coordinator
+
+    deferred: Deferred[Outcome, Verified] = Deferred(verified)
+    coordinator = broker.transactions
+    ask = coordinator.add_partitions if adds else coordinator.verify_partitions
+    ask(transactional_id, Producer(*producer), unverified, deferred.complete)
+    return deferred.response()
+
+
+def _producers(records: memoryview) -> set[tuple[ProducerId, ProducerEpoch]]:
+    try:
+        return {(batch.producer_id, batch.producer_epoch) for batch in batches(records) if batch.is_transactional}
+    except CorruptRecordError:
+        return set()
+
+
+def _guarded(
+    broker: Services, producer: tuple[ProducerId, ProducerEpoch], transactional: Mapping[TopicPartition, Any]
+) -> tuple[list[TopicPartition], Callable[[TopicPartition], ErrorCode]]:
+    """Return the partitions where the producer has no open transaction, and the guard of all partitions."""
+    unverified: list[TopicPartition] = []
+    known: dict[TopicPartition, ProducerEntry | None] = {}  # of the producer, by the logs
+    for topic_partition in transactional:
+        partition = broker.replica_manager.partition(topic_partition)
+        if isinstance(partition, ErrorCode):
+            continue  # the append has the error
+        producers = partition.log.producers
+        if producers.has_open_transaction(*producer):
+            known[topic_partition] = _OPEN
+        else:
+            unverified.append(topic_partition)
+            known[topic_partition] = producers.producers.get(producer[0])
+
+    def guard(topic_partition: TopicPartition) -> ErrorCode:
+        """Return INVALID_TXN_STATE if the transaction may have ended here since."""
+        partition = broker.replica_manager.partition(topic_partition)
+        if topic_partition not in known or isinstance(partition, ErrorCode):
+            return ErrorCode.NONE
+        producers = partition.log.producers
+        is_as_before = producers.producers.get(producer[0]) is known[topic_partition]
+        return ErrorCode.NONE if is_as_before or producers.has_open_transaction(*producer) else ErrorCode.INVALID_TXN_STATE
+
+    return unverified, guard
+
+
+def _for_producer(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_VERSION:
+        return ErrorCode.INVALID_TXN_STATE
+    if code in _RETRIED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _ADDS_PARTITIONS_VERSION):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return code
+
+
+def _message(code: ErrorCode) -> str | None:
+    if code is ErrorCode.NOT_ENOUGH_REPLICAS:
+        return "Unable to verify the partition has been added to the transaction."
+    return "Partition was not added to the transaction" if code is ErrorCode.INVALID_TXN_STATE else None

@@ -1,0 +1,129 @@
+"""Long work of the broker itself, done on the loop in slices: it gives way to requests, and always progresses.
+
+Idea
+    All jobs together get a slice of `SLICE_NS`, and then the loop has at least `PAUSE_S` for requests. So the jobs take at
+    most a quarter of the loop, and delay a request by one slice and one step at most. A timer begins each slice, and the
+    loop calls the timers that are due in each of its rounds. So under any load there is a slice in every round that begins
+    `PAUSE_S` or more after the last slice.
+
+    The jobs take their slices in turn. A job that waits for a thread takes none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Final
+
+from pybroker.purgatory.timer import WakeUp
+from pybroker.turns.jobs import job as named
+
+if TYPE_CHECKING:
+    from pybroker.log.results import InThread, Steps
+
+logger = logging.getLogger(__name__)
+
+SLICE_NS: Final = 2_000_000
+PAUSE_S: Final = 0.006
+
+Later = Callable[[float, Callable[[], None]], WakeUp]
+
+
+class _Job:
+    """A job: its steps, and what the next step has to raise."""
+
+    __slots__ = ("error", "name", "steps")
+
+    def __init__(self, name: str, steps: Steps) -> None:
+        self.name = name
+        self.steps = steps
+        self.error: OSError | None = None
+
+    def next(self) -> InThread | None:
+        """Do a step. Raises StopIteration at the end, and what the steps raise."""
+        error, self.error = self.error, None
+        return next(self.steps) if error is None else self.steps.throw(error)
+
+
+class Background:
+    """The jobs of one broker. Belongs to the loop; `run` is a `StepsRunner`.
+
+    `on_bug` is called for each job that raised an exception. `later(delay_s, work)` calls work on the loop, which is the running
+    one by default; `now_ns` is a clock, which tests may replace.
+    """
+
+    __slots__ = ("_jobs", "_later", "_now_ns", "_on_bug", "_waiting", "_wake_up", "is_stopped")
+
+    def __init__(
+        self, on_bug: Callable[[], None], later: Later | None = None, now_ns: Callable[[], int] = perf_counter_ns
+    ) -> None:
+        self._on_bug = on_bug
+        self._later = later
+        self._now_ns = now_ns
+        self._jobs: deque[_Job] = deque()
+        self._waiting: set[_Job] = set()  # for their threads
+        self._wake_up: WakeUp | None = None
+        self.is_stopped = False
+
+    def run(self, name: str, steps: Steps) -> None:
+        """Run `steps` in slices, the first of them after a pause."""
+        if self.is_stopped:
+            steps.close()
+            return
+        self._jobs.append(_Job(name, steps))
+        self._request_slice()
+
+    def stop(self) -> None:
+        """End all jobs where they are; a thread finishes the step that it does."""
+        self.is_stopped = True
+        if self._wake_up is not None:
+            self._wake_up.cancel()
+        for job in (*self._jobs, *self._waiting):
+            job.steps.close()
+        self._jobs.clear()
+        self._waiting.clear()
+
+    def _request_slice(self) -> None:
+        if self._wake_up is None and self._jobs and not self.is_stopped:
+            later = self._later or asyncio.get_running_loop().call_later
+            self._wake_up = later(PAUSE_S, self._slice)
+
+    def _slice(self) -> None:
+        self._wake_up = None
+        end_ns = self._now_ns() + SLICE_NS
+        while self._jobs and not self.is_stopped:
+            job = self._jobs.popleft()
+            try:
+                with named(job.name):
+                    is_over = self._do_steps(job, end_ns)
+            except StopIteration:
+                continue
+            except Exception:
+                logger.exception("Work in the background (%s) failed, which is a bug", job.name)
+                self._on_bug()
+                continue
+            if is_over:
+                break
+        self._request_slice()
+
+    def _do_steps(self, job: _Job, end_ns: int) -> bool:
+        """Do steps of a job until it waits for a thread or the slice is over. Returns whether the slice is over."""
+        while True:
+            step = job.next()
+            if step is not None:
+                self._waiting.add(job)
+                step.run(step.work, lambda error: self._continue(job, error))
+                return self._now_ns() >= end_ns
+            if self._now_ns() >= end_ns:
+                self._jobs.append(job)
+                return True
+
+    def _continue(self, job: _Job, error: OSError | None) -> None:
+        if job in self._waiting:
+            self._waiting.discard(job)
+            job.error = error
+            self._jobs.append(job)
+            self._request_slice()

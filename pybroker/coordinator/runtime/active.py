@@ -1,0 +1,62 @@
+"""A shard that is here, with what belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from pybroker.coordinator.runtime.gathering import Turn
+from pybroker.model import FIRST_OFFSET
+from pybroker.purgatory.timer import TimerTask
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.runtime.result import CoordinatorRecord, Operation
+    from pybroker.coordinator.runtime.runtime import CoordinatorRuntime
+    from pybroker.model import TopicPartition
+
+
+class Shard(Protocol):
+    """The state of a partition, which `replay` changes."""
+
+    def replay(self, record: CoordinatorRecord) -> bool:
+        """Change the state as the record says; return False when the record means nothing here."""
+
+
+S = TypeVar("S", bound=Shard)
+
+
+class ActiveShard(Generic[S]):
+    """A shard and what belongs to it."""
+
+    __slots__ = ("is_loaded", "refusals", "replayed_end_offset", "shard", "timers", "topic_partition", "turn")
+
+    def __init__(self, topic_partition: TopicPartition, shard: S) -> None:
+        self.topic_partition = topic_partition
+        self.shard = shard
+        self.is_loaded = False
+        self.refusals = 0  # the number of failed appends since the last one that succeeded
+        self.replayed_end_offset = FIRST_OFFSET  # the shard has replayed its log below this offset
+        self.timers: dict[Hashable, ShardTimer] = {}
+        self.turn = Turn()
+
+
+class ShardTimer(TimerTask):
+    """A timer that runs an operation on its shard. The same object is used when the timer is started again."""
+
+    __slots__ = ("_active", "_key", "_runtime", "operation")
+
+    def __init__(self, runtime: CoordinatorRuntime[Any], active: ActiveShard[Any], key: Hashable) -> None:
+        super().__init__()
+        self._runtime, self._active, self._key = runtime, active, key
+        self.operation: Operation | None = None
+
+    def expire(self) -> None:
+        """Run the operation, because the time is up."""
+        if self._active.timers.get(self._key) is self:
+            del self._active.timers[self._key]
+        if self.operation is not None:
+            self._runtime.run(self._active, self.operation, ignore)
+
+
+def ignore(_outcome: object) -> None:
+    """Ignore the outcome of an operation for which no client waits."""

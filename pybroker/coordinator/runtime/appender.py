@@ -1,0 +1,142 @@
+"""Appends the records of a coordinator to the partitions of its topic, and waits until they are durable."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.log.results import AppendOrigin
+from pybroker.model import Offset
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.records.entries import build_ends, record_end
+from pybroker.replication.fetch_data import REFUSED, PartitionProduceResult, ProduceResults
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pybroker.clock import Clock
+    from pybroker.coordinator.runtime.active import ActiveShard
+    from pybroker.coordinator.runtime.result import CoordinatorRecord
+    from pybroker.records.compression import CompressionType
+    from pybroker.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+BATCH_BYTES: Final = 512 * 1024
+"""The approximate size of a batch when records need not be appended together; less than any sensible max.message.bytes."""
+
+_APPENDED: Final = frozenset({ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+
+Serialize = Callable[["CoordinatorRecord"], tuple[bytes, bytes | None]]
+"""A function that makes key and value of a record as they lie in the log; a tombstone has no value. Raises EncodeError."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RuntimeSettings:
+    """The way in which records are written."""
+
+    topic: str
+    timeout_ms: int
+    required_acks: int
+    compression: CompressionType
+
+
+class Appender:
+    """What writes the records of a coordinator. It is used from the event loop only."""
+
+    __slots__ = ("_clock", "_replicas", "_serialize", "_settings")
+
+    def __init__(self, settings: RuntimeSettings, clock: Clock, replicas: ReplicaManager, serialize: Serialize) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._replicas = replicas
+        self._serialize = serialize
+
+    def batches(self, records: list[CoordinatorRecord], *, is_atomic: bool) -> list[tuple[list[CoordinatorRecord], list[bytes]]]:
+        """Return the records with their ends (`records/entries.py`) for one batch, or for several of about BATCH_BYTES.
+
+        Raises EncodeError.
+        """
+        batches: list[tuple[list[CoordinatorRecord], list[bytes]]] = []
+        batch_records: list[CoordinatorRecord] = []
+        ends: list[bytes] = []
+        size = 0
+        for record in records:
+            end = record_end(*self._serialize(record))
+            batch_records.append(record)
+            ends.append(end)
+            size += len(end)
+            if size >= BATCH_BYTES and not is_atomic:
+                batches.append((batch_records, ends))
+                batch_records, ends, size = [], [], 0
+        if ends:
+            batches.append((batch_records, ends))
+        return batches
+
+    def append(
+        self, active: ActiveShard[Any], ends: Sequence[bytes], replay: Callable[[], None], appended: Callable[[ErrorCode], None]
+    ) -> None:
+        """Append a batch of records that end with `ends`.
+
+        If the batch is in the log then, `replay` is called. `appended` gets NONE once it is durable, or the error.
+        """
+        settings, replicas, topic_partition = self._settings, self._replicas, active.topic_partition
+        now_ms = self._clock.time_ms()
+        batch = memoryview(build_ends(ends, timestamp_ms=now_ms, compression=settings.compression))
+        result, required_offset = replicas.append_one(
+            topic_partition, batch, settings.required_acks, now_ms, None, AppendOrigin.COORDINATOR, True
+        )
+        code = result.error_code
+        if required_offset == REFUSED:
+            _note_refusal(active, code)
+            appended(code)
+            return
+        active.refusals = 0
+        active.replayed_end_offset = Offset(result.base_offset + len(ends))
+        replay()
+        replicas.wake(topic_partition)
+        if required_offset < 0:
+            appended(code)
+            return
+        replicas.await_settled(
+            timeout_ms=settings.timeout_ms,
+            acks=settings.required_acks,
+            results={topic_partition: result},
+            unsettled={topic_partition: required_offset},
+            on_complete=lambda results: appended(results[topic_partition].error_code),
+        )
+
+    def when_durable(self, active: ActiveShard[Any], callback: Callable[[ErrorCode], None]) -> None:
+        """Call `callback` with NONE as soon as everything that the shard has replayed is durable, or with the error."""
+        topic_partition, settings = active.topic_partition, self._settings
+        if not settings.required_acks or self._replicas.high_watermark(topic_partition) >= active.replayed_end_offset:
+            callback(ErrorCode.NONE)
+            return
+
+        def complete(results: ProduceResults) -> None:
+            code = results[topic_partition].error_code
+            callback(ErrorCode.NONE if code in _APPENDED else code)
+
+        self._replicas.await_settled(
+            timeout_ms=settings.timeout_ms,
+            acks=settings.required_acks,
+            results={topic_partition: PartitionProduceResult()},
+            unsettled={topic_partition: active.replayed_end_offset},
+            on_complete=complete,
+        )
+
+    def note_end(self, active: ActiveShard[Any]) -> None:
+        """Note that the shard has replayed everything in its log."""
+        partition = self._replicas.partition(active.topic_partition)
+        if not isinstance(partition, ErrorCode):
+            active.replayed_end_offset = partition.log.log_end_offset
+
+
+def _note_refusal(active: ActiveShard[Any], code: ErrorCode) -> None:
+    active.refusals += 1
+    if str(active.refusals).strip("0") == "1":  # the 1st, 10th, 100th...: each commit may be one
+        logger.warning(
+            "Records cannot be written to %s: %s (%d in a row so far)", active.topic_partition, code.name, active.refusals
+        )

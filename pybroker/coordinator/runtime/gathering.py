@@ -1,0 +1,151 @@
+"""Gathers the records of operations that arrive in one turn of the event loop, so that they are appended in one batch.
+
+What is gathered
+    The results of operations of which none depends on the records of another, such as commits of offsets to groups that exist
+    (`CoordinatorResult.may_share`). The operation runs at once, against the state in which it arrives. Its records are appended
+    at the end of the turn, with those of the others, in the order of their arrival. Each operation that is not gathered, each
+    read, each timer and each response of a waiting append that changes the state first appends what was gathered before it. So
+    every operation sees the state that it would see if each was appended alone, and the log has the records in the same order.
+
+What is not delayed
+    A request that comes alone is not gathered. In each turn the first request of a shard is appended at once, and so is what the
+    same connection sends behind it; requests of other connections are gathered from there on. Only if the turn before had
+    requests of several connections is the first gathered, too. The end of a turn is a `call_soon`: it comes when all sockets
+    that were ready have been read.
+
+When the append fails
+    All that was gathered gets the error, each in its own way, as if each had been refused. The only error that depends on the
+    size is that a batch is too large: then nothing was appended, and each operation is appended alone.
+
+Source: CoordinatorRuntime.append, with `group.coordinator.append.linger.ms`, in place of which the turn ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pybroker.coordinator.runtime.appender import BATCH_BYTES
+from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pybroker.coordinator.runtime.active import ActiveShard
+    from pybroker.coordinator.runtime.appender import Appender
+    from pybroker.coordinator.runtime.result import CoordinatorResult
+
+logger = logging.getLogger(__name__)
+
+TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE})
+"""The errors of an append that fewer records may not get."""
+
+
+class Gathered(NamedTuple):
+    """A result whose records are not appended yet, with the ends of these records."""
+
+    result: CoordinatorResult
+    ends: list[bytes]
+    done: Callable[[Any], None]
+
+
+class Turn:
+    """What a shard has gathered, and what it knows of the present turn and of the one before."""
+
+    __slots__ = ("count", "gathered", "is_begun", "is_shared", "size", "source")
+
+    def __init__(self) -> None:
+        self.gathered: list[Gathered] = []
+        self.size = 0  # of the ends in `gathered`, bytes
+        self.count = 0  # the number of results that were gathered in this turn
+        self.is_begun = False
+        self.is_shared = False  # the turn before had requests of several sources
+        self.source: object = None  # of the first request, if it was not gathered
+
+    def end(self) -> None:
+        """Forget this turn, except whether it had several sources."""
+        self.is_shared = self.count + (not self.is_shared) > 1
+        self.count, self.is_begun, self.source = 0, False, None
+
+
+class Gathering:
+    """What gathers for all shards of a runtime. It is used from the event loop only.
+
+    `call_soon` runs its argument in the loop's next iteration. `durable` responds to a request whose records are durable, or
+    which has an error.
+    """
+
+    __slots__ = ("_appender", "_begun", "_call_soon", "_durable")
+
+    def __init__(
+        self,
+        appender: Appender,
+        call_soon: Callable[[Callable[[], None]], object],
+        durable: Callable[[ActiveShard[Any], CoordinatorResult, Callable[[Any], None], ErrorCode], None],
+    ) -> None:
+        self._appender = appender
+        self._call_soon = call_soon
+        self._durable = durable
+        self._begun: list[ActiveShard[Any]] = []  # the shards that had such a request in this turn
+
+    def takes(self, active: ActiveShard[Any], source: object) -> bool:
+        """Return whether the request of `source`, which has come now, is gathered."""
+        turn = active.turn
+        if turn.is_begun:
+            return turn.is_shared or source is not turn.source
+        turn.is_begun = True
+        is_taken = turn.is_shared
+        if not is_taken:
+            turn.source = source
+        self._begun.append(active)
+        if len(self._begun) == 1:
+            self._call_soon(self._end_turn)
+        return is_taken
+
+    def add(self, active: ActiveShard[Any], result: CoordinatorResult, done: Callable[[Any], None]) -> None:
+        """Gather a result. Raises EncodeError."""
+        ends = [end for bulk in result.bulks for end in bulk.ends()]
+        size = sum(map(len, ends))
+        turn = active.turn
+        if turn.size + size > BATCH_BYTES:
+            self.flush(active)
+        turn.gathered.append(Gathered(result, ends, done))
+        turn.size += size
+        turn.count += 1
+
+    def flush(self, active: ActiveShard[Any]) -> None:
+        """Append what was gathered, if anything."""
+        turn = active.turn
+        gathered = turn.gathered
+        if not gathered:
+            return
+        turn.gathered, turn.size = [], 0
+        try:
+            self._append(active, gathered)
+        except Exception:  # the request in hand is another one, which must not fail for these
+            logger.exception("The commits of a turn cannot be appended to %s, which is a bug", active.topic_partition)
+            for one in gathered:
+                one.done(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _append(self, active: ActiveShard[Any], gathered: list[Gathered]) -> None:
+        def replay() -> None:
+            for result, _, _ in gathered:
+                for bulk in result.bulks:
+                    bulk.replay(active.shard)
+
+        def appended(code: ErrorCode) -> None:
+            if code in TOO_LARGE and len(gathered) > 1:
+                for one in gathered:
+                    self._append(active, [one])
+                return
+            for result, _, done in gathered:
+                self._durable(active, result, done, code)
+
+        ends = gathered[0].ends if len(gathered) == 1 else [end for one in gathered for end in one.ends]
+        self._appender.append(active, ends, replay, appended)
+
+    def _end_turn(self) -> None:
+        begun, self._begun = self._begun, []
+        for active in begun:
+            active.turn.end()
+            self.flush(active)

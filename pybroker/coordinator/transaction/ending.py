@@ -1,0 +1,154 @@
+"""The end of a transaction, in two phases: the decision is a durable record, then every partition gets a marker, then another
+record says that all is done.
+
+    prepared -> markers to all partitions -> completed
+
+A broker that is killed in between finds the first record when it loads the partition, and sends the markers (again). A marker
+that a partition gets twice changes nothing there. A partition that does not exist any more needs none.
+
+Source: TransactionCoordinator.endTransaction, TransactionMarkerChannelManager.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, TimerChange
+from pybroker.coordinator.transaction.records import FLEXIBLE_VERSION, record_of
+from pybroker.coordinator.transaction.state import PREPARED, State, Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pybroker.coordinator.runtime.result import CoordinatorRecord
+    from pybroker.coordinator.transaction.shard import TransactionShard
+    from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
+    from pybroker.protocol.error_codes import ErrorCode
+
+RETRY_MS: Final = 100
+ABORTED_MAX: Final = 100
+"""The number of transactions that are aborted in one turn because their time is up."""
+
+
+class Ending(NamedTuple):
+    """A transaction whose end is durable, and the partitions that have no marker of it yet."""
+
+    transactional_id: str
+    shard_partition: int
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    is_commit: bool
+    partitions: frozenset[TopicPartition]
+    coordinator_epoch: CoordinatorEpoch
+    client_version: int
+
+
+def write(shard: TransactionShard, transactional_id: str, transaction: Transaction) -> CoordinatorRecord:
+    """Return the record of a new state, in the form of the level of transaction.version in force."""
+    return record_of(transactional_id, transaction, FLEXIBLE_VERSION if shard.settings.transaction_version() else 0)
+
+
+def after_prepared(shard: TransactionShard, transactional_ids: Iterable[str]) -> Callable[[ErrorCode, int], CoordinatorResult]:
+    """Return what follows when the records of prepared transactions are durable: their markers."""
+    return partial(_on_prepared, shard, tuple(transactional_ids))
+
+
+def resume(shard: TransactionShard, transactional_ids: Iterable[str]) -> CoordinatorResult:
+    """Send the markers of transactions whose end was decided, as soon as the decision is durable."""
+    return CoordinatorResult(response=True, on_durable=after_prepared(shard, transactional_ids))
+
+
+def _on_prepared(shard: TransactionShard, transactional_ids: tuple[str, ...], code: ErrorCode, _now_ms: int) -> CoordinatorResult:
+    result = CoordinatorResult()
+    for transactional_id in transactional_ids:
+        transaction = shard.transactions.get(transactional_id)
+        if transaction is None or transaction.state not in PREPARED or transactional_id in shard.ending:
+            continue
+        if code:  # it is in the log, and may be durable later
+            again = partial(_resume_one, transactional_id=transactional_id)
+            result.timers.append(TimerChange(("end", transactional_id), RETRY_MS, again))
+            continue
+        shard.ending.add(transactional_id)
+        result.parked_responses.append(ParkedResponse(shard.settings.send, _ending(shard, transactional_id, transaction)))
+    return result
+
+
+def _resume_one(shard: TransactionShard, _now_ms: int, transactional_id: str) -> CoordinatorResult:
+    return resume(shard, (transactional_id,))
+
+
+def _ending(shard: TransactionShard, transactional_id: str, transaction: Transaction) -> Ending:
+    return Ending(
+        transactional_id,
+        shard.partition,
+        transaction.producer_id,
+        transaction.epoch,
+        transaction.state is State.PREPARE_COMMIT,
+        transaction.partitions,
+        shard.coordinator_epoch,
+        transaction.client_version,
+    )
+
+
+def send_again(_shard: TransactionShard, _now_ms: int, ending: Ending) -> CoordinatorResult:
+    """Send later what some partitions could not take now."""
+    again = partial(_send, ending=ending)
+    return CoordinatorResult(timers=[TimerChange(("end", ending.transactional_id), RETRY_MS, again)])
+
+
+def _send(shard: TransactionShard, _now_ms: int, ending: Ending) -> CoordinatorResult:
+    return CoordinatorResult(parked_responses=[ParkedResponse(shard.settings.send, ending)])
+
+
+def complete(shard: TransactionShard, now_ms: int, ending: Ending) -> CoordinatorResult:
+    """Write that every partition has its marker."""
+    transactional_id = ending.transactional_id
+    transaction = shard.transactions.get(transactional_id)
+    shard.ending.discard(transactional_id)
+    if transaction is None or transaction.state not in PREPARED or transaction.epoch != ending.epoch:
+        return CoordinatorResult()
+    return CoordinatorResult(
+        records=[write(shard, transactional_id, transaction.completed(now_ms))],
+        on_durable=partial(_on_completed, shard, transactional_id),
+    )
+
+
+def _on_completed(shard: TransactionShard, transactional_id: str, code: ErrorCode, now_ms: int) -> CoordinatorResult:
+    """Begin again with the markers if the record could not be written."""
+    return _on_prepared(shard, (transactional_id,), code, now_ms) if code else CoordinatorResult()
+
+
+def time_up(shard: TransactionShard, now_ms: int, transactional_id: str) -> CoordinatorResult:
+    """Note a transaction that has been open too long; those that are due together are aborted in turns."""
+    transaction = shard.transactions.get(transactional_id)
+    if transaction is None or transaction.state is not State.ONGOING:
+        return CoordinatorResult()
+    if (left_ms := transaction.start_ms + transaction.timeout_ms - now_ms) > 0:
+        return CoordinatorResult(timers=[timeout_timer(transactional_id, left_ms)])
+    shard.due.append(transactional_id)
+    return CoordinatorResult(timers=[TimerChange("abort", 1, abort_due, is_kept=True)])
+
+
+def timeout_timer(transactional_id: str, delay_ms: int | None) -> TimerChange:
+    """Return the order to watch an open transaction, or to stop it when `delay_ms` is None."""
+    operation = None if delay_ms is None else partial(time_up, transactional_id=transactional_id)
+    return TimerChange(("timeout", transactional_id), delay_ms, operation)
+
+
+def abort_due(shard: TransactionShard, now_ms: int) -> CoordinatorResult:
+    """Abort transactions whose time is up, and fence their producers."""
+    due, shard.due = shard.due[:ABORTED_MAX], shard.due[ABORTED_MAX:]
+    result = CoordinatorResult(is_atomic=False)
+    aborted = []
+    for transactional_id in due:
+        transaction = shard.transactions.get(transactional_id)
+        if transaction is not None and transaction.state is State.ONGOING:
+            aborted.append(transactional_id)
+            result.records.append(write(shard, transactional_id, transaction.fenced(now_ms)))
+            result.timers.append(timeout_timer(transactional_id, RETRY_MS))  # in case that the record cannot be written
+    if aborted:
+        result.on_durable = after_prepared(shard, aborted)
+    if shard.due:
+        result.timers.append(TimerChange("abort", 1, abort_due))
+    return result

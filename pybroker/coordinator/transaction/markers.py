@@ -1,0 +1,144 @@
+"""The one seam through which the markers of ended transactions go to partitions: `MarkerWriter.send`.
+
+All partitions are led by this broker, so the writer appends the markers itself. Those for partitions of another broker would
+become a WriteTxnMarkers request here. The writer gives the loop back after 5 ms, so a transaction over 10,000 partitions, or
+10,000 transactions that end together, hold up no other request.
+
+What the result of a marker means for its transaction
+
+    NONE                                     the partition is done
+    UNKNOWN_TOPIC_OR_PARTITION               the partition was deleted, and needs no marker
+    INVALID_PRODUCER_EPOCH,                  a later epoch has ended the transaction there already
+    TRANSACTION_COORDINATOR_FENCED
+    any other                                the marker is sent again later
+
+Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler; KafkaApis.handleWriteTxnMarkersRequest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pybroker.log.results import AppendOrigin
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from pybroker.replication.fetch_data import REFUSED
+from pybroker.slicing import run_slice
+
+if TYPE_CHECKING:
+    from pybroker.clock import Clock
+    from pybroker.coordinator.transaction.ending import Ending
+    from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
+    from pybroker.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+_ACKS_ALL: Final = -1
+_DONE: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+
+
+class Marker(NamedTuple):
+    """The end of one producer's transaction, the same for all partitions."""
+
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    is_commit: bool
+    coordinator_epoch: CoordinatorEpoch
+
+
+class MarkerWriter:
+    """Writes markers. It is used from the event loop only.
+
+    `call_soon` runs its argument in the loop's next iteration; `sent` gets each ending with the partitions that are left.
+    """
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        clock: Clock,
+        call_soon: Callable[[Callable[[], None]], object],
+        *,
+        timeout_ms: int,
+        sent: Callable[[Ending], None],
+    ) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._call_soon = call_soon
+        self._timeout_ms = timeout_ms
+        self._sent = sent
+        self._queue: deque[Generator[None, None, None]] = deque()
+
+    def send(self, ending: Ending) -> None:
+        """Write the markers of a transaction, and report to `sent` when all partitions have responded."""
+        self._queue.append(self._send_all(ending))
+        if len(self._queue) == 1:
+            self._run()
+
+    def _run(self) -> None:
+        is_over, _ = run_slice(self._all())
+        if not is_over:
+            self._call_soon(self._run)
+
+    def _all(self) -> Generator[None, None, None]:
+        while self._queue:
+            for _ in self._queue[0]:
+                yield
+            self._queue.popleft()
+
+    def _send_all(self, ending: Ending) -> Generator[None, None, None]:
+        marker = Marker(ending.producer_id, ending.epoch, ending.is_commit, ending.coordinator_epoch)
+        waiting = set(ending.partitions)
+        left: set[TopicPartition] = set()
+
+        def respond(topic_partition: TopicPartition, code: ErrorCode) -> None:
+            waiting.discard(topic_partition)
+            if code not in _DONE:
+                left.add(topic_partition)
+                logger.warning(
+                    "%s cannot take the marker of %s now: %s; the broker tries again", topic_partition, marker, code.name
+                )
+            if not waiting:
+                self._sent(ending._replace(partitions=frozenset(left)))
+
+        if not waiting:
+            self._sent(ending)
+        for topic_partition in sorted(ending.partitions):
+            self.write(topic_partition, marker, respond)
+            yield
+
+    def write(self, topic_partition: TopicPartition, marker: Marker, done: Callable[[TopicPartition, ErrorCode], None]) -> None:
+        """Append the marker to one partition; `done` gets the result when the marker is as acks=all requires."""
+        now_ms = self._clock.time_ms()
+        kind = ControlType.COMMIT if marker.is_commit else ControlType.ABORT
+        batch = build_transaction_marker(
+            TransactionMarker(kind, marker.coordinator_epoch),
+            producer_id=marker.producer_id,
+            producer_epoch=marker.epoch,
+            timestamp_ms=now_ms,
+        )
+        replicas = self._replicas
+        result, required_offset = replicas.append_one(
+            topic_partition, memoryview(batch), _ACKS_ALL, now_ms, None, AppendOrigin.COORDINATOR, True
+        )
+        if required_offset != REFUSED:
+            replicas.wake(topic_partition)
+        if required_offset < 0:
+            done(topic_partition, result.error_code)
+            return
+        replicas.await_settled(
+            timeout_ms=self._timeout_ms,
+            acks=_ACKS_ALL,
+            results={topic_partition: result},
+            unsettled={topic_partition: required_offset},
+            on_complete=lambda results: done(topic_partition, results[topic_partition].error_code),
+        )

@@ -1,0 +1,229 @@
+"""The transaction coordinator as the request handlers see it: it finds the shard of a transactional id, and keeps a shard for
+each partition of `__transaction_state` that this broker leads.
+
+Each outcome is passed to a callback, an ErrorCode where the operation was refused, in most cases before the call returns.
+
+Source: TransactionCoordinator, TransactionStateManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.coordinator.runtime.active import ignore
+from pybroker.coordinator.runtime.appender import RuntimeSettings
+from pybroker.coordinator.runtime.loader import Loader
+from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done
+from pybroker.coordinator.service import partition_of
+from pybroker.coordinator.transaction import ending as endings
+from pybroker.coordinator.transaction import operations
+from pybroker.coordinator.transaction.markers import MarkerWriter
+from pybroker.coordinator.transaction.operations import NEEDS_PRODUCER_ID, Producer
+from pybroker.coordinator.transaction.records import replay_batch, to_bytes
+from pybroker.coordinator.transaction.shard import TransactionSettings, TransactionShard
+from pybroker.metadata.features import transaction_version
+from pybroker.metadata.names import TRANSACTION_STATE_TOPIC
+from pybroker.model import BrokerId, CoordinatorEpoch, GroupId, ProducerId, TopicPartition
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.records.compression import CompressionType
+
+if TYPE_CHECKING:
+    from pybroker.clock import Clock
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.coordinator.runtime.result import CoordinatorResult
+    from pybroker.coordinator.transaction.ending import Ending
+    from pybroker.metadata.controller import Controller
+    from pybroker.metadata.image import ClusterImage, ImageDelta
+    from pybroker.purgatory.timer import OperationTimer
+    from pybroker.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+_ACKS_ALL: Final = -1
+
+MayNeedId = Callable[[TransactionShard, int, "ProducerId | None"], "CoordinatorResult"]
+"""An operation that may respond NEEDS_PRODUCER_ID as long as it gets None."""
+
+
+class TransactionCoordinator:
+    """The coordinator of the transactional ids whose partitions this broker leads. It is used from the event loop only.
+
+    `call_soon` runs its argument in the loop's next iteration.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        timer: OperationTimer,
+        replicas: ReplicaManager,
+        controller: Controller,
+        call_soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self._replicas = replicas
+        self._controller = controller
+        self.markers = MarkerWriter(replicas, clock, call_soon, timeout_ms=config.request_timeout_ms, sent=self._sent)
+        settings = TransactionSettings(
+            max_timeout_ms=config.transaction_max_timeout_ms,
+            id_expiration_ms=config.transactional_id_expiration_ms,
+            clean_up_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+            transaction_version=lambda: transaction_version(controller.image),
+            send=self.markers.send,
+        )
+        self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
+            RuntimeSettings(
+                topic=TRANSACTION_STATE_TOPIC,
+                timeout_ms=config.request_timeout_ms,
+                required_acks=_ACKS_ALL,
+                compression=CompressionType.NONE,
+            ),
+            clock=clock,
+            timer=timer,
+            replicas=replicas,
+            new_shard=lambda: TransactionShard(settings),
+            serialize=to_bytes,
+            call_soon=call_soon,
+        )
+        self._loader = Loader(
+            self.runtime, call_soon, replay_batch=replay_batch, bytes_max=config.transaction_state_log_load_buffer_size
+        )
+
+    # Where transactional ids are coordinated
+
+    def start(self) -> None:
+        """Load the partitions that this broker leads."""
+        self._follow_leadership()
+
+    def stop(self) -> None:
+        """Unload all partitions; requests get NOT_COORDINATOR, and what is ending ends after the next start."""
+        for partition in self.runtime.partitions():
+            self.runtime.unload(partition)
+
+    def apply_image(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> None:
+        """Follow a change of the cluster. The replica manager must have followed it before."""
+        topics = [*delta.added, *delta.removed, *(topic for _, topic in delta.changed)]
+        if any(topic.name == TRANSACTION_STATE_TOPIC for topic in topics):
+            self._follow_leadership()
+        removed = {topic.name for topic in delta.removed}  # also of a topic that was created again: it is another topic
+        if removed:
+            for partition in self.runtime.partitions():
+                self.runtime.write(
+                    partition, lambda shard, _: operations.forget_partitions(shard, lambda tp: tp.topic not in removed), ignore
+                )
+
+    def _follow_leadership(self) -> None:
+        no_longer_led = set(self.runtime.partitions())
+        for number in range(self._partition_count):
+            replica = self._replicas.partition(TopicPartition(TRANSACTION_STATE_TOPIC, number))
+            if isinstance(replica, ErrorCode) or not replica.is_leader:
+                continue
+            if number in no_longer_led:
+                no_longer_led.discard(number)
+            else:
+                epoch = CoordinatorEpoch(replica.leader_epoch)
+                first = partial(operations.first_operation, partition=number, epoch=epoch, exists=self._exists)
+                self._loader.start(number, replica.log, first)
+        for number in no_longer_led:
+            self.runtime.unload(number)
+
+    @property
+    def _partition_count(self) -> int:
+        topic = self._controller.image.topics.get(TRANSACTION_STATE_TOPIC)
+        return 0 if topic is None else len(topic.partitions)
+
+    def _exists(self, topic_partition: TopicPartition) -> bool:
+        topic = self._controller.image.topics.get(topic_partition.topic)
+        return topic is not None and topic_partition.partition < len(topic.partitions)
+
+    @property
+    def is_topic_missing(self) -> bool:
+        """Return whether `__transaction_state` is missing, because no client has looked for a coordinator yet."""
+        return TRANSACTION_STATE_TOPIC not in self._controller.image.topics
+
+    async def create_topic(self) -> None:
+        """Create `__transaction_state` if it is missing."""
+        outcomes = await self._controller.create_missing_topics([TRANSACTION_STATE_TOPIC])
+        error = outcomes[TRANSACTION_STATE_TOPIC].error
+        if error is not None:
+            name = TRANSACTION_STATE_TOPIC
+            logger.warning("%s cannot be created: %s; clients get COORDINATOR_NOT_AVAILABLE", name, error.message)
+
+    def leader_of(self, transactional_id: str) -> BrokerId | None:
+        """Return the broker that coordinates the id, or None while the partition has no leader or the topic is missing."""
+        topic = self._controller.image.topics.get(TRANSACTION_STATE_TOPIC)
+        if topic is None:
+            return None
+        leader = topic.partitions[self._partition(transactional_id)].leader
+        return leader if leader >= 0 else None
+
+    def _partition(self, transactional_id: str) -> int:
+        return partition_of(GroupId(transactional_id), self._partition_count or 1)
+
+    # Producers
+
+    def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: Producer | None, done: Done) -> None:
+        """Give a transactional id to a producer; `done` gets its Producer."""
+
+        def operation(shard: TransactionShard, now_ms: int, unused: ProducerId | None) -> CoordinatorResult:
+            return operations.init_producer_id(
+                shard, now_ms, transactional_id=transactional_id, timeout_ms=timeout_ms, expected=expected, unused=unused
+            )
+
+        self._write_with_id(self._partition(transactional_id), operation, done)
+
+    def add_partitions(self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], done: Done) -> None:
+        """Add partitions to the transaction; `done` gets a code."""
+        added = frozenset(partitions)
+        self.runtime.write(
+            self._partition(transactional_id),
+            lambda shard, now_ms: operations.add_partitions(shard, now_ms, transactional_id, producer, added),
+            done,
+        )
+
+    def verify_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], done: Done
+    ) -> None:
+        """Look whether partitions belong to the transaction; `done` gets a code for each, or a code for all."""
+        asked = list(partitions)
+        self.runtime.read(
+            self._partition(transactional_id),
+            lambda shard: operations.verify_partitions(shard, transactional_id, producer, asked),
+            done,
+        )
+
+    def end(self, transactional_id: str, producer: Producer, version: int, done: Done, *, is_commit: bool) -> None:
+        """Commit or abort; `done` gets the Producer of the next transaction as soon as the decision is durable."""
+
+        def operation(shard: TransactionShard, now_ms: int, unused: ProducerId | None) -> CoordinatorResult:
+            return operations.end(shard, now_ms, transactional_id, producer, version=version, unused=unused, is_commit=is_commit)
+
+        self._write_with_id(self._partition(transactional_id), operation, done)
+
+    def _write_with_id(self, partition: int, operation: MayNeedId, done: Done) -> None:
+        """Run an operation, and again with a producer id that was never used if it needs one."""
+
+        def first(outcome: Any) -> None:
+            if outcome is NEEDS_PRODUCER_ID:
+                asyncio.ensure_future(again())  # noqa: RUF006  it cannot be lost: it waits for the store, which refers to it
+            else:
+                done(outcome)
+
+        async def again() -> None:
+            try:
+                unused = await self._controller.producer_ids.next()
+            except KafkaError as error:
+                done(error.code)
+                return
+            self.runtime.write(partition, lambda shard, now_ms: operation(shard, now_ms, unused), done)
+
+        self.runtime.write(partition, lambda shard, now_ms: operation(shard, now_ms, None), first)
+
+    def _sent(self, ending: Ending) -> None:
+        """Complete a transaction whose partitions have their markers, or send to those that are left later."""
+        step = endings.send_again if ending.partitions else endings.complete
+        self.runtime.write(ending.shard_partition, partial(step, ending=ending), ignore)

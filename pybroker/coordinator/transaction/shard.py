@@ -1,0 +1,51 @@
+"""The transactional ids of one partition of `__transaction_state`, and how records become that state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.runtime.result import CoordinatorRecord
+    from pybroker.coordinator.transaction.ending import Ending
+    from pybroker.coordinator.transaction.state import Transaction
+    from pybroker.model import CoordinatorEpoch
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class TransactionSettings:
+    """The broker's settings of transactions, times in ms, and what a shard reaches outside of itself."""
+
+    max_timeout_ms: int
+    id_expiration_ms: int
+    clean_up_interval_ms: int
+    transaction_version: Callable[[], int]
+    """Returns the level of transaction.version in force."""
+    send: Callable[[Ending], None]
+    """Sends the markers of a transaction whose end is durable."""
+
+
+class TransactionShard:
+    """The state of one partition, without behaviour. Only `replay` changes transactions.
+
+    `due` holds the ids whose time is up; `ending` those whose markers are on their way. Both are soft state.
+    """
+
+    __slots__ = ("coordinator_epoch", "due", "ending", "partition", "settings", "transactions")
+
+    def __init__(self, settings: TransactionSettings) -> None:
+        self.settings = settings
+        self.transactions: dict[str, Transaction] = {}
+        self.due: list[str] = []
+        self.ending: set[str] = set()
+        self.partition = -1  # of the topic; set with the epoch when the loading ends
+        self.coordinator_epoch: CoordinatorEpoch
+
+    def replay(self, record: CoordinatorRecord) -> bool:
+        """Change the state as the record says."""
+        if record.value is None:
+            self.transactions.pop(record.key, None)
+        else:
+            self.transactions[record.key] = record.value
+        return True

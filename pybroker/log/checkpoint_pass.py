@@ -1,0 +1,80 @@
+"""Collects the offsets of a directory's logs for its checkpoints, in steps: there may be ten thousand logs.
+
+What others do between two steps
+    Each offset is one that its log has at some moment after the collection began. No promise connects the offsets of two
+    logs. A log that is made or moved here after the beginning may be missing. So a collection gets its number when it
+    begins: `offset_checkpoint` never writes it over one that began later, as that of a move or of a deletion of segments
+    did. A log that is deleted meanwhile may have an entry, which counts for no other topic id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.log import checkpoint
+from pybroker.log.offset_checkpoint import StoredOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+
+    from pybroker.log.directory import LogDirectory
+    from pybroker.log.log import Log
+    from pybroker.model import Offset, TopicPartition
+
+    Work = Callable[[], None]
+    Collection = Generator[None, None, Work]
+
+LOGS_PER_STEP = 50
+
+
+def both(directory: LogDirectory, logs: Iterable[Log], *, future: Log | None = None) -> Collection:
+    """Collect recovery points and log start offsets. Return what writes them, in any thread; it blocks, and raises OSError.
+
+    Of `logs`, those of other directories are left out; `future` is the log of a move that will be one of this directory.
+    """
+    write_recovery_points = yield from _of(directory, checkpoint.RECOVERY_POINT_FILE, logs, _recovery_point, future)
+    write_start_offsets = yield from start_offsets(directory, logs, future=future)
+
+    def work() -> None:
+        directory.sync_names()
+        write_recovery_points()
+        write_start_offsets()
+
+    return work
+
+
+def start_offsets(directory: LogDirectory, logs: Iterable[Log], *, future: Log | None = None) -> Collection:
+    """Collect log start offsets. Return what writes them, as `both` does."""
+    return _of(directory, checkpoint.LOG_START_OFFSET_FILE, logs, _start_offset, future)
+
+
+def high_watermarks(
+    directory: LogDirectory, logs: Iterable[Log], high_watermark: Callable[[TopicPartition], Offset | None]
+) -> Collection:
+    """Collect the high watermarks of logs; `high_watermark` returns None for none. Return what writes them, as `both` does."""
+    return _of(directory, checkpoint.REPLICATION_OFFSET_FILE, logs, lambda log: high_watermark(log.topic_partition), None)
+
+
+def _of(
+    directory: LogDirectory, name: str, logs: Iterable[Log], offset_of: Callable[[Log], Offset | None], future: Log | None
+) -> Collection:
+    file = directory.checkpoint(name)
+    number = file.begin()
+    offsets: dict[TopicPartition, StoredOffset] = {}
+    for count, log in enumerate(logs, start=1):
+        if log.log_directory is directory and (offset := offset_of(log)) is not None:
+            offsets[log.topic_partition] = StoredOffset(log.topic_id, offset)
+        if count % LOGS_PER_STEP == 0:
+            yield None
+    if future is not None and (offset := offset_of(future)) is not None:
+        offsets[future.topic_partition] = StoredOffset(future.topic_id, offset)
+    return file.writer(offsets, number)
+
+
+def _recovery_point(log: Log) -> Offset:
+    return log.safe_recovery_point
+
+
+def _start_offset(log: Log) -> Offset | None:
+    # Also that of a log whose first segment begins there: the deletion of earlier segments need not be durable.
+    return log.log_start_offset if log.log_start_offset > 0 else None

@@ -1,0 +1,257 @@
+"""The partitions of this broker, as the cluster's image has them.
+
+A change may bring or remove 10,000 partitions, so it is followed in three steps, the first and the last in slices, as
+`metadata/following.py` describes. The logs of new partitions are made before any request can know the new image. Then, at once,
+new partitions are served and removed ones are not. Then the logs of removed partitions are deleted, and settings reach the other
+logs.
+
+Source: ReplicaManager.applyDelta.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pybroker.config.topic import TopicConfig
+from pybroker.model import FIRST_OFFSET, TopicPartition
+from pybroker.protocol.error_codes import KafkaError
+from pybroker.replication.partition import Partition
+from pybroker.replication.refusals import Refusals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.log.directory_moves import DirectoryMoves
+    from pybroker.log.log import Log
+    from pybroker.log.manager import LogManager
+    from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
+    from pybroker.model import BrokerId, Offset, TopicId
+
+logger = logging.getLogger("pybroker.replication.replica_manager")
+
+
+class OwnPartitions:
+    """The replicas of this broker: those that are online in `online`, the others in `offline`. Belongs to the loop."""
+
+    __slots__ = (
+        "_broker_id",
+        "_config",
+        "_log_manager",
+        "_prepared",
+        "_refusal",
+        "_wake",
+        "image",
+        "moves",
+        "offline",
+        "online",
+    )
+
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        config: BrokerConfig,
+        log_manager: LogManager,
+        image: ClusterImage,
+        wake: Callable[[TopicPartition], None],
+    ) -> None:
+        """Make no partition yet; `wake` checks again the requests that wait for one. `moves` must be set before use."""
+        self._broker_id = broker_id
+        self._config = config
+        self._log_manager = log_manager
+        self._wake = wake
+        self.image = image
+        self.online: dict[TopicPartition, Partition] = {}
+        self.offline: set[TopicPartition] = set()
+        self.moves: DirectoryMoves
+        self._prepared: dict[TopicPartition, Partition] = {}  # made for the next image, and not served before
+        self._refusal: KafkaError | OSError | None = None  # why the last preparation ended early
+
+    def start(self, image: ClusterImage) -> None:
+        """Make the partitions that the image gives this broker. A partition whose log cannot be opened is offline; the others
+        work.
+        """
+        self.image = image
+        high_watermarks = self._log_manager.read_high_watermarks()
+        refusals = Refusals()
+        resolved = _resolver(self._config)
+        for topic in image.topics.values():
+            config = resolved(topic.configs)
+            for topic_partition, partition_image in self._own(topic):
+                try:
+                    self.online[topic_partition] = self._made(
+                        topic,
+                        topic_partition,
+                        partition_image,
+                        config,
+                        high_watermark=high_watermarks.get(topic_partition, FIRST_OFFSET),
+                        is_new=False,
+                    )
+                except KafkaError as error:
+                    refusals.add(topic_partition, error.message)
+                    self.offline.add(topic_partition)
+                except OSError:
+                    logger.exception("The log of %s cannot be opened; the partition is offline", topic_partition)
+                    self.offline.add(topic_partition)
+        refusals.tell()
+
+    # Following
+
+    def prepare(self, _new: ClusterImage, delta: ImageDelta) -> Iterator[None]:
+        """Make the logs of partitions that the change adds. What cannot be made is raised by `follow`."""
+        try:
+            resolved = _resolver(self._config)
+            for topic in (*delta.added, *(topic for _, topic in delta.changed)):
+                for topic_partition, image in self._own(topic):
+                    if topic_partition not in self.online and topic_partition not in self.offline:
+                        config = resolved(topic.configs)
+                        self._prepared[topic_partition] = self._made(topic, topic_partition, image, config)
+                    yield
+        except (KafkaError, OSError) as error:
+            self._refusal = error
+
+    def follow(self, new: ClusterImage, delta: ImageDelta) -> Iterator[None]:
+        """Serve the partitions that the change adds, and none that it removes. Returns what is left to do, which raises OSError
+        or KafkaError if a log could not be made. Logs that were made before that are kept until the change is taken back.
+        """
+        self.image = new
+        removed: list[tuple[TopicPartition, TopicId]] = []
+        for topic in delta.removed:
+            removed += [(TopicPartition(topic.name, number), topic.topic_id) for number in range(len(topic.partitions))]
+        for old, topic in delta.changed:
+            removed += [(TopicPartition(topic.name, number), topic.topic_id) for number in self._no_longer_own(old, topic)]
+        known = [one for one in removed if self._forget(one[0])]
+        self.online |= self._prepared
+        self._prepared = {}
+        refusal, self._refusal = self._refusal, None
+        return self._finish(removed, known, delta, refusal)
+
+    def _no_longer_own(self, old: TopicImage, topic: TopicImage) -> list[int]:
+        if old.partitions == topic.partitions:
+            return []
+        owned = {number for number, one in enumerate(topic.partitions) if self._broker_id in one.replicas}
+        return [number for number, one in enumerate(old.partitions) if self._broker_id in one.replicas and number not in owned]
+
+    def _finish(
+        self,
+        removed: list[tuple[TopicPartition, TopicId]],
+        known: list[tuple[TopicPartition, TopicId]],
+        delta: ImageDelta,
+        refusal: KafkaError | OSError | None,
+    ) -> Iterator[None]:
+        for topic_partition, topic_id in known:
+            self._delete(topic_partition, topic_id)
+            yield
+        for topic_partition, _ in removed:
+            self._wake(topic_partition)
+            yield
+        resolved = _resolver(self._config)
+        for old_topic, topic in delta.changed:
+            yield from self._change(old_topic, topic, resolved)
+        if delta.removed:  # a topic that was deleted and created again in one change
+            yield from self.prepare(self.image, delta)
+            self.online |= self._prepared
+            self._prepared = {}
+            refusal, self._refusal = refusal or self._refusal, None
+        if refusal is not None:
+            raise refusal
+
+    def _own(self, topic: TopicImage) -> Iterator[tuple[TopicPartition, PartitionImage]]:
+        for number, partition_image in enumerate(topic.partitions):
+            if self._broker_id in partition_image.replicas:
+                yield TopicPartition(topic.name, number), partition_image
+
+    def _made(
+        self,
+        topic: TopicImage,
+        topic_partition: TopicPartition,
+        image: PartitionImage,
+        config: TopicConfig,
+        *,
+        high_watermark: Offset = FIRST_OFFSET,
+        is_new: bool = True,
+    ) -> Partition:
+        log = self._log_manager.create(topic_partition, topic.topic_id, config, is_new=is_new)
+        self._subscribe(topic_partition, log)
+        return Partition(topic_partition, log, self._broker_id, image, high_watermark)
+
+    def _subscribe(self, topic_partition: TopicPartition, log: Log) -> None:
+        """Subscribe to the log's `on_settled`, which is called when its records have become durable."""
+
+        def on_settled() -> None:
+            partition = self.online.get(topic_partition)
+            if partition is not None and partition.log is log:
+                partition.on_settled()
+                self._wake(topic_partition)
+
+        log.on_settled = on_settled
+        log.settle_recovered()
+
+    def _change(
+        self, old_topic: TopicImage, topic: TopicImage, resolved: Callable[[Mapping[str, str]], TopicConfig]
+    ) -> Iterator[None]:
+        config = resolved(topic.configs) if old_topic.configs != topic.configs else None
+        for topic_partition, image in self._own(topic):
+            partition = self.online.get(topic_partition)
+            if partition is not None:
+                if partition.apply_image(image):
+                    self._wake(topic_partition)
+                if config is not None:
+                    partition.log.config = config
+            yield
+
+    def _forget(self, topic_partition: TopicPartition) -> bool:
+        """Serve a partition no longer, and return whether it was one of this broker."""
+        is_online = self.online.pop(topic_partition, None) is not None
+        is_offline = topic_partition in self.offline
+        self.offline.discard(topic_partition)
+        return is_online or is_offline
+
+    def _delete(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        try:
+            self.moves.cancel(topic_partition)
+            self._log_manager.delete(topic_partition, topic_id)
+        except KafkaError:  # an error of the disk; the partition is deleted, and its files are strays at the next start
+            logger.exception("The log of %s cannot be removed; its files are strays at the next start", topic_partition)
+
+    def on_moved(self, topic_partition: TopicPartition, log: Log) -> None:
+        """Serve the partition from the log in another directory, which has taken the place of its log."""
+        partition = self.online.get(topic_partition)
+        if partition is not None:
+            self._subscribe(topic_partition, log)
+            partition.replace_log(log)
+            self._wake(topic_partition)
+
+    def mark_offline(self, topic_partition: TopicPartition) -> None:
+        """Respond with KAFKA_STORAGE_ERROR from now on, also to waiting requests, because the log's directory failed."""
+        is_prepared = self._prepared.pop(topic_partition, None) is not None
+        if self.online.pop(topic_partition, None) is not None or is_prepared:
+            self.offline.add(topic_partition)
+            self._wake(topic_partition)
+
+    def reconfigure(self, config: BrokerConfig) -> Iterator[None]:
+        """Apply the broker's settings in force: every log gets what its topic inherits from them. Raises ConfigError."""
+        self._config = config
+        resolved = _resolver(config)
+        for topic in tuple(self.image.topics.values()):
+            of_topic = resolved(topic.configs)
+            for topic_partition, _ in self._own(topic):
+                if (partition := self.online.get(topic_partition)) is not None:
+                    partition.log.config = of_topic
+                yield
+        self._log_manager.expire_producers_after(config.producer_id_expiration_ms)
+
+
+def _resolver(config: BrokerConfig) -> Callable[[Mapping[str, str]], TopicConfig]:
+    """Return what finds the settings of a topic from those that were set for it. Topics often have the same, or none."""
+    known: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
+
+    def resolved(overrides: Mapping[str, str]) -> TopicConfig:
+        key = tuple(overrides.items())
+        if key not in known:
+            known[key] = TopicConfig.resolve(config, overrides)
+        return known[key]
+
+    return resolved

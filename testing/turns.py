@@ -1,0 +1,84 @@
+"""Runs work under the broker's watchdog, so that a test can assert that no turn of it is long.
+
+What is judged is CPU time and time blocked, never the wall clock: other processes on the machine do not make a turn long.
+
+    def test_a_pass_over_many_segments_gives_the_loop_back() -> None:
+        turns = run_watched(lambda: the_pass(segments=10_000), limit_ms=20)
+        assert turns.long == []
+
+Work that needs no loop, such as the slices of a job of the log, is run piece by piece, each piece as one turn:
+
+    with watched(limit_ms=20) as turns:
+        while (step := next_step()) is not None:
+            turns.run(step)
+    assert turns.long == []
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from pybroker.turns.loop import new_event_loop
+from pybroker.turns.watch import Entry
+from pybroker.turns.watchdog import LongTurn, Watchdog
+
+LIMIT_MS = 20.0
+
+T = TypeVar("T")
+
+
+class Turns:
+    """What a watchdog saw. `long` has the turns beyond the limit, in order, garbage collections included."""
+
+    def __init__(self, limit_ms: float) -> None:
+        self.long: list[LongTurn] = []
+        self.watchdog = Watchdog(int(limit_ms * 1_000_000), self.long.append)
+        self.result: Any = None
+
+    @property
+    def count(self) -> int:
+        """The number of turns."""
+        return self.watchdog.lengths.count
+
+    @property
+    def longest(self) -> LongTurn | None:
+        """The longest turn of a quarter of the limit or more; None if none was."""
+        return max(self.watchdog.longest.values(), key=lambda turn: turn.held_ns, default=None)
+
+    def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Run `work` as a turn of its own, and return its result."""
+        result: T = Entry(self.watchdog.watch, work)(*arguments)
+        return result
+
+
+@contextmanager
+def watched(limit_ms: float = LIMIT_MS) -> Iterator[Turns]:
+    """Watch the calling thread, which runs no watched loop. Objects that exist already count in no garbage collection."""
+    turns = Turns(limit_ms)
+    gc.collect()
+    gc.freeze()
+    turns.watchdog.bind()
+    try:
+        yield turns
+    finally:
+        turns.watchdog.unbind()
+        gc.unfreeze()
+
+
+def run_watched(
+    main: Callable[[], Coroutine[Any, Any, object]], *, limit_ms: float = LIMIT_MS, with_uvloop: bool = True
+) -> Turns:
+    """Run `main` in a loop of its own, watched from its first turn to its last. Its result is in `result`."""
+    turns = Turns(limit_ms)
+    gc.collect()
+    gc.freeze()
+    try:
+        with asyncio.Runner(loop_factory=lambda: new_event_loop(turns.watchdog, with_uvloop=with_uvloop)) as runner:
+            turns.result = runner.run(main())
+    finally:
+        gc.unfreeze()
+    return turns

@@ -1,0 +1,314 @@
+"""Produce requests that take long: they are parked, others are served meanwhile, and nothing else changes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from pybroker import slicing
+from pybroker.api.validations import Validations
+from pybroker.model import NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.network.context import ProtocolViolation
+from pybroker.protocol.codec import encode_request
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pybroker.records.batch import Record
+from pybroker.records.build import assemble_batch, build_batch
+from pybroker.records.compression import CompressionType, compress
+from pybroker.records.sections import IS_NATIVE
+from pybroker.records.validate import Checked
+from pybroker.records.work import LongCheck, Work
+from testing.scenes.api.whole import NOW_MS, Whole, settled
+from testing.scenes.logs import read_batches
+
+VERSION = 9
+LONG_BYTES = 3 << 20
+
+
+def long_batch(producer_id: int = NO_PRODUCER_ID, sequence: int = -1) -> bytes:
+    """Return a batch of 100 bytes or so that is too long for the loop."""
+    return bytes(
+        build_batch(
+            [Record(Offset(0), NOW_MS, b"k", bytes(LONG_BYTES))],
+            compression=CompressionType.ZSTD,
+            producer_id=ProducerId(producer_id),
+            producer_epoch=ProducerEpoch(0 if producer_id >= 0 else -1),
+            base_sequence=sequence,
+        )
+    )
+
+
+def short_batch(value: bytes = b"v") -> bytes:
+    return bytes(build_batch([Record(Offset(0), NOW_MS, b"k", value)]))
+
+
+def produce(*batches: bytes, name: str = "t", acks: int = 1) -> ProduceRequest:
+    """Return a request with a batch for each partition from 0 on."""
+    data = [PartitionProduceData(index=index, records=memoryview(batch)) for index, batch in enumerate(batches)]
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name=name, partition_data=data)])
+
+
+def outcomes(response: Any) -> list[tuple[int, int]]:
+    return [(one.error_code, one.base_offset) for one in response.responses[0].partition_responses]
+
+
+async def started(directory: Path, partitions: int = 1, **configs: str) -> Whole:
+    whole = await Whole(directory).start()
+    await whole.create("t", partitions=partitions, **configs)
+    return whole
+
+
+class Gate(Validations):
+    """Holds the checks in threads until `open`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._entered, self._opened = threading.Event(), threading.Event()
+
+    async def run(self, check: LongCheck, records: memoryview, work: Work) -> Checked:
+        def late(records: memoryview, *, work: Work) -> Checked:
+            self._entered.set()
+            assert self._opened.wait(10)
+            return check(records, work=work)
+
+        return await super().run(late, records, work)
+
+    async def entered(self) -> None:
+        assert await asyncio.to_thread(self._entered.wait, 10)
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+async def held(whole: Whole, request: ProduceRequest) -> tuple[Gate, asyncio.Future[Any]]:
+    """Send a request that is too long for the loop, and return when a thread has its batch."""
+    gate = whole.services.validations = Gate()
+    waiting = whole.send(request, VERSION)
+    assert isinstance(waiting, asyncio.Future)
+    await gate.entered()
+    return gate, waiting
+
+
+async def response_to(whole: Whole, waiting: asyncio.Future[Any], request: ProduceRequest) -> list[tuple[int, int]]:
+    return outcomes(whole.read(await waiting, request, VERSION))
+
+
+async def test_a_long_batch_is_appended_and_others_are_served_meanwhile(tmp_path: Path) -> None:
+    whole, request = await started(tmp_path), produce(long_batch())
+    gate, waiting = await held(whole, request)
+    assert outcomes(await whole.ask(produce(short_batch()), VERSION)) == [(ErrorCode.NONE, 0)]
+    gate.open()
+    assert await response_to(whole, waiting, request) == [(ErrorCode.NONE, 1)]
+    log = whole.replicas.partitions[TopicPartition("t", 0)].log
+    (kept,) = [batch for batch in read_batches(log) if batch.base_offset == 1]
+    assert [record.value for record in kept.records()] == [bytes(LONG_BYTES)]
+    assert whole.metrics.topics["t"].messages_in == 2
+    assert whole.metrics.topics["t"].produce_requests == 2
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+async def test_all_acks_are_served(tmp_path: Path, acks: int) -> None:
+    whole, request = await started(tmp_path), produce(long_batch(), short_batch(), acks=acks)
+    await whole.create("two", partitions=2)
+    request.topic_data[0].name = "two"
+    response = await whole.ask(request, VERSION)
+    assert response is None if acks == 0 else outcomes(response) == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 0)]
+    assert [whole.replicas.partitions[TopicPartition("two", index)].high_watermark for index in (0, 1)] == [1, 1]
+
+
+async def test_a_refused_long_batch_without_acks_closes_the_connection(tmp_path: Path) -> None:
+    whole = await started(tmp_path, cleanup_policy="compact")
+    keyless = build_batch([Record(Offset(0), NOW_MS, None, bytes(LONG_BYTES))], compression=CompressionType.ZSTD)
+    with pytest.raises(ProtocolViolation, match="INVALID_RECORD"):
+        await whole.ask(produce(bytes(keyless), acks=0), VERSION)
+    assert outcomes(await whole.ask(produce(bytes(keyless)), VERSION)) == [(ErrorCode.INVALID_RECORD, -1)]
+
+
+async def test_a_partition_that_is_removed_meanwhile_gets_nothing(tmp_path: Path) -> None:
+    whole, request = await started(tmp_path), produce(long_batch())
+    gate, waiting = await held(whole, request)
+    await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
+    gate.open()
+    assert await response_to(whole, waiting, request) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+
+
+async def test_a_partition_that_is_remade_meanwhile_gets_nothing(tmp_path: Path) -> None:
+    whole, request = await started(tmp_path), produce(long_batch())
+    gate, waiting = await held(whole, request)
+    await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
+    await whole.create("t")
+    gate.open()
+    assert await response_to(whole, waiting, request) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    assert whole.replicas.partitions[TopicPartition("t", 0)].log.log_end_offset == 0
+
+
+async def test_a_log_that_is_closed_meanwhile_gets_nothing(tmp_path: Path) -> None:
+    whole, request = await started(tmp_path), produce(long_batch())
+    gate, waiting = await held(whole, request)
+    whole.replicas.partitions[TopicPartition("t", 0)].log.close()
+    gate.open()
+    assert await response_to(whole, waiting, request) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
+
+
+async def test_a_stop_ends_a_check_and_nothing_is_appended(tmp_path: Path) -> None:
+    whole, request = await started(tmp_path), produce(long_batch(), short_batch())
+    await whole.create("two", partitions=2)
+    request.topic_data[0].name = "two"
+    gate, waiting = await held(whole, request)
+    gate.is_closed = True  # as `close` begins, which then waits for the thread
+    gate.open()
+    assert await response_to(whole, waiting, request) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)] * 2
+    gate.close()
+    assert [whole.replicas.partitions[TopicPartition("two", index)].log.log_end_offset for index in (0, 1)] == [0, 0]
+
+
+async def test_a_batch_that_its_producer_repeats_while_it_is_checked_is_a_duplicate(tmp_path: Path) -> None:
+    whole, request = await started(tmp_path), produce(long_batch(7, 0))
+    gate, waiting = await held(whole, request)
+    whole.services.validations = Validations()  # the same batch on another connection overtakes it
+    assert outcomes(await whole.ask(produce(long_batch(7, 0)), VERSION)) == [(ErrorCode.NONE, 0)]
+    gate.open()
+    assert await response_to(whole, waiting, request) == [(ErrorCode.NONE, 0)]
+    assert outcomes(await whole.ask(produce(long_batch(7, 1)), VERSION)) == [(ErrorCode.NONE, 1)]
+    assert outcomes(await whole.ask(produce(long_batch(7, 5)), VERSION)) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+
+
+async def test_the_batches_of_one_request_inflate_to_a_sum(tmp_path: Path) -> None:
+    whole = await started(tmp_path, partitions=4, max_message_bytes="10000")
+    assert outcomes(await whole.ask(produce(*[long_batch()] * 4), VERSION)) == [
+        *[(ErrorCode.NONE, 0)] * 3,
+        (ErrorCode.MESSAGE_TOO_LARGE, -1),
+    ]
+
+
+async def test_records_in_shared_memory_are_copied_before_the_handler_returns(tmp_path: Path) -> None:
+    whole = await started(tmp_path, partitions=2)
+    request = produce(long_batch(), short_batch(b"kept"))
+    parts: list[Any] = encode_request(request, VERSION, correlation_id=77, client_id="c")
+    frame = memoryview(bytearray(b"".join(parts)))[4:]
+    waiting = whole.dispatcher(whole.connection, frame)
+    frame[:] = bytes(len(frame))
+    assert isinstance(waiting, asyncio.Future)
+    assert await response_to(whole, waiting, request) == [(ErrorCode.NONE, 0)] * 2
+    (batch,) = read_batches(whole.replicas.partitions[TopicPartition("t", 1)].log)
+    assert [record.value for record in batch.records()] == [b"kept"]
+
+
+class Holder:
+    def __init__(self, *, is_stable: bool) -> None:
+        self.is_stable, self.events = is_stable, list[str]()
+
+    def hold_request(self, size: int) -> bool:
+        self.events.append(f"hold {size > 0}")
+        return self.is_stable
+
+    def release_request(self) -> None:
+        self.events.append("release")
+
+
+@pytest.mark.parametrize("is_stable", [True, False])
+async def test_the_memory_of_a_request_is_held_until_its_records_are_appended(tmp_path: Path, is_stable: bool) -> None:
+    whole, request = await started(tmp_path, min_insync_replicas="1"), produce(long_batch())
+    holder = whole.connection.holder = Holder(is_stable=is_stable)
+    assert outcomes(await whole.ask(produce(short_batch()), VERSION)) == [(ErrorCode.NONE, 0)]
+    assert holder.events == []
+    assert outcomes(await whole.ask(request, VERSION)) == [(ErrorCode.NONE, 1)]
+    assert holder.events == ["hold True", "release"]
+
+
+async def test_others_get_their_turn_between_the_partitions_of_a_request(tmp_path: Path) -> None:
+    whole, counts = await started(tmp_path, partitions=5), []
+    with mock.patch.object(slicing, "SLICE_S", 0.0):
+        waiting = whole.send(produce(*[short_batch()] * 5), VERSION)
+        while not waiting.done():
+            counts.append(sum(partition.log.log_end_offset for partition in whole.replicas.partitions.values()))
+            await asyncio.sleep(0)
+    assert sorted(set(counts)) == [1, 2, 3, 4, 5]
+
+
+def alike(count: int, record: bytes) -> bytes:
+    """Return a batch of records that are alike: a few hundred bytes, however many they are."""
+    return bytes(
+        assemble_batch(
+            compress(CompressionType.ZSTD, record * count),
+            base_offset=Offset(0),
+            last_offset_delta=count - 1,
+            attributes=CompressionType.ZSTD,
+            base_timestamp=NOW_MS,
+            max_timestamp=NOW_MS,
+            record_count=count,
+        )
+    )
+
+
+KEYLESS = bytes([12, 0, 0, 0, 1, 0, 0])
+
+
+BOMBS = {
+    "millions of records with the same offset": [alike(2_000_000, KEYLESS)],
+    "20 partitions": [alike(100_000, KEYLESS)] * 20,
+    "50,000 empty gzip members": [
+        bytes(
+            assemble_batch(
+                zlib.compress(b"", wbits=31) * 50_000,
+                base_offset=Offset(0),
+                last_offset_delta=0,
+                attributes=CompressionType.GZIP,
+                base_timestamp=NOW_MS,
+                max_timestamp=NOW_MS,
+                record_count=1,
+            )
+        )
+    ],
+    **{
+        f"zeros in {codec.name}": [bytes(build_batch([Record(Offset(0), NOW_MS, b"", bytes(100 << 20))], compression=codec))]
+        for codec in (CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD)
+    },
+}
+
+
+@contextmanager
+def timed_turns() -> Iterator[list[int]]:
+    """Note the CPU time of each turn of this thread's loop, ns. What a turn waits for the interpreter does not count: on a busy
+    machine the thread that has it may wait for a core itself.
+    """
+    turns: list[int] = []
+    run = asyncio.Handle._run
+
+    def timed(handle: asyncio.Handle) -> None:
+        began_ns = time.thread_time_ns()
+        run(handle)
+        turns.append(time.thread_time_ns() - began_ns)
+
+    gc.collect()
+    gc.freeze()
+    try:
+        with mock.patch.object(asyncio.Handle, "_run", timed):
+            yield turns
+    finally:
+        gc.unfreeze()
+
+
+@pytest.mark.skipif(not IS_NATIVE, reason="the twins hold the interpreter for each record")
+@pytest.mark.parametrize("configs", [{}, {"compression_type": "gzip"}, {"cleanup_policy": "compact"}], ids=str)
+@pytest.mark.parametrize("name", BOMBS)
+async def test_no_request_holds_the_loop(tmp_path: Path, name: str, configs: dict[str, str]) -> None:
+    whole = await started(tmp_path, partitions=20, max_message_bytes="10000000", **configs)
+
+    async def send() -> Any:
+        return await settled(whole.send(produce(*BOMBS[name]), VERSION))
+
+    with timed_turns() as turns:
+        response = await asyncio.create_task(send())
+    assert response is not None
+    assert max(turns) < 20_000_000

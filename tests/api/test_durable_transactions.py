@@ -1,0 +1,85 @@
+"""Transactions with `flush.messages` for `__transaction_state`, on a slow disk: no batch or marker comes before its record."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from pybroker.model import TopicPartition
+from pybroker.protocol.error_codes import ErrorCode
+from testing.scenes.api.whole import Whole
+from testing.scenes.logs import HeldThread
+from tests.api.transactions import Producer, broker, fetched
+
+NONE = ErrorCode.NONE
+
+
+def slow(whole: Whole) -> HeldThread:
+    """Let the records of `__transaction_state` be durable only when the test runs the jobs of the disk."""
+    (directory,), thread = whole.logs.directories, HeldThread()
+    directory.run_in_thread = thread
+    for topic_partition, partition in whole.replicas.partitions.items():
+        if topic_partition.topic == "__transaction_state":
+            partition.log.config = dataclasses.replace(partition.log.config, flush_messages=1)
+    return thread
+
+
+async def parked(request: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Send a request, and return the task that waits for its response."""
+    task = asyncio.create_task(request)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+def end_offset(whole: Whole, partition: int = 0) -> int:
+    return whole.replicas.partition_or_raise(TopicPartition("t", partition)).log.log_end_offset
+
+
+async def test_a_batch_waits_until_its_partition_is_durably_in_the_transaction(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    producer = Producer(whole, 2)
+    assert await producer.init() == NONE
+    disk = slow(whole)
+    sent = await parked(producer.send(0, b"a", b"b"))
+    assert end_offset(whole) == 0
+    disk.run_next()
+    assert await sent == NONE
+    values, data = await fetched(whole, 0, committed=False)
+    assert (values, data.last_stable_offset) == ([b"a", b"b"], 0)
+    assert await producer.send(0, b"c") == NONE  # the log knows the transaction by now
+
+
+async def test_a_batch_that_waited_is_refused_if_its_transaction_ended_meanwhile(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    producer = Producer(whole, 1)
+    assert await producer.init() == NONE
+    assert await producer.add(1) == [NONE]
+    disk = slow(whole)
+    added = await parked(producer.add(0))
+    sent = await parked(producer.send(0, b"late"))
+    ended = await parked(producer.end(commit=True))
+    while disk.jobs:
+        disk.run_next()
+    assert [await added, await ended, await sent] == [[NONE], NONE, ErrorCode.INVALID_TXN_STATE]
+    while disk.jobs:
+        disk.run_next()
+    _, data = await fetched(whole, 0, committed=True)
+    assert data.last_stable_offset == data.high_watermark == 1  # the marker alone
+
+
+async def test_markers_wait_until_the_decision_is_durable(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    producer = Producer(whole, 2)
+    assert await producer.init() == NONE
+    assert await producer.send(0, b"a") == NONE
+    disk = slow(whole)
+    ended = await parked(producer.end(commit=True))
+    assert end_offset(whole) == 1
+    disk.run_next()
+    assert await ended == NONE
+    assert end_offset(whole) == 2

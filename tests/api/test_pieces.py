@@ -1,0 +1,180 @@
+"""Large requests are handled in pieces: the response is the same, and the loop is given back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.api import dispatch, pieces
+from pybroker.api.registry import APIS, load_api
+from pybroker.protocol import codec
+from pybroker.protocol.codec import encode_response
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest
+from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pybroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from pybroker.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from testing.scenes.api.groups import GROUP, broker, commit_request
+from testing.scenes.api.whole import settled
+from testing.turns import run_watched
+from tests.api.test_consumer_group import joining
+
+ALONE = frozenset({
+    "Produce", "Fetch", "ListOffsets", "OffsetCommit", "JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "ListGroups",
+    "ApiVersions", "CreateTopics", "DeleteTopics", "InitProducerId", "AlterConfigs", "IncrementalAlterConfigs",
+    "AlterReplicaLogDirs", "DescribeLogDirs", "CreatePartitions", "ListPartitionReassignments", "UpdateFeatures",
+    "DescribeCluster", "ConsumerGroupHeartbeat", "GetTelemetrySubscriptions", "PushTelemetry", "ListConfigResources",
+    "DescribeTopicPartitions", "AddPartitionsToTxn", "EndTxn",
+})  # fmt: skip
+"""The APIs that are not handled in pieces: docs/design/latency.md says for each why, and what bounds it instead."""
+
+
+def old_fetch(*counts: int) -> OffsetFetchRequest:
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=list(range(count))) for count in counts]
+    return OffsetFetchRequest(group_id=GROUP, topics=topics)
+
+
+def group(name: str, *counts: int) -> OffsetFetchRequestGroup:
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=list(range(count))) for count in counts]
+    return OffsetFetchRequestGroup(group_id=name, topics=topics)
+
+
+def epochs(*counts: int) -> OffsetForLeaderEpochRequest:
+    topics = [
+        OffsetForLeaderTopic(
+            topic=f"t{number}", partitions=[OffsetForLeaderPartition(partition=one, leader_epoch=0) for one in range(count)]
+        )
+        for number, count in enumerate(counts)
+    ]
+    return OffsetForLeaderEpochRequest(topics=topics)
+
+
+NAMES = [f"name-{number}" for number in range(900)]
+LARGE: list[tuple[Any, int]] = [
+    (old_fetch(1, 0, 250, 1000), 1),
+    (old_fetch(2500), 7),
+    (OffsetFetchRequest(groups=[group(GROUP, 1500), group("h"), group("i", 3, 2000, 1)]), 8),
+    (OffsetFetchRequest(groups=[group(name) for name in NAMES]), 8),
+    (epochs(1, 199, 200, 201, 0, 700), 3),
+    (MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ["t", *NAMES]]), 12),
+    (DescribeGroupsRequest(groups=[*NAMES, GROUP]), 5),
+    (ConsumerGroupDescribeRequest(group_ids=NAMES), 1),
+    (DeleteGroupsRequest(groups_names=NAMES), 2),
+    (
+        DescribeConfigsRequest(
+            resources=[DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None) for name in NAMES]
+        ),
+        4,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"), LARGE, ids=lambda one: type(one).__name__ if hasattr(one, "__schema__") else "v"
+)
+async def test_the_response_is_that_to_the_request_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: Any, version: int
+) -> None:
+    whole = await broker(tmp_path, auto_create_topics_enable=False)
+    for partition in range(2):
+        assert (await whole.ask(commit_request(partition=partition, offset=7 + partition), 8)).topics
+    sent = whole.send(request_, version)
+    assert isinstance(sent, asyncio.Future), "it is large"
+    in_pieces = whole.read(await sent, request_, version)
+    monkeypatch.setattr(dispatch, "LARGE_BYTES", 1 << 30)
+    at_once = await whole.ask(request_, version)
+    if isinstance(request_, DeleteGroupsRequest):  # in the order of the groups' coordinators
+        for response in (in_pieces, at_once):
+            response.results.sort(key=lambda result: result.group_id)
+    assert encode_response(in_pieces, version, 0) == encode_response(at_once, version, 0)
+
+
+HEAVY: list[tuple[Any, int]] = [
+    (old_fetch(40_000), 7),
+    (OffsetFetchRequest(groups=[group(GROUP, 40_000)]), 8),
+    (epochs(*[200] * 500), 3),
+    (DescribeGroupsRequest(groups=NAMES * 20), 5),
+]
+"""Requests whose handling would hold the loop for 60 ms and more."""
+
+
+@pytest.mark.skipif(not codec.IS_NATIVE, reason="to decode and encode such messages in Python takes longer than a turn may")
+@pytest.mark.parametrize(("request_", "version"), HEAVY, ids=[type(one).__name__ for one, _ in HEAVY])
+def test_a_large_request_gives_the_loop_back(tmp_path: Path, request_: Any, version: int) -> None:
+    async def ask() -> None:
+        whole = await broker(tmp_path, auto_create_topics_enable=False)
+        parts = codec.encode_request(request_, version, correlation_id=77, client_id="test")
+        frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
+        await asyncio.sleep(0)  # what the client does is no part of the turn
+        await settled(whole.dispatcher(whole.connection, frame))
+
+    turns = run_watched(ask, limit_ms=50)  # 20 on a quiet machine
+    assert [str(turn) for turn in turns.long if "garbage" not in str(turn)] == []
+
+
+async def test_a_small_request_is_handled_at_once(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    assert isinstance(whole.send(old_fetch(500), 7), bytes)
+
+
+async def test_a_group_that_fails_between_two_pieces_fails_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "SLICE_S", 0.0)
+    whole = await broker(tmp_path)
+    await whole.ask(joining(), 1)
+    asked = group(GROUP, 1500)
+    asked.member_id, asked.member_epoch = "m", 1
+    request = OffsetFetchRequest(groups=[asked, group("h", 500)])
+    sent = whole.send(request, 9)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not sent.done()
+    await whole.ask(joining(member_epoch=-1, subscribed_topic_names=None, topic_partitions=None), 1)
+    first, second = whole.read(await sent, request, 9).groups
+    assert (first.group_id, first.error_code, first.topics) == (GROUP, ErrorCode.UNKNOWN_MEMBER_ID, [])
+    assert (second.error_code, [len(topic.partitions) for topic in second.topics]) == (0, [500])
+
+
+async def test_a_commit_between_two_pieces_is_seen_by_those_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "SLICE_S", 0.0)
+    whole = await broker(tmp_path)
+    request = OffsetFetchRequest(
+        group_id=GROUP, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, *range(5, 2000), 0])]
+    )
+    sent = whole.send(request, 7)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not sent.done()
+    await whole.ask(commit_request(offset=5), 8)
+    (topic,) = whole.read(await sent, request, 7).topics
+    assert (topic.partitions[0].committed_offset, topic.partitions[-1].committed_offset) == (-1, 5)
+
+
+def test_every_api_whose_elements_are_independent_has_pieces() -> None:
+    assert {api.name for api in APIS.values() if load_api(api.key).pieces is None} == ALONE
+
+
+@pytest.mark.parametrize("key", [key for key, api in APIS.items() if api.name not in ALONE])
+def test_the_lists_of_pieces_exist(key: int) -> None:
+    api = load_api(key)
+    assert api.pieces is not None
+    for asked, responded in api.pieces._ways:
+        for cls, path in ((api.request, asked), (api.response, responded)):
+            for name in path:
+                fields = {field.name: field for field in cls.__schema__.fields}
+                assert fields[name].is_array, (cls, name)
+                cls = fields[name].struct

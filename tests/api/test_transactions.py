@@ -1,0 +1,172 @@
+"""Transactions through the handlers: what producers get, and what consumers see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybroker.model import ProducerEpoch
+from pybroker.protocol.error_codes import ErrorCode
+from testing.scenes.api.whole import Whole
+from tests.api.transactions import TID, Producer, broker, fetched
+
+NONE = ErrorCode.NONE
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+
+
+async def opened(whole: Whole, version: int, *values: bytes, partitions: tuple[int, ...] = (0, 1)) -> Producer:
+    """Return a producer with an open transaction."""
+    producer = Producer(whole, version)
+    assert await producer.init() == NONE
+    if version == 1:
+        assert await producer.add(*partitions) == [NONE] * len(partitions)
+    for partition in partitions:
+        assert await producer.send(partition, *values) == NONE
+    return producer
+
+
+@VERSIONS
+@pytest.mark.parametrize("commit", [True, False])
+async def test_the_end_of_a_transaction_moves_the_last_stable_offset(tmp_path: Path, version: int, commit: bool) -> None:
+    whole = await broker(tmp_path)
+    producer = await opened(whole, version, b"a", b"b")
+    for partition in (0, 1):
+        values, data = await fetched(whole, partition, committed=True)
+        assert (values, data.last_stable_offset, data.high_watermark) == ([], 0, 2)
+    assert await producer.end(commit=commit) == NONE
+    for partition in (0, 1):
+        _, data = await fetched(whole, partition, committed=True)
+        assert (data.last_stable_offset, data.high_watermark) == (3, 3)
+        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
+        assert aborted == ([] if commit else [(0, 0)])
+
+
+@VERSIONS
+async def test_the_next_transaction_of_version_2_has_another_epoch(tmp_path: Path, version: int) -> None:
+    whole = await broker(tmp_path)
+    producer = await opened(whole, version, b"a")
+    for expected in (1, 2, 3):
+        assert await producer.end(commit=expected % 2 == 0) == NONE
+        assert producer.epoch == (expected if version == 2 else 0)
+        if version == 1:
+            await producer.add(0)
+        assert await producer.send(0, b"more") == NONE
+
+
+async def test_a_partition_that_was_not_added_takes_no_batch_before_version_2(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    producer = Producer(whole)
+    await producer.init()
+    assert await producer.add(1) == [NONE]
+    assert await producer.send(0, b"a") == ErrorCode.TRANSACTION_ABORTABLE
+    assert await producer.send(1, b"a") == NONE
+    assert await producer.end(commit=True) == NONE
+    assert await producer.send(1, b"late") == ErrorCode.TRANSACTION_ABORTABLE
+    _, data = await fetched(whole, 1, committed=True)
+    assert data.last_stable_offset == data.high_watermark == 2
+
+
+@VERSIONS
+async def test_a_second_instance_fences_the_first_and_aborts_its_transaction(tmp_path: Path, version: int) -> None:
+    whole = await broker(tmp_path)
+    first = await opened(whole, version, b"a")
+    second = Producer(whole, version)
+    assert await second.init() == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert await second.init() == NONE
+    assert (second.producer_id, second.epoch) == (first.producer_id, 2)
+    assert await first.end(commit=True) == ErrorCode.PRODUCER_FENCED
+    assert await first.send(0, b"zombie") == ErrorCode.INVALID_PRODUCER_EPOCH
+    _, data = await fetched(whole, 0, committed=True)
+    assert data.last_stable_offset == data.high_watermark == 2
+
+
+@VERSIONS
+async def test_a_transaction_that_is_open_too_long_is_aborted(tmp_path: Path, version: int) -> None:
+    whole = await broker(tmp_path)
+    producer = Producer(whole, version)
+    await producer.init(timeout_ms=5_000)
+    if version == 1:
+        await producer.add(0)
+    assert await producer.send(0, b"a") == NONE
+    whole.pass_time(4_000)
+    _, data = await fetched(whole, 0, committed=True)
+    assert data.last_stable_offset == 0
+    whole.pass_time(3_000)
+    _, data = await fetched(whole, 0, committed=True)
+    assert data.last_stable_offset == data.high_watermark == 2
+    expected = ErrorCode.INVALID_TXN_STATE if version == 2 else ErrorCode.PRODUCER_FENCED
+    assert await producer.end(commit=True) == expected
+
+
+@VERSIONS
+@pytest.mark.parametrize("commit", [True, False])
+async def test_a_decided_end_is_finished_after_a_restart(
+    tmp_path: Path, version: int, commit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = await broker(tmp_path)
+    producer = await opened(whole, version, b"a")
+    with monkeypatch.context() as patch:
+        patch.setattr(whole.transactions.markers, "_run", lambda: None)  # the process ends before the markers
+        assert await producer.end(commit=commit) == NONE
+    _, data = await fetched(whole, 0, committed=True)
+    assert data.last_stable_offset == 0
+    whole.serve()
+    for partition in (0, 1):
+        _, data = await fetched(whole, partition, committed=True)
+        assert data.last_stable_offset == data.high_watermark == 2
+        assert len(data.aborted_transactions or ()) == (0 if commit else 1)
+    if version == 1:
+        await producer.add(0)
+    assert await producer.send(0, b"next") == NONE
+
+
+async def test_an_open_transaction_times_out_after_a_restart_too(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    await opened(whole, 1, b"a")
+    whole.serve()
+    whole.pass_time(62_000)
+    _, data = await fetched(whole, 0, committed=True)
+    assert data.last_stable_offset == data.high_watermark == 2
+
+
+async def test_a_deleted_partition_does_not_hold_up_the_end_and_its_successor_gets_no_marker(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    producer = await opened(whole, 1, b"a")
+    await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
+    await whole.create("t", 2)
+    assert await producer.end(commit=True) == NONE
+    _, data = await fetched(whole, 0, committed=True)
+    assert data.high_watermark == 0
+    assert await producer.init() == NONE
+
+
+async def test_the_epochs_of_a_producer_id_are_used_up(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    producer = await opened(whole, 2, b"a")
+    old = producer.producer_id
+    (shard,) = [one for one in whole.transactions.runtime.shards if TID in one.transactions]
+    assert await producer.end(commit=True) == NONE
+    shard.transactions[TID] = shard.transactions[TID]._replace(epoch=ProducerEpoch(32766))
+    producer.epoch = 32766
+    assert await producer.send(0, b"b") == NONE
+    assert await producer.end(commit=True) == NONE
+    assert (producer.producer_id > old, producer.epoch) == (True, 0)
+    assert await producer.send(0, b"c") == NONE
+    assert await producer.end(commit=True) == NONE
+    _, data = await fetched(whole, 0, committed=True)
+    assert data.last_stable_offset == data.high_watermark == 6
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 900_001])
+async def test_a_timeout_beyond_the_limit_is_refused(tmp_path: Path, timeout_ms: int) -> None:
+    whole = await broker(tmp_path)
+    assert await Producer(whole).init(timeout_ms=timeout_ms) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+async def test_a_missing_partition_keeps_all_partitions_out(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    producer = Producer(whole)
+    await producer.init()
+    assert await producer.add(0, 7) == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert await producer.end(commit=True) == ErrorCode.INVALID_TXN_STATE
