@@ -18,8 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 NOT_YET = {
     "SaslHandshake", "SaslAuthenticate",
-    "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit",
-    "DescribeTransactions", "ListTransactions",
+    "AddOffsetsToTxn", "WriteTxnMarkers", "TxnOffsetCommit",
     "DescribeAcls", "CreateAcls", "DeleteAcls",
     "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken",
     "DescribeClientQuotas", "AlterClientQuotas", "DescribeUserScramCredentials", "AlterUserScramCredentials",

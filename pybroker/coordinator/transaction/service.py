@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +20,7 @@ from pybroker.coordinator.runtime.loader import Loader
 from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done
 from pybroker.coordinator.service import partition_of
 from pybroker.coordinator.transaction import ending as endings
-from pybroker.coordinator.transaction import operations
+from pybroker.coordinator.transaction import listing, operations
 from pybroker.coordinator.transaction.markers import MarkerWriter
 from pybroker.coordinator.transaction.operations import NEEDS_PRODUCER_ID, Producer
 from pybroker.coordinator.transaction.records import replay_batch, to_bytes
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.runtime.result import CoordinatorResult
     from pybroker.coordinator.transaction.ending import Ending
+    from pybroker.coordinator.transaction.state import Transaction
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.purgatory.timer import OperationTimer
@@ -65,6 +66,7 @@ class TransactionCoordinator:
         controller: Controller,
         call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
+        self._clock = clock
         self._replicas = replicas
         self._controller = controller
         self.markers = MarkerWriter(replicas, clock, call_soon, timeout_ms=config.request_timeout_ms, sent=self._sent)
@@ -203,6 +205,23 @@ class TransactionCoordinator:
             return operations.end(shard, now_ms, transactional_id, producer, version=version, unused=unused, is_commit=is_commit)
 
         self._write_with_id(self._partition(transactional_id), operation, done)
+
+    # Administrators
+
+    def describe(self, transactional_id: str, done: Done) -> None:
+        """Look up an id; `done` gets its Transaction, or a code."""
+        self.runtime.read(self._partition(transactional_id), lambda shard: listing.describe(shard, transactional_id), done)
+
+    def list_ids(self, filters: listing.Filters) -> Generator[None, None, list[tuple[str, Transaction]] | ErrorCode]:
+        """Find the ids that pass the filters, between which others may get their turn; or COORDINATOR_LOAD_IN_PROGRESS, or
+        INVALID_REGULAR_EXPRESSION.
+        """
+        if self.runtime.loading_count:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        try:
+            return (yield from listing.matching(self.runtime.shards, filters, self._clock.time_ms()))
+        except KafkaError as error:
+            return error.code
 
     def _write_with_id(self, partition: int, operation: MayNeedId, done: Done) -> None:
         """Run an operation, and again with a producer id that was never used if it needs one."""

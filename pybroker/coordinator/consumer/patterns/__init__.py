@@ -1,7 +1,7 @@
-"""Regular expressions that members subscribe with.
+"""Regular expressions that clients send: those that members subscribe with, and those that transactional ids are listed by.
 
     topic_pattern  compiles and matches them, in a time that a client cannot choose
     re2_syntax     translates RE2's syntax to Python's
 
-Only `consumer/draft.py` uses them.
+Only `consumer/draft.py` and `transaction/listing.py` use them.
 """

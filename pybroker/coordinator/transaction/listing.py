@@ -1,0 +1,80 @@
+"""What administrators ask about transactional ids: one of them by name, or all that pass filters.
+
+Source: TransactionStateManager.listTransactionStates, TransactionCoordinator.handleDescribeTransactions; KIP-664, KIP-994,
+KIP-1152.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pybroker.coordinator.consumer.patterns.re2_syntax import PatternError
+from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
+from pybroker.coordinator.transaction.state import State, Transaction
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.transaction.shard import TransactionShard
+
+NAMES: Final = {state: "".join(word.capitalize() for word in state.name.split("_")) for state in State}
+"""The states by the names that requests and responses have."""
+
+KNOWN_NAMES: Final = frozenset(NAMES.values()) | {"Dead", "PrepareEpochFence"}
+"""The names that a filter may have. The last two are states of Kafka's in which no id is here."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Filters:
+    """What a listed id passes, all of it; an empty filter lets all pass."""
+
+    states: frozenset[str] = frozenset()
+    producer_ids: frozenset[int] = frozenset()
+    duration_ms: int = -1
+    """Passes ids whose transaction began longer ago than this. Those that have had no transaction count as begun at -1."""
+    pattern: str | None = None
+    """A regular expression of RE2 that the whole id matches."""
+
+    @property
+    def unknown_states(self) -> list[str]:
+        """Return the names in the filter that are no states."""
+        return sorted(self.states - KNOWN_NAMES)
+
+
+def describe(shard: TransactionShard, transactional_id: str) -> Transaction | ErrorCode:
+    """Return the state of an id, INVALID_REQUEST for the empty id, or TRANSACTIONAL_ID_NOT_FOUND."""
+    if not transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    return shard.transactions.get(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+
+
+def matching(
+    shards: Iterable[TransactionShard], filters: Filters, now_ms: int
+) -> Generator[None, None, list[tuple[str, Transaction]]]:
+    """Find the ids that pass the filters; yield between ids, which may change meanwhile.
+
+    Raises KafkaError with INVALID_REGULAR_EXPRESSION.
+    """
+    found: list[tuple[str, Transaction]] = []
+    try:
+        pattern = TopicPattern(filters.pattern) if filters.pattern else None
+        if pattern is not None:
+            pattern.begin()
+        for shard in tuple(shards):
+            for transactional_id, one in tuple(shard.transactions.items()):
+                if _passes(one, filters, now_ms) and (pattern is None or pattern.matches(transactional_id)):
+                    found.append((transactional_id, one))
+                yield
+    except PatternError as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"`{filters.pattern}` is not valid: {error}") from error
+    return found
+
+
+def _passes(one: Transaction, filters: Filters, now_ms: int) -> bool:
+    producer_ids: Collection[int] = filters.producer_ids
+    return (
+        (not producer_ids or one.producer_id in producer_ids)
+        and (not filters.states or NAMES[one.state] in filters.states)
+        and (filters.duration_ms < 0 or now_ms - one.start_ms > filters.duration_ms)
+    )

@@ -1,0 +1,115 @@
+"""What administrators get about transactional ids, and about the producers of a partition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from pybroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from pybroker.protocol.messages.list_transactions import ListTransactionsRequest
+from testing.scenes.api.whole import NOW_MS, Whole
+from tests.api.transactions import Producer, broker
+
+NONE = ErrorCode.NONE
+
+
+async def three(folder: Path) -> tuple[Whole, Producer]:
+    """Start a broker with three ids: empty, open for 5 s over two partitions, committed now; return the open one."""
+    whole = await broker(folder)
+    await Producer(whole, tid="empty").init()
+    is_open = Producer(whole, version=1, tid="open-1")
+    await is_open.init(timeout_ms=50_000)
+    await is_open.add(1, 0)
+    assert await is_open.send(1, b"a", b"b") == NONE
+    whole.pass_time(5_000)
+    done = Producer(whole, version=2, tid="done-1")
+    await done.init()
+    await done.send(0, b"c")
+    assert await done.end(commit=True) == NONE
+    return whole, is_open
+
+
+async def listed(whole: Whole, version: int = 2, **filters: Any) -> list[tuple[str, str]]:
+    response = await whole.ask(ListTransactionsRequest(**filters), version)
+    assert (response.error_code, response.unknown_state_filters) == (NONE, [])
+    return sorted((one.transactional_id, one.transaction_state) for one in response.transaction_states)
+
+
+async def test_ids_are_listed_by_state_producer_duration_and_pattern(tmp_path: Path) -> None:
+    whole, is_open = await three(tmp_path)
+    empty, open_, done = ("empty", "Empty"), ("open-1", "Ongoing"), ("done-1", "CompleteCommit")
+    for version in (0, 1, 2):
+        assert await listed(whole, version) == [done, empty, open_]
+        assert await listed(whole, version, state_filters=["Ongoing", "Empty"]) == [empty, open_]
+        assert await listed(whole, version, producer_id_filters=[is_open.producer_id, 999]) == [open_]
+    assert await listed(whole, 1, duration_filter=5_000) == [empty]  # begun at -1, as with Kafka
+    assert await listed(whole, 1, duration_filter=4_999) == [empty, open_]
+    assert await listed(whole, 1, duration_filter=4_999, state_filters=["Ongoing"]) == [open_]
+    assert await listed(whole, transactional_id_pattern=".*-1") == [done, open_]
+    assert await listed(whole, transactional_id_pattern="open") == []  # the whole id must match
+    assert await listed(whole, transactional_id_pattern="") == [done, empty, open_]
+    assert await listed(whole, transactional_id_pattern=".*-1", state_filters=["Ongoing"]) == [open_]
+
+
+async def test_a_state_that_does_not_exist_is_named_and_matches_no_id(tmp_path: Path) -> None:
+    whole, _ = await three(tmp_path)
+    response = await whole.ask(ListTransactionsRequest(state_filters=["ongoing", "Dead"]), 2)
+    assert (response.unknown_state_filters, response.transaction_states) == (["ongoing"], [])
+
+
+async def test_a_pattern_that_is_not_valid_is_refused(tmp_path: Path) -> None:
+    whole, _ = await three(tmp_path)
+    response = await whole.ask(ListTransactionsRequest(transactional_id_pattern="(a"), 2)
+    assert (response.error_code, response.transaction_states) == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
+
+
+async def test_an_id_is_described(tmp_path: Path) -> None:
+    whole, is_open = await three(tmp_path)
+    response = await whole.ask(DescribeTransactionsRequest(transactional_ids=["open-1", "done-1", "unknown", ""]), 0)
+    one, done, unknown, empty = response.transaction_states
+    assert (one.error_code, one.transactional_id, one.transaction_state) == (NONE, "open-1", "Ongoing")
+    assert (one.producer_id, one.producer_epoch) == (is_open.producer_id, is_open.epoch)
+    assert (one.transaction_timeout_ms, one.transaction_start_time_ms) == (50_000, NOW_MS)
+    assert [(topic.topic, topic.partitions) for topic in one.topics] == [("t", [0, 1])]
+    assert (done.transaction_state, done.producer_epoch, done.topics) == ("CompleteCommit", 1, [])
+    assert (unknown.error_code, unknown.transactional_id) == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "unknown")
+    assert empty.error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_ids_are_loaded_before_they_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, _ = await three(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "pybroker.coordinator.runtime.loader.Loader.start", lambda self, number, *_: self._runtime.begin_loading(number)
+        )
+        whole.serve()
+    response = await whole.ask(ListTransactionsRequest(), 2)
+    assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    response = await whole.ask(DescribeTransactionsRequest(transactional_ids=["open-1"]), 0)
+    assert response.transaction_states[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def test_a_partition_names_the_begin_of_its_open_transactions_and_the_epoch_of_the_last_marker(tmp_path: Path) -> None:
+    whole, is_open = await three(tmp_path)
+    request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 1])])
+
+    async def producers() -> list[list[tuple[int, int, int, int]]]:
+        response = await whole.ask(request, 0)
+        return [
+            [
+                (one.producer_id, one.producer_epoch, one.coordinator_epoch, one.current_txn_start_offset)
+                for one in partition.active_producers
+            ]
+            for partition in response.topics[0].partitions
+        ]
+
+    first, second = await producers()
+    assert [(epoch, begin) for _, _, epoch, begin in first] == [(0, -1)]  # of the committed one, which has ended
+    assert second == [(is_open.producer_id, 0, -1, 0)]
+    assert await is_open.end(commit=False) == NONE
+    _, second = await producers()
+    assert second == [(is_open.producer_id, 0, 0, -1)]
