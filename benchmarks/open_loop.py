@@ -24,6 +24,7 @@ CONNECTIONS: Final = 10
 VALUE_BYTES: Final = 100
 WAIT_MS: Final = 500
 FETCH_BYTES: Final = 1 << 20
+END_S: Final = 60
 UNANSWERED_S: Final = 10.0
 """What a request counts that had no response when the generator ended, at least this long after it was due."""
 
@@ -56,20 +57,26 @@ def frames(topic: str) -> Frames:
     return Frames(produce, fetch, consume, len(produce) - len(batch), consume.index(struct.pack(">q", marked)))
 
 
-def run(program: Path, peer: Peer, topic: str, *, rate: int, seconds: float) -> dict[str, list[float]]:
-    """Send `rate` requests in a second, every other a Produce; return seconds by kind. The topic must have a record."""
+def run(
+    program: Path, peer: Peer, topic: str, *, rate: int, seconds: float, connections: int = CONNECTIONS
+) -> dict[str, list[float]]:
+    """Send `rate` requests in a second, every other a Produce; return seconds by kind. The topic must have a record.
+
+    Produces and Fetches have this many connections each. Raises SubprocessError if the generator fails or does not end.
+    """
     host, _, port = peer.bootstrap.rpartition(":")
     wire = Wire(peer.bootstrap)
     first_offset = wire.limit(topic, 0, LATEST)
     wire.close()
     sent = frames(topic)
-    command = [program, host, port, rate, seconds, CONNECTIONS, sent.batch_at, sent.offset_at, first_offset]
+    command = [program, host, port, rate, seconds, connections, sent.batch_at, sent.offset_at, first_offset]
     done = subprocess.run(
         list(map(str, command)),
         input=sent.produce + sent.fetch + sent.consume,
         stdout=subprocess.PIPE,
         check=True,
         preexec_fn=_prepare,
+        timeout=seconds + END_S,
     )
     found = array.array("q", done.stdout)
     taken: dict[str, list[float]] = {kind: [] for kind in KINDS}

@@ -246,7 +246,9 @@ def create_topic(bootstrap: str, name: str, partitions: int = 1, configs: Mappin
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # held until the response has come, because the futures die with it
+    admin = AdminClient(
+        {"bootstrap.servers": bootstrap, "log_level": 2}
+    )  # held until the response has come, because the futures die with it
     wait(admin.delete_topics([name])[name])
 
 
