@@ -93,6 +93,19 @@ def settle(log: Log, first_offset: Offset) -> None:
     flush(log, None)
 
 
+def finish(log: Log) -> None:
+    """Make all of a log durable, for a start, which no client waits for. Blocks. Raises OSError."""
+    target = log.log_end_offset
+    work, done = sync_work(log, target)
+    try:
+        work()
+    except OSError as error:
+        done(error)
+        raise
+    done(None)
+    log.recovery_point = target
+
+
 def forget(log: Log) -> None:
     """Forget the running flushes after a truncation; this is `Log.forget_flushes`."""
     end_offset = log.log_end_offset

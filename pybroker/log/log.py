@@ -206,8 +206,6 @@ class Log:
                 may_be_compacted=may_be_compacted,
             )
             log.lost.sort(key=lambda one: one.first_offset)
-            log.flush_state.has_new_names = log.flush_state.are_indexes_behind = not was_clean
-            log.flush_state.is_new = True  # the process that made it may have been killed, or have stopped while it was empty
             for segment in log.segments:
                 segment.release()  # nothing reads or writes it yet, and maybe never
         except OSError as error:
@@ -325,11 +323,8 @@ class Log:
         state = self.flush_state
         state.has_new_names = state.are_indexes_behind = state.is_due = True
 
-    def settle_recovered(self) -> None:
-        """Keep the promise of `flush.messages` for the records of the last run, after an unclean stop.
-
-        Records that only the page cache has may have been sent again by their producer, or never been acknowledged.
-        """
+    def settle_moved(self) -> None:
+        """Hide what is not durable at the place to which the log was moved, if `flush.messages` promises that it is."""
         if self.config.flush_messages < LONG_MAX and self.recovery_point < self.log_end_offset:
             self.guarded(lambda: flush.settle(self, self.recovery_point))
 

@@ -10,6 +10,9 @@ Steps
     4. The end offset is read from the last segment; leader epochs and the log start offset are brought into its
        range.
     5. The producers are loaded from the youngest snapshot and the batches after it.
+    6. Where `flush.messages` promises it, everything is made durable. Records that only the page cache has may have been
+       sent again by their producer, or never been acknowledged, so they must not be shown before. And they must be shown
+       as soon as clients are served: the high watermark of a leader without followers is the end of its log.
 
 Everything that makes the log end earlier than it did, or leaves a hole in it, is logged as a warning and is an entry
 of `Log.lost`.
@@ -25,7 +28,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pybroker.log import leftovers, lost, old_formats, partition_files, strays
+from pybroker.config.setting import LONG_MAX
+from pybroker.log import flush, leftovers, lost, old_formats, partition_files, strays
 from pybroker.log.append import complete_transaction, producer_batch
 from pybroker.log.batch_scan import CorruptDataError, read_bytes
 from pybroker.log.damage import Survey, intact_batches, next_intact
@@ -92,6 +96,11 @@ def load(
     log.epochs.truncate_from_start(log.log_start_offset)
     rebuild_producers(log, log.log_end_offset, was_clean=was_clean and not log.lost)
     log.producers.remove_stray_snapshots(set(log.segments.base_offsets))
+    state = log.flush_state
+    state.has_new_names = state.are_indexes_behind = not was_clean
+    state.is_new = True  # the process that made it may have been killed, or have stopped while it was empty
+    if log.config.flush_messages < LONG_MAX and log.recovery_point < log.log_end_offset:
+        flush.finish(log)
 
 
 # --- step 3: after an unclean stop ---

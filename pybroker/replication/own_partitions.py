@@ -187,7 +187,6 @@ class OwnPartitions:
                 self._wake(topic_partition)
 
         log.on_settled = on_settled
-        log.settle_recovered()
 
     def _change(
         self, old_topic: TopicImage, topic: TopicImage, resolved: Callable[[Mapping[str, str]], TopicConfig]
@@ -221,6 +220,7 @@ class OwnPartitions:
         partition = self.online.get(topic_partition)
         if partition is not None:
             self._subscribe(topic_partition, log)
+            log.settle_moved()
             partition.replace_log(log)
             self._wake(topic_partition)
 

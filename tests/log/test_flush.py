@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.results import run_inline
 from pybroker.model import Offset
-from testing.scenes.logs import Disk, HeldThread, append, batch, delete_old_segments
+from pybroker.protocol.error_codes import KafkaError
+from testing.scenes.logs import Disk, FaultyFilesystem, HeldThread, append, batch, delete_old_segments
 
 
 class Watched(Filesystem):
@@ -205,8 +207,23 @@ def test_what_was_recovered_is_made_durable_where_that_was_promised(tmp_path: Pa
     log.release()
     disk.directory.run_in_thread = thread
     thread.jobs.clear()
+    filesystem = disk.filesystem
+    assert isinstance(filesystem, Watched)
+    filesystem.take()
     log = disk.open(was_clean=was_clean)
-    log.settle_recovered()
-    has_to_wait = flush_messages == 1 and not was_clean
-    assert (log.is_settled, len(thread.jobs)) == (not has_to_wait, has_to_wait)
-    assert log.settled_end_offset == (0 if has_to_wait else 1)
+    was_promised = flush_messages == 1 and not was_clean
+    assert (log.is_settled, log.settled_end_offset, thread.jobs) == (True, 1, []), "clients see it at once"
+    assert log.recovery_point == (1 if was_promised or was_clean else 0)
+    assert ("00000000000000000000.log" in filesystem.take()) == was_promised
+
+
+def test_what_was_recovered_and_cannot_be_made_durable_is_not_served(tmp_path: Path) -> None:
+    disk, _, log = slow(tmp_path, flush_messages=1)
+    append(log, batch())
+    log.release()
+    disk.filesystem = faulty = FaultyFilesystem()
+    disk.directory = LogDirectory(str(tmp_path), faulty)
+    faulty.fail_with(errno.EIO, "sync")
+    with pytest.raises(KafkaError):
+        disk.open()
+    assert disk.directory.is_offline

@@ -54,8 +54,8 @@ class ModelLog:
         self.recovery_point = self.unsettled_from = self.unsettled_upto = 0
         self.on_settled: Callable[[], None] = lambda: None
 
-    def settle_recovered(self) -> None:
-        """Do nothing, because nothing was recovered."""
+    def settle_moved(self) -> None:
+        """Do nothing, because all of it is durable."""
 
     @property
     def is_settled(self) -> bool:
