@@ -1,6 +1,6 @@
 """Measures the memory that a consumer costs that sends a Fetch and never reads the response.
 
-    python -m benchmarks.unread_responses [--consumers 40] [--records 60000] [--no-kafka]
+    python -m benchmarks.unread_responses [--consumers 200] [--records 60000] [--no-kafka]
 
 Each consumer asks for 12 MB from 12 partitions: with Fetch v4, whose response is what is on the disk, and with Fetch v3, whose
 response is converted. The figure is the broker's RssAnon per consumer, without what the kernel holds for the sockets. KIP-283
@@ -42,11 +42,11 @@ def measure(peer: Peer, version: int, consumers: int) -> float:
 
 def rows(options: argparse.Namespace) -> list[tuple[str, str, float]]:
     found = []
-    with peers.started(options) as running:
-        for peer in running:
-            create_topic(peer.bootstrap, TOPIC, PARTITIONS)
-            fill(peer.bootstrap, TOPIC, partitions=PARTITIONS, records=options.records, size=SIZE)
-            for version in (3, 4):
+    for version in (3, 4):
+        with peers.started(options) as running:  # new ones, because a broker uses the memory of the consumers before again
+            for peer in running:
+                create_topic(peer.bootstrap, TOPIC, PARTITIONS)
+                fill(peer.bootstrap, TOPIC, partitions=PARTITIONS, records=options.records, size=SIZE)
                 measure(peer, version, WARM_UP_CONSUMERS)
                 found.append((peer.name, f"v{version}", measure(peer, version, options.consumers) / 1e3))
     return found
@@ -54,7 +54,7 @@ def rows(options: argparse.Namespace) -> list[tuple[str, str, float]]:
 
 def main() -> None:
     parser = peers.arguments(__doc__)
-    parser.add_argument("--consumers", type=int, default=40, help="consumers that never read (default: %(default)s)")
+    parser.add_argument("--consumers", type=int, default=200, help="consumers that never read (default: %(default)s)")
     parser.add_argument("--records", type=int, default=60_000, help="records to write (default: %(default)s)")
     options = peers.parsed(parser)
     peers.table(f"{options.consumers} consumers that never read", ["broker", "Fetch", "RssAnon per consumer, kB"], rows(options))

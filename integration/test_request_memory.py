@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from testing.clients.stock import create_topic
 from testing.process import procstat
 from testing.process.broker import BrokerProcess, is_kafka
 from testing.process.kafka_peer import free_port
+from testing.samples import T0_MS, Sample
 from testing.waiting import until
-from testing.wire.raw import API_VERSIONS, Connection
+from testing.wire.batches import sample_batch
+from testing.wire.raw import API_VERSIONS, FETCH, PRODUCE, Ask, Connection, fetch_body, produce_body
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="about this broker's own process and metrics page")
 
@@ -57,6 +60,31 @@ def test_fourteen_bytes_take_no_megabytes(start_broker: Callable[..., BrokerProc
         assert grown < count * 64 * 1024, f"{grown} bytes for {count} strangers"
         serve_one(broker)
     until(lambda: gauge(port, POOL_USED) == 0, "the strangers are forgotten")
+
+
+def test_a_consumer_that_never_reads_costs_less_than_128_kb(start_broker: Callable[..., BrokerProcess]) -> None:
+    broker = start_broker()
+    create_topic(broker.bootstrap, "unread", 1)
+    batch = sample_batch([Sample(None, bytes(500_000), T0_MS)])
+    with Connection(broker.bootstrap) as connection:
+        for _ in range(16):
+            connection.call(PRODUCE, 7, produce_body(7, "unread", {0: batch}, acks=1))
+    ask = fetch_body(4, [Ask(topic="unread", partition=0, bytes_max=8_000_000)], bytes_max=8_000_000)
+    count = 100
+
+    def consume(stack: contextlib.ExitStack, consumers: int) -> None:
+        for _ in range(consumers):
+            consumer = stack.enter_context(Connection(broker.bootstrap))
+            consumer.send(FETCH, 4, ask)
+            assert consumer.socket.recv(4, socket.MSG_PEEK), "the response has begun"
+
+    with contextlib.ExitStack() as stack:
+        consume(stack, 5)
+        before = procstat.memory_bytes(broker.pid, "RssAnon")
+        consume(stack, count)
+        serve_one(broker)
+        grown = procstat.memory_bytes(broker.pid, "RssAnon") - before
+        assert grown < count * 128 * 1024, f"{grown} bytes for {count} consumers"
 
 
 def test_a_request_that_gets_no_memory_costs_one_line_and_its_connection(start_broker: Callable[..., BrokerProcess]) -> None:

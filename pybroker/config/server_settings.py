@@ -54,8 +54,9 @@ SERVER_SETTINGS: Final = (
         "pybroker's own: host:port of the page with the metrics in Prometheus' text format; empty means no page.",
     ),
     Setting(
-        "pybroker.down.conversion.chunk.bytes", _I, 131072,
-        "pybroker's own: bytes of whole batches that are converted at once for a client from before 0.11 (KIP-283).",
+        "pybroker.down.conversion.chunk.bytes", _I, 114688,
+        "pybroker's own: bytes of whole batches that are converted at once for a client from before 0.11 (KIP-283). Kafka's are"
+        " 131072.",
         at_least(1),
     ),
     Setting(

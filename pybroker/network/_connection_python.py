@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from pybroker.network.admission import Admission
     from pybroker.network.counters import ListenerCounters
+    from pybroker.network.large_pieces import LargePieces
     from pybroker.network.mute import MuteCounters
     from pybroker.turns.watch import Watch
 
@@ -49,6 +50,7 @@ class ConnectionOwner(Protocol):
     """The server, as its connections see it."""
 
     admission: Admission
+    large_pieces: LargePieces
     scratch: memoryview
     request_bytes_max: int
     mute_counters: MuteCounters
@@ -145,7 +147,10 @@ class ConnectionCore:
         self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         self._receiver = Receiver(self._owner.scratch, self._owner.admission, self._owner.request_bytes_max, self)
         piece_bytes = COPIED_PIECE_BYTES if _is_copying(self._transport) else PIECE_BYTES
-        self._sender = Sender(self._transport, self, self.counters, piece_bytes)
+        owner = self._owner
+        self._sender = Sender(
+            self._transport, self, self.counters, owner.large_pieces, piece_bytes=piece_bytes, now_ns=owner.now_ns
+        )
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Return the buffer that the transport receives into."""

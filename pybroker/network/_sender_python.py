@@ -2,14 +2,17 @@
 """Turns responses into bytes, without a socket: the sending half of one connection. `_sender_native` is this same text, compiled
 with the types of `_sender_native.pxd`. A number of Python has 64 bits in the extension.
 
-Small responses are joined into one write per turn of the connection. A large response is pulled in pieces of about 1 MB. Each
-piece is handed to the transport in one `writelines` (header and first views together), and the next follows only when the
-transport is below its high water mark again. So a consumer that never reads can make the broker hold one such piece, however much
-it fetched. Views into a mapped log file are handed over as they are; the transport keeps them alive until they are sent.
+Small responses are joined into one write per turn of the connection. A large response is pulled in pieces. Each piece is handed
+to the transport in one `writelines` (header and first views together), and the next follows only when the transport has nothing
+left unsent, because a transport that keeps references keeps a whole piece until its last byte is out. So a consumer that never
+reads can make the broker hold one such piece, however much it fetched. Views into a mapped log file are handed over as they are;
+the transport keeps them alive until they are sent.
 
-A part that makes its bytes (`SendPart.makes_bytes`) is pulled once, and again only when the transport has nothing left unsent,
-because a transport that keeps references keeps a whole chunk until its last byte is out. Parts small enough to be one chunk
-together are pulled together; otherwise a response from many partitions would need one write for each.
+Pieces are small (SMALL_PIECE_BYTES) until the consumer has read QUICK_BYTES without making the broker wait for longer than
+QUICK_NS at a time. Then they are large, which costs less CPU time, as long as not too many connections have large pieces.
+
+A part that makes its bytes (`SendPart.makes_bytes`) is pulled once for each piece. Parts small enough to be one chunk together
+are pulled together; otherwise a response from many partitions would need one write for each.
 
 A part whose bytes are not in the page cache reports it (`SendPart.cold`) and is read in a thread before its pull.
 """
@@ -17,6 +20,7 @@ A part whose bytes are not in the page cache reports it (`SendPart.cold`) and is
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -24,21 +28,28 @@ if TYPE_CHECKING:
 
     from pybroker.network.context import Outgoing
     from pybroker.network.counters import ListenerCounters
+    from pybroker.network.large_pieces import LargePieces
     from pybroker.protocol.parts import SendPart
 
 __all__ = ["Sender"]
 
+SMALL_PIECE_BYTES: Final = 112 * 1024
+"""At most this much of a large response is with the transport at a time, and what stands in front of the records."""
 PIECE_BYTES: Final = 1024 * 1024
-"""At most about this much of a large response is with the transport at a time."""
+"""The same for a consumer that reads quickly."""
 COPIED_PIECE_BYTES: Final = 128 * 1024
 """The same for a transport that copies what is handed to it, where a large piece costs six times the CPU of a small one."""
+QUICK_BYTES: Final = 1024 * 1024
+"""A consumer has read this much before its pieces become large: more than the buffers of both sockets usually take."""
+QUICK_NS: Final = 100_000_000
+"""A consumer that makes the broker wait for longer than this gets small pieces."""
 TURN_BYTES: Final = 4 * PIECE_BYTES
 """After this many bytes other connections have their turn, even if the socket takes more."""
-MADE_BYTES: Final = 128 * 1024
+MADE_BYTES: Final = SMALL_PIECE_BYTES
 """Parts that make their bytes are pulled together up to this total size."""
-HIGH_WATER_BYTES: Final = 64 * 1024
+HIGH_WATER_BYTES: Final = 16 * 1024
 """The transport asks for no more while it has more than this unsent."""
-JOINED_BYTES: Final = 256 * 1024
+JOINED_BYTES: Final = 64 * 1024
 """Small responses are joined until they reach this many bytes."""
 
 _BYTES: Final = (bytes, bytearray, memoryview)  # a union of types would be made again for every part of a response
@@ -88,26 +99,47 @@ class Sender:
         "_chunks",
         "_chunks_bytes",
         "_counters",
+        "_has_large_pieces",
         "_high_water",
         "_is_in_thread",
         "_is_paused",
+        "_large_piece_bytes",
+        "_large_pieces",
         "_made_bytes",
+        "_now_ns",
         "_on_sent",
         "_outgoing",
         "_output",
         "_owner",
         "_part_index",
         "_part_left",
+        "_paused_ns",
         "_piece_bytes",
+        "_quick_bytes",
         "is_blocked",
         "is_closed",
     )
 
-    def __init__(self, output: Output, owner: SenderOwner, counters: ListenerCounters, piece_bytes: int = PIECE_BYTES) -> None:
+    def __init__(
+        self,
+        output: Output,
+        owner: SenderOwner,
+        counters: ListenerCounters,
+        large_pieces: LargePieces,
+        *,
+        piece_bytes: int = PIECE_BYTES,
+        now_ns: Callable[[], int] = monotonic_ns,
+    ) -> None:
         self._output = output
         self._owner = owner
         self._counters = counters
-        self._piece_bytes = piece_bytes
+        self._large_pieces = large_pieces
+        self._large_piece_bytes = piece_bytes
+        self._has_large_pieces = False  # counted in `_large_pieces`
+        self._piece_bytes = SMALL_PIECE_BYTES
+        self._quick_bytes = 0  # taken since the transport last made us wait for long
+        self._paused_ns = 0
+        self._now_ns = now_ns
         self._chunks: list[bytes | bytearray | memoryview] = []  # gathered for the next write
         self._chunks_bytes = 0
         self._made_bytes = 0  # bytes of parts that make them, as gathered now or as they may yet make
@@ -149,10 +181,17 @@ class Sender:
     def pause(self) -> None:
         """Stop writing: the transport is above its high water mark."""
         self._is_paused = self.is_blocked = True
+        self._paused_ns = self._now_ns()
 
     def resume(self) -> None:
         """Write again: the transport is below its low water mark."""
         self._is_paused = False
+        if self._now_ns() - self._paused_ns > QUICK_NS:
+            self._quick_bytes = 0
+            self._leave_large_pieces()
+        if self._outgoing is None:
+            self._leave_large_pieces()
+            self._set_high_water(HIGH_WATER_BYTES)
         on_sent, self._on_sent = self._on_sent, None
         if on_sent is not None:
             on_sent()
@@ -162,6 +201,7 @@ class Sender:
         """Close all parts and call `on_sent`: the connection is gone."""
         self.is_closed = self.is_blocked = True
         self._chunks = []
+        self._leave_large_pieces()
         on_sent, self._on_sent = self._on_sent, None
         if on_sent is not None:
             on_sent()
@@ -187,6 +227,8 @@ class Sender:
             if turn_bytes >= TURN_BYTES:
                 self._owner.call_soon(self._continue)
                 return
+            if self._quick_bytes >= QUICK_BYTES and not self._has_large_pieces:
+                self._try_large_pieces()
             try:
                 cold = self._gather(self._outgoing)
             except Exception as error:  # a file that cannot be read, or a bug: either way the peer waits for these bytes
@@ -194,7 +236,7 @@ class Sender:
                 return
             turn_bytes += self._chunks_bytes
             is_last = cold is None and self._part_index == len(self._outgoing.parts)
-            self._write()
+            self._write(is_last)
             if is_last:
                 self._finish()
             elif cold is not None:
@@ -244,30 +286,46 @@ class Sender:
         self._part_left -= count
         return None
 
-    def _write(self) -> None:
+    def _try_large_pieces(self) -> None:
+        if self._large_pieces.take():
+            self._has_large_pieces = True
+            self._piece_bytes = self._large_piece_bytes
+
+    def _leave_large_pieces(self) -> None:
+        if self._has_large_pieces:
+            self._has_large_pieces = False
+            self._piece_bytes = SMALL_PIECE_BYTES
+            self._large_pieces.give_back()
+
+    def _write(self, is_last: bool) -> None:
         chunks = self._chunks
         if not chunks:
             return
+        count = self._chunks_bytes
         self._chunks = []
-        self._counters.bytes_out += self._chunks_bytes
         self._chunks_bytes = 0
+        self._counters.bytes_out += count
+        self._quick_bytes += count
         output = self._output
-        self._set_high_water(0 if self._made_bytes else HIGH_WATER_BYTES)
+        is_whole = is_last and not self._made_bytes and count <= HIGH_WATER_BYTES
+        self._set_high_water(HIGH_WATER_BYTES if is_whole else 0)
         self._made_bytes = 0
         output.writelines(chunks)
         if not self._is_paused and output.get_write_buffer_size() > self._high_water:
             output.set_write_buffer_limits(self._high_water)  # asyncio's writelines of 3.12 and 3.13.0 forgets to check
 
     def _set_high_water(self, high: int) -> None:
-        """Set how much the transport may have unsent before it asks for no more: 0 while its bytes were made for it."""
+        """Set how much the transport may have unsent before it asks for no more: 0 while it has a piece of a response."""
         if high != self._high_water:
             self._high_water = high
             self._output.set_write_buffer_limits(high)
 
     def _finish(self) -> None:
         assert self._outgoing is not None
-        self._set_high_water(HIGH_WATER_BYTES)
         outgoing, self._outgoing = self._outgoing, None
+        if not self._is_paused:  # else when the last piece is out
+            self._leave_large_pieces()
+            self._set_high_water(HIGH_WATER_BYTES)
         on_sent, outgoing.on_sent = outgoing.on_sent, None
         if on_sent is None:
             return

@@ -18,6 +18,7 @@ from pybroker.network.connection import Connection
 from pybroker.network.context import ConnectionContext, RequestHandler
 from pybroker.network.counters import ListenerCounters
 from pybroker.network.hangups import Hangups
+from pybroker.network.large_pieces import LargePieces
 from pybroker.network.limits import OS_DEFAULT, BoundListener, Listener, NetworkLimits, host_and_port
 from pybroker.network.mute import MuteCounters
 from pybroker.network.receiver import new_scratch
@@ -74,6 +75,7 @@ class SocketServer:
         self.executor = executor
         self.now_ns = now_ns
         self.admission = Admission(memory_pool, limits.queued_max_requests)
+        self.large_pieces = LargePieces()
         self.request_bytes_max = limits.socket_request_max_bytes
         self.scratch = new_scratch(limits.socket_request_max_bytes)
         self.mute_counters = MuteCounters()

@@ -26,7 +26,7 @@ Cost
     batch with a codec must be converted, and is kept until it is sent or `drop_first` is called. While it is sent,
     memory holds one chunk at a time, which belongs to the caller as soon as it is pulled.
 
-A chunk is as many whole batches of the source as fit in 128 kB, at least one. If a later batch cannot be converted
+A chunk is as many whole batches of the source as fit in the chunk's bytes, at least one. If a later batch cannot be converted
 (it is in zstd, or damaged on disk), the response ends before it as in case C; the next fetch starts there and gets
 the error.
 

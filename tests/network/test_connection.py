@@ -17,6 +17,7 @@ from pybroker.network.admission import Admission
 from pybroker.network.connection import TURN_NS, TURN_REQUESTS, Connection
 from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing, RequestHolder
 from pybroker.network.counters import ListenerCounters
+from pybroker.network.large_pieces import LargePieces
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteCounters, MuteReason
 from pybroker.network.receiver import PREFIX, new_scratch
@@ -36,6 +37,7 @@ class FakeServer:
         self.scratch = new_scratch(1 << 20)
         self.request_bytes_max = 1 << 20
         self.mute_counters = MuteCounters()
+        self.large_pieces = LargePieces()
         self.turns = watch_of(None)
         self.executor = None
         self.ns = 1

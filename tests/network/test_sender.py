@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 
 from pybroker.network.context import Outgoing
 from pybroker.network.counters import ListenerCounters
-from pybroker.network.sender import HIGH_WATER_BYTES, MADE_BYTES, PIECE_BYTES, TURN_BYTES, Sender
+from pybroker.network.large_pieces import LargePieces
+from pybroker.network.sender import (
+    HIGH_WATER_BYTES,
+    JOINED_BYTES,
+    MADE_BYTES,
+    PIECE_BYTES,
+    QUICK_BYTES,
+    QUICK_NS,
+    SMALL_PIECE_BYTES,
+    TURN_BYTES,
+    Sender,
+)
 from pybroker.protocol.parts import Part, parts_size
 from testing.scenes.fake_transport import FakeTransport
 from testing.scenes.late_part import LatePart
@@ -55,11 +66,21 @@ class Sent:
         self.count += 1
 
 
+class Clock:
+    """Time in ns that stands still until the test moves it."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
 def setting(
-    high: float = float("inf"), *, is_forgetful: bool = False
+    high: float = float("inf"), *, is_forgetful: bool = False, clock: Clock | None = None, pieces: LargePieces | None = None
 ) -> tuple[Sender, FakeTransport, FakeOwner, ListenerCounters]:
     transport, owner, counters = FakeTransport(high, is_forgetful=is_forgetful), FakeOwner(), ListenerCounters("L")
-    sender = Sender(transport, owner, counters)
+    sender = Sender(transport, owner, counters, pieces or LargePieces(1), now_ns=clock or Clock())
     transport.on_full, transport.on_drained = sender.pause, sender.resume
     return sender, transport, owner, counters
 
@@ -94,15 +115,15 @@ def test_header_and_first_views_are_one_write_behind_what_was_added() -> None:
 def test_the_next_piece_is_pulled_only_when_the_transport_can_take_it(is_forgetful: bool) -> None:
     sender, transport, owner, counters = setting(high=64 * 1024, is_forgetful=is_forgetful)
     sent = Sent()
-    size = 5 * PIECE_BYTES // 2
+    size = 5 * SMALL_PIECE_BYTES // 2
     part = LatePart(b"x" * size)
     sender.stream(outgoing([b"h" * 10, part], sent))
     for write in (1, 2):
         assert len(transport.writes) == write
-        assert transport.unsent == PIECE_BYTES, "what a peer that never reads can make us hold"
+        assert transport.unsent == SMALL_PIECE_BYTES, "what a peer that never reads can make us hold"
         assert (sender.is_blocked, part.closed, sent.count, owner.ready) == (True, 0, 0, 0)
         transport.drain()
-    assert (part.closed, sent.count, sender.is_blocked) == (1, 0, True), "the last bytes are above the high water mark"
+    assert (part.closed, sent.count, sender.is_blocked) == (1, 0, True), "the last bytes are not out"
     transport.drain()
     assert (sent.count, sender.is_blocked, owner.ready) == (1, False, 1)
     assert b"".join(transport.writes) == b"h" * 10 + b"x" * size
@@ -123,9 +144,65 @@ def test_bytes_that_are_made_are_made_only_when_none_made_before_are_left(is_for
     assert len(transport.writes) == 2
     transport.drain()
     assert b"".join(transport.writes) == b"header" + part.content + b"view"
-    assert transport.limits[-1] == HIGH_WATER_BYTES, "small responses behind it do not wait for each other"
     transport.drain()
+    assert transport.limits[-1] == HIGH_WATER_BYTES, "small responses behind it do not wait for each other"
     assert (sent.count, part.closed, owner.ready, sender.is_blocked) == (1, 1, 1, False)
+
+
+def pieces_of(sender: Sender, transport: FakeTransport, size: int) -> list[int]:
+    """Return the sizes of the pieces in which a response is sent to a peer that reads at once."""
+    first = len(transport.writes)
+    sender.stream(outgoing([LatePart(bytes(size))]))
+    while sender.is_blocked:
+        transport.drain()
+    return [len(piece) for piece in transport.writes[first:]]
+
+
+def test_a_peer_that_has_read_much_quickly_gets_large_pieces_until_it_is_slow_once() -> None:
+    clock, pieces = Clock(), LargePieces(1)
+    sender, transport, _, _ = setting(high=HIGH_WATER_BYTES, clock=clock, pieces=pieces)
+    small = -(-QUICK_BYTES // SMALL_PIECE_BYTES)
+    assert pieces_of(sender, transport, small * SMALL_PIECE_BYTES + PIECE_BYTES) == [SMALL_PIECE_BYTES] * small + [PIECE_BYTES]
+    assert pieces_of(sender, transport, PIECE_BYTES) == [PIECE_BYTES], "also of the next response"
+    assert pieces.left == 1, "between responses it keeps no other connection from large pieces"
+    sender.stream(outgoing([LatePart(bytes(2 * PIECE_BYTES))]))
+    assert (transport.unsent, pieces.left) == (PIECE_BYTES, 0)
+    clock.now_ns += QUICK_NS + 1
+    transport.drain()
+    assert (transport.unsent, pieces.left) == (SMALL_PIECE_BYTES, 1)
+
+
+def test_the_last_large_piece_counts_until_it_is_out() -> None:
+    pieces = LargePieces(1)
+    sender, transport, _, _ = setting(high=HIGH_WATER_BYTES, pieces=pieces)
+    pieces_of(sender, transport, QUICK_BYTES)
+    sender.stream(outgoing([LatePart(bytes(PIECE_BYTES))]))
+    transport.unsent = 1  # a transport that keeps references keeps all of it
+    assert (sender.is_blocked, pieces.left) == (True, 0)
+    transport.drain()
+    assert (sender.is_blocked, pieces.left, transport.limits[-1]) == (False, 1, HIGH_WATER_BYTES)
+
+
+def test_a_connection_that_is_lost_leaves_its_large_pieces_to_others() -> None:
+    pieces = LargePieces(1)
+    sender, transport, _, _ = setting(high=HIGH_WATER_BYTES, pieces=pieces)
+    other, other_transport, _, _ = setting(high=HIGH_WATER_BYTES, pieces=pieces)
+    for one, its_transport in ((sender, transport), (other, other_transport)):
+        pieces_of(one, its_transport, QUICK_BYTES)
+        its_transport.drain()
+        one.stream(outgoing([LatePart(bytes(3 * PIECE_BYTES))]))
+    assert (transport.unsent, other_transport.unsent) == (PIECE_BYTES, SMALL_PIECE_BYTES)
+    sender.close()
+    other_transport.drain()
+    assert other_transport.unsent == PIECE_BYTES
+
+
+def test_small_responses_to_a_peer_that_never_reads_are_joined_up_to_a_bound() -> None:
+    sender, transport, _, _ = setting(high=HIGH_WATER_BYTES)
+    response = bytes(1000)
+    while not sender.is_blocked:
+        sender.queue(response)
+    assert transport.unsent <= HIGH_WATER_BYTES + JOINED_BYTES + len(response) <= 128 * 1024
 
 
 def test_small_parts_that_make_their_bytes_are_one_write_as_long_as_they_are_one_chunk() -> None:
@@ -141,12 +218,13 @@ def test_small_parts_that_make_their_bytes_are_one_write_as_long_as_they_are_one
 
 def test_a_peer_that_takes_everything_lets_others_have_their_turn() -> None:
     sender, transport, owner, _ = setting()
-    sender.stream(outgoing([LatePart(bytes(TURN_BYTES + 5))]))
-    assert sum(map(len, transport.writes)) == TURN_BYTES
+    size = TURN_BYTES + 2 * PIECE_BYTES
+    sender.stream(outgoing([LatePart(bytes(size))]))
+    assert TURN_BYTES <= sum(map(len, transport.writes)) < TURN_BYTES + PIECE_BYTES
     assert sender.is_blocked
     (go_on,) = owner.soon
     go_on()
-    assert sum(map(len, transport.writes)) == TURN_BYTES + 5
+    assert sum(map(len, transport.writes)) == size
     assert (sender.is_blocked, owner.ready) == (False, 1)
 
 
