@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from pybroker.broker.lifecycle import NO_ROOM
+from pybroker.log.room import LOG_BYTES, RESERVE_BYTES_MIN, RESERVE_FILE
 from pybroker.protocol.error_codes import ErrorCode
 from testing.clients.stock import CLIENTS, create_topic, delete_topic, wait
 from testing.hosts.small_disk import SmallDisk, small_disk
@@ -24,6 +25,7 @@ from testing.wire.one_request import Wire
 pytestmark = pytest.mark.skipif(is_kafka(), reason="looks into our data directories")
 
 DISK_BYTES = 12 << 20
+RESERVE_BYTES = RESERVE_BYTES_MIN + 5 * LOG_BYTES  # of the five partitions
 KEPT, LARGE = "kept", "large"
 SAMPLES = [Sample(b"key", b"value %d" % n, 1_700_000_000_000 + n, ()) for n in range(20)]
 HEALTH_CHECK = Path(__file__).parent.parent / "container" / "healthcheck.py"
@@ -88,7 +90,12 @@ class FullVolumeScene:
             )
             producer.flush(30)
         assert [error.code() for error in errors] == [ErrorCode.KAFKA_STORAGE_ERROR]
-        self.disk.fill(0)
+        self.fill()
+
+    def fill(self) -> None:
+        """Fill the volume, but leave the room of the reserve while the broker has released it: a recovery needs that room."""
+        reserve = self.disk.seen / RESERVE_FILE
+        self.disk.fill(0 if reserve.exists() else RESERVE_BYTES)
 
     def refused(self) -> int:
         """Return the error that one small batch gets."""
@@ -129,7 +136,7 @@ def test_a_volume_that_a_producer_filled_is_free_after_a_start_and_a_deletion(sc
     else:
         assert scene.broker.stop() < 10
     scene.broker.start()
-    scene.disk.fill(0)  # a stop may have used the reserve, so that there was a little room again
+    scene.fill()  # a stop may have used the reserve, so that there was a little room again
     scene.until(lambda: not scene.is_healthy, "full again")
     assert scene.broker.log_text.count(FULL) >= 1
     scene.check()

@@ -16,7 +16,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.filesystem import SHORTAGES
+from pybroker.log.filesystem import SHORTAGES, NotReplacedError
 from pybroker.log.offset_checkpoint import OffsetCheckpoint
 from pybroker.log.reserves import NO_ROOM
 from pybroker.log.results import run_inline
@@ -69,6 +69,7 @@ class LogDirectory:
         "failure",
         "filesystem",
         "log_count",
+        "not_replaced",
         "on_failure",
         "path",
         "properties",
@@ -94,6 +95,7 @@ class LogDirectory:
         self.room = Room(filesystem, path)
         self.log_count = 0  # the partitions' logs, as the log manager counts them
         self.shortages = 0  # operations refused because no descriptor or map was left
+        self.not_replaced = 0  # files that kept their old content because there was no room
         self.properties: MetaProperties | None = None
         self.was_clean = True  # whether the last stop was clean, as the start found
         self._checkpoints: dict[str, OffsetCheckpoint] = {}
@@ -138,6 +140,7 @@ class LogDirectory:
             return shortage
         if self.failure is None:
             self.failure = error
+            self.room.keep()
             if isinstance(error, MissingDirectoryError):
                 logger.error("Log directory %s is offline: %s", self.path, error.strerror)
             else:
@@ -152,6 +155,24 @@ class LogDirectory:
         """Go offline if a thread has reported an error; this is the `done` of work that concerns only this directory."""
         if error is not None:
             self.fail(error)
+
+    def fail_pass(self, error: OSError) -> None:
+        """Go offline because of an error of a pass that is made again, but not if a file found no room for its new content.
+
+        Other writers on the volume may take the room that is left, and the reserve when it is released. The old content serves:
+        an older checkpoint costs the next start some time.
+        """
+        if not isinstance(error, NotReplacedError):
+            self.fail(error)
+        elif self.failure is None:
+            self.not_replaced += 1
+            if str(self.not_replaced).strip("0") == "1":  # the 1st, 10th, 100th...: the passes are frequent
+                logger.warning(
+                    "Log directory %s: %s; the file stays, and the next pass writes it if there is room (%d such files so far)",
+                    self.path,
+                    error,
+                    self.not_replaced,
+                )
 
     def error(self) -> KafkaError:
         """Return the error of an offline directory."""

@@ -30,6 +30,10 @@ _TEMPORARY_NUMBERS: Final = itertools.count(1)
 WriteBuffer = bytes | bytearray | memoryview
 
 
+class NotReplacedError(OSError):
+    """A small file found no room for its new content. The file has its old content, so the operation may be tried again."""
+
+
 def _open(path: str, flags: int) -> int:
     """Open a descriptor. If none is left, close some data files that are not in use, and try once more."""
     flags |= os.O_CLOEXEC
@@ -227,15 +231,18 @@ class Filesystem:
     def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
         """Replace a whole file so that a crash leaves the old or the new one: temporary file, rename, and the directory.
 
-        With `sync` this holds after a crash of the machine too; without it, after a crash of the process.
+        With `sync` this holds after a crash of the machine too; without it, after a crash of the process. Raises
+        NotReplacedError for want of room.
         """
         temporary = f"{path}.{next(_TEMPORARY_NUMBERS)}.tmp"  # a name of its own, because two threads may replace the same file
         try:
             self.write_file(temporary, data, sync=sync)
             self.rename(temporary, path)
-        except OSError:
+        except OSError as error:
             with contextlib.suppress(OSError):
                 self.remove(temporary)
+            if error.errno in NO_ROOM:
+                raise NotReplacedError(error.errno, error.strerror, path) from error
             raise
         if sync:
             self.sync_directory(os.path.dirname(path))

@@ -144,10 +144,10 @@ class LogPasses:
 
 
 def _written(directory: LogDirectory, collection: checkpoint_pass.Collection) -> Steps:
-    """Collect offsets, and write them in the directory's thread. An OSError takes the directory offline."""
+    """Collect offsets, and write them in the directory's thread. A disk that fails takes the directory offline."""
     write = yield from collection
     if not directory.is_offline:
         try:
             yield InThread(directory.run_in_thread, write)
         except OSError as error:
-            directory.fail(error)
+            directory.fail_pass(error)

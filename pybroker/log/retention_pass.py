@@ -42,7 +42,7 @@ def retain(directory: LogDirectory, all_logs: Callable[[], Iterable[Log]], now_m
     try:
         yield InThread(directory.run_in_thread, write)
     except OSError as error:
-        directory.fail(error)  # if only descriptors were missing, the next pass deletes the segments
+        directory.fail_pass(error)  # if only descriptors or room were missing, the next pass deletes the segments
         return
     for log in due:
         try:

@@ -19,6 +19,7 @@ The reserve
     each checkpoint               about 100 bytes for a partition, in a temporary file that replaces the old one
     each log that was appended to a snapshot of its producers, the gathered entries of its indexes: a few blocks
     once                          the marker of a clean stop
+    a start that recovers         the same, also after the directory went offline: then nothing else may use the reserve
 
     So the reserve has LOG_BYTES for each log, and at most RESERVE_BYTES_MAX or a sixteenth of the volume: no more
     logs than that have been written to since their indexes were. If it is not enough, the next start recovers the
@@ -98,6 +99,10 @@ class Room:
     def end(self) -> None:
         """Stop holding the reserve, because the directory is not this broker's any more; the file stays for the next start."""
         self._is_ours = False
+        RESERVES.discard(self._path)
+
+    def keep(self) -> None:
+        """Keep the reserve for the next start, because the directory is offline and nothing is written there any more."""
         RESERVES.discard(self._path)
 
     def look(self, log_count: int = 0) -> None:

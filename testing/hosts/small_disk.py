@@ -40,16 +40,21 @@ class SmallDisk:
         return status.f_bavail * status.f_frsize
 
     def fill(self, leave_bytes: int) -> None:
-        """Take all but `leave_bytes` of the room of the file system, or of the device below it."""
+        """Take all but `leave_bytes` of the room of the file system, or of the device below it.
+
+        What becomes free meanwhile is not taken: it may be a reserve that the broker has released to write something.
+        """
         if self._is_device:
             self._checkpoint_journal()
+        left = max(self.free_bytes - leave_bytes, 0)
         with (self._filled / "ballast").open("ab", buffering=0) as ballast:
-            while (left := self.free_bytes - leave_bytes) > 0:
+            while left:
                 try:
-                    ballast.write(bytes(left))
+                    left -= ballast.write(bytes(left))
                 except OSError as error:  # meanwhile the broker took the rest
                     if error.errno != errno.ENOSPC:
                         raise
+                    break
 
     def _checkpoint_journal(self) -> None:
         """Make ext4 write its metadata to their final place while there is room.

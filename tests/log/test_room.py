@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from pybroker.log import checkpoint
 from pybroker.log.filesystem import WriteBuffer
 from pybroker.log.log import LogServices
 from pybroker.log.manager import LogManager
+from pybroker.log.offset_checkpoint import StoredOffset
 from pybroker.log.room import FULL_BYTES, LOG_BYTES, RESERVE_BYTES_MIN, RESERVE_FILE, ROOM_BYTES, Room
-from pybroker.model import BrokerId, TopicId, TopicPartition
+from pybroker.model import BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import FaultyFilesystem, append, batch
 
@@ -28,10 +30,11 @@ class SmallVolume(FaultyFilesystem):
     """`free` bytes are left; files that are written whole and the reserve take from them."""
 
     keeps_reserves = True
-    __slots__ = ("free", "reserved")
+    __slots__ = ("free", "reserved", "takes_all")
 
     def __init__(self, free: int = VOLUME_BYTES) -> None:
         super().__init__()
+        self.takes_all = False  # whether another writer takes the room that is left
         self.free, self.reserved = free, 0
 
     def volume_space(self, path: str) -> tuple[int, int]:
@@ -50,7 +53,7 @@ class SmallVolume(FaultyFilesystem):
         super().remove(path)
 
     def pwrite(self, fd: int, data: WriteBuffer, position: int) -> int:  # type: ignore[override]  # os.pwrite takes any buffer
-        if len(data) > self.free:
+        if len(data) > self.free or self.takes_all:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return super().pwrite(fd, data, position)
 
@@ -159,6 +162,48 @@ def test_small_files_get_the_reserve_and_records_do_not(scene: VolumeScene) -> N
     assert scene.volume.reserved, "a record does not get it"
 
 
+PASSES: dict[str, tuple[str, Callable[[LogManager], None]]] = {
+    "recovery points": (checkpoint.RECOVERY_POINT_FILE, lambda logs: logs.passes.checkpoint()),
+    "start offsets": (checkpoint.LOG_START_OFFSET_FILE, lambda logs: logs.passes.checkpoint_start_offsets()),
+    "high watermarks": (checkpoint.REPLICATION_OFFSET_FILE, lambda logs: logs.passes.write_high_watermarks(lambda _: Offset(2))),
+    "retention": (checkpoint.LOG_START_OFFSET_FILE, lambda logs: logs.passes.clean_up(logs.services.clock.time_ms())),
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_pass_that_finds_no_room_for_its_file_leaves_the_old_one_and_is_made_again(
+    scene: VolumeScene, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another writer on the volume takes the room of the reserve when it is released."""
+    log = scene.logs.get(TP)
+    assert log is not None
+    for _ in range(3):
+        scene.append()
+    log.roll(scene.clock.time_ms())
+    scene.look(0)
+    log.increment_log_start_offset(Offset(3), high_watermark=Offset(3))
+    file, begin = PASSES[name]
+    path = Path(scene.path, file)
+    before = path.read_bytes() if path.exists() else None
+    scene.volume.takes_all = True
+    for _ in range(12):
+        begin(scene.logs)
+    assert (path.read_bytes() if path.exists() else None) == before
+    assert not scene.logs.directories[0].is_offline
+    assert len(log.segments) == 2, "nothing is deleted before the start is durable"
+    assert [one.getMessage().partition("(")[2] for one in caplog.records if "the next pass writes it" in one.getMessage()] == [
+        "1 such files so far)",
+        "10 such files so far)",
+    ]
+    scene.volume.takes_all = False
+    scene.look(VOLUME_BYTES)
+    begin(scene.logs)
+    assert path.read_bytes() != before
+    assert len(log.segments) == (1 if name == "retention" else 2)
+    assert scene.append() == 3
+    scene.logs.stop()
+
+
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_a_stop_on_a_full_volume_is_clean(scene: VolumeScene, tmp_path: Path, is_seen: bool) -> None:
     for _ in range(50):
@@ -183,6 +228,23 @@ def test_a_stop_that_cannot_be_clean_says_what_the_next_start_does(scene: Volume
         scene.append()
     scene.logs.stop()
     assert "is full and does not stop cleanly: the next start recovers its 1 logs" in caplog.text
+
+
+def test_a_directory_that_went_offline_keeps_its_reserve_for_the_next_start(scene: VolumeScene, tmp_path: Path) -> None:
+    scene.append()
+    (directory,) = scene.logs.directories
+    checkpoint_pass = directory.checkpoint(checkpoint.RECOVERY_POINT_FILE).writer({TP: StoredOffset(TOPIC_ID, Offset(1))})
+    scene.volume.free = 0
+    with pytest.raises(KafkaError):
+        scene.append()
+    with pytest.raises(OSError, match="No space"):
+        checkpoint_pass()
+    scene.logs.stop()
+    assert Path(scene.path, RESERVE_FILE).exists()
+    again = VolumeScene(tmp_path, scene.volume)
+    assert again.logs.get(TP) is not None
+    assert not again.logs.directories[0].is_offline
+    again.logs.stop()
 
 
 def test_deleting_continues_where_only_room_is_missing(scene: VolumeScene, tmp_path: Path) -> None:
