@@ -430,9 +430,9 @@ class BrokerServer:
 
     def _on_directory_failure(self, directory: LogDirectory) -> None:
         """Take the partitions of a broken disk offline; stop the broker when no disk is left."""
-        for log in self.log_manager.all_logs():
-            if log.log_directory is directory:
-                self.replica_manager.mark_offline(log.topic_partition)
+        logs = [log for log in self.log_manager.all_logs() if log.log_directory is directory]
+        if logs:  # none while the start opens them, in threads
+            self.background.run(f"failure of {directory.path}", self.replica_manager.follow_failure(logs))
         if self.log_manager.is_dead:
             logger.critical("No log directory works any more; the broker stops")
             self.failed.set()

@@ -11,7 +11,7 @@ Source: ReplicaManager.applyDelta.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.config.topic import TopicConfig
 from pybroker.model import FIRST_OFFSET, TopicPartition
@@ -20,16 +20,20 @@ from pybroker.replication.partition import Partition
 from pybroker.replication.refusals import Refusals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.directory_moves import DirectoryMoves
     from pybroker.log.log import Log
     from pybroker.log.manager import LogManager
+    from pybroker.log.results import Steps
     from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
     from pybroker.model import BrokerId, Offset, TopicId
 
 logger = logging.getLogger("pybroker.replication.replica_manager")
+
+OFFLINE_PER_STEP: Final = 20
+"""Partitions that are marked offline in one step; each completes the requests that wait for it."""
 
 
 class OwnPartitions:
@@ -230,6 +234,18 @@ class OwnPartitions:
         if self.online.pop(topic_partition, None) is not None or is_prepared:
             self.offline.add(topic_partition)
             self._wake(topic_partition)
+
+    def follow_failure(self, logs: Sequence[Log]) -> Steps:
+        """Mark the partitions of `logs` offline, because their directory failed.
+
+        Between two steps some are marked and others not; those refuse records and reads by their logs, but a fetch from the end
+        waits. A log that was deleted or moved meanwhile is left out.
+        """
+        for count, log in enumerate(logs, start=1):
+            if self._log_manager.get(log.topic_partition) is log:
+                self.mark_offline(log.topic_partition)
+            if count % OFFLINE_PER_STEP == 0:
+                yield None
 
     def reconfigure(self, config: BrokerConfig) -> Iterator[None]:
         """Apply the broker's settings in force: every log gets what its topic inherits from them. Raises ConfigError."""

@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.directory import LogDirectory
+    from pybroker.log.log import Log
     from pybroker.log.manager import LogManager
+    from pybroker.log.results import Steps
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.purgatory.purgatory import Purgatory
@@ -145,6 +147,10 @@ class ReplicaManager:
     def mark_offline(self, topic_partition: TopicPartition) -> None:
         """Respond with KAFKA_STORAGE_ERROR from now on, also to waiting requests, because the log's directory failed."""
         self._own.mark_offline(topic_partition)
+
+    def follow_failure(self, logs: Sequence[Log]) -> Steps:
+        """Mark the partitions of `logs` offline in steps, because their directory failed."""
+        return self._own.follow_failure(logs)
 
     def reconfigure(self, config: BrokerConfig) -> Iterator[None]:
         """Apply the broker's settings in force, in slices: every log gets what its topic inherits from them. Raises

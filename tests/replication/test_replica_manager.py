@@ -14,9 +14,12 @@ from pybroker.records.errors import RecordError, RecordValidationError
 from pybroker.replication.replica_manager import ReplicaManager
 from testing.scenes.replication.appended import append_records
 from testing.scenes.replication.scene import BROKER, MIB, ReplicaScene, params, topic_id, wanted
+from testing.turns import watched
 
 if TYPE_CHECKING:
     from pybroker.replication.fetch_data import PartitionProduceResult
+
+MANY = 10_000
 
 
 def test_partitions_and_logs_come_and_go_with_the_image() -> None:
@@ -217,6 +220,27 @@ def test_an_offline_partition() -> None:
     with pytest.raises(KafkaError) as caught:
         scene.manager.partition_or_raise(TopicPartition("t", 0))
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_directory_that_fails_takes_very_many_partitions_offline_in_steps() -> None:
+    scene = ReplicaScene()
+    scene.topic("t", MANY)
+    scene.topic("gone", 1)
+    logs = [log for place, log in scene.logs.logs.items() if place != TopicPartition("t", 0)]
+    waiting = [scene.fetch(params(max_wait_ms=1000), wanted("t", 0, partition=number)) for number in range(0, MANY, 10)]
+    assert not any(waiting)
+    steps = scene.manager.follow_failure(logs)  # type: ignore[arg-type]  # models
+    with watched(limit_ms=10) as turns:
+        turns.run(next, steps)
+        assert 0 < scene.manager.offline_count < MANY // 100
+        scene.remove("gone")
+        while turns.run(next, steps, "over") != "over":
+            pass
+    assert [one for one in turns.long if not one.what.startswith("garbage collection")] == []
+    assert scene.manager.offline_count == MANY - 1, "t-0 is in another directory"
+    (elsewhere, *responses) = waiting
+    assert elsewhere == []
+    assert [data.error_code for (((_, data),),) in responses] == [ErrorCode.KAFKA_STORAGE_ERROR] * len(responses)
 
 
 def test_a_followers_fetch_moves_the_high_watermark_and_reads_to_the_end() -> None:

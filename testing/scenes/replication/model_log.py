@@ -42,6 +42,7 @@ class ModelLog:
 
     def __init__(self, topic_id: TopicId, config: TopicConfig | None = None) -> None:
         self.topic_id = topic_id
+        self.topic_partition: TopicPartition | None = None
         self.config = config or TopicConfig()
         self.log_start_offset = 0
         self.producers = ModelProducers()
@@ -163,7 +164,11 @@ class ModelLogManager:
             raise OSError("no space left")
         if topic_partition not in self.logs:
             self.logs[topic_partition] = ModelLog(topic_id, config)
+            self.logs[topic_partition].topic_partition = topic_partition
         return self.logs[topic_partition]
+
+    def get(self, topic_partition: TopicPartition) -> ModelLog | None:
+        return self.logs.get(topic_partition)
 
     def delete(self, topic_partition: TopicPartition, _topic_id: TopicId) -> None:
         self.deleted.append(topic_partition)
