@@ -1,13 +1,14 @@
-"""Batches of transactions in a Produce request: whether their partitions belong to the producer's transaction.
+"""Batches of transactions: whether their partitions belong to the producer's transaction. Those in a Produce request, and the one
+that a TxnOffsetCommit makes, whose partition is one of `__consumer_offsets`.
 
 The coordinator is asked once per transaction and partition: not if the log already has an open transaction of this producer and
 epoch. Before Produce v12 a partition must have been added by AddPartitionsToTxn, so that no late batch opens a transaction that
-never ends (KIP-890, first part); from v12 on the request itself adds the partition.
+never ends (KIP-890, first part); from v12 on, and with TxnOffsetCommit v5, the request itself adds the partition.
 
 If the coordinator responds later, because its record has to become durable, the request is parked. Right before each append the
 log is asked once more whether a marker has come since (KIP-890's verification guard).
 
-What a producer gets for an error of the coordinator
+What a producer gets for an error of the coordinator. TxnOffsetCommit has the first two rows, the second one before v4.
 
     PRODUCER_FENCED                                   INVALID_PRODUCER_EPOCH, with which it may abort
     TRANSACTION_ABORTABLE                             INVALID_TXN_STATE before v11, which does not know the code
@@ -20,9 +21,9 @@ Source: ReplicaManager.handleProduceAppend, AddPartitionsToTxnManager, Verificat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.api.deferred import Deferred
 from pybroker.log.producer_entry import ProducerEntry
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 _ADDS_PARTITIONS_VERSION: Final = 12
 _ABORTABLE_VERSION: Final = 11
+_ADDS_OFFSETS_VERSION: Final = 5
+_ABORTABLE_OFFSETS_VERSION: Final = 4
 _RETRIED: Final = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 )
@@ -91,13 +94,48 @@ def verify(
         refused = {tp: PartitionProduceResult(code, error_message=_message(code)) for tp, code in codes.items()}
         return Verified({tp: records for tp, records in entries.items() if tp not in refused}, refused, guard)
 
-    from pybroker.coordinator.transaction.operations import Producer  # noqa: PLC0415  loaded with the coordinator
+    from pybroker.coordinator.runtime.result import Producer  # noqa: PLC0415  loaded with the coordinator
 
     deferred: Deferred[Outcome, Verified] = Deferred(verified)
     coordinator = broker.transactions
     ask = coordinator.add_partitions if adds else coordinator.verify_partitions
     ask(transactional_id, Producer(*producer), unverified, deferred.complete)
     return deferred.response()
+
+
+def verify_offsets(  # noqa: PLR0917  positions as in `verify`
+    broker: Services,
+    version: int,
+    transactional_id: str,
+    producer: tuple[ProducerId, ProducerEpoch],
+    topic_partition: TopicPartition,
+    done: Callable[[ErrorCode, Callable[[], ErrorCode]], None],
+) -> None:
+    """Look whether a group's partition of `__consumer_offsets` belongs to the producer's transaction; `version` is that of a
+    TxnOffsetCommit. `done` gets the code, and the last look right before the append.
+    """
+    adds = version >= _ADDS_OFFSETS_VERSION
+    unverified, guard = _guarded(broker, producer, (topic_partition,))
+
+    def last_look() -> ErrorCode:
+        return guard(topic_partition)
+
+    if not unverified or not (adds or broker.config.transaction_partition_verification_enable):
+        done(ErrorCode.NONE, last_look)
+        return
+
+    def verified(outcome: Outcome) -> None:
+        code = outcome if isinstance(outcome, ErrorCode) else outcome[topic_partition]
+        if code is ErrorCode.PRODUCER_FENCED:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        elif code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_OFFSETS_VERSION:
+            code = ErrorCode.INVALID_TXN_STATE
+        done(code, last_look)
+
+    from pybroker.coordinator.runtime.result import Producer  # noqa: PLC0415  loaded with the coordinator
+
+    ask = broker.transactions.add_partitions if adds else broker.transactions.verify_partitions
+    ask(transactional_id, Producer(*producer), unverified, verified)
 
 
 def _producers(records: memoryview) -> set[tuple[ProducerId, ProducerEpoch]]:
@@ -108,7 +146,7 @@ def _producers(records: memoryview) -> set[tuple[ProducerId, ProducerEpoch]]:
 
 
 def _guarded(
-    broker: Services, producer: tuple[ProducerId, ProducerEpoch], transactional: Mapping[TopicPartition, Any]
+    broker: Services, producer: tuple[ProducerId, ProducerEpoch], transactional: Iterable[TopicPartition]
 ) -> tuple[list[TopicPartition], Callable[[TopicPartition], ErrorCode]]:
     """Return the partitions where the producer has no open transaction, and the guard of all partitions."""
     unverified: list[TopicPartition] = []

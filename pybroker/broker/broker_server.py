@@ -296,6 +296,7 @@ class BrokerServer:
                 timer=self.timer,
                 replicas=self.replica_manager,
                 controller=self.controller,
+                groups=self._coordinate_groups,
                 call_soon=asyncio.get_running_loop().call_soon,
             )
             self.controller.subscribe(self._transactions.apply_image)

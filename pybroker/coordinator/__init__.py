@@ -4,9 +4,11 @@
     shard              the groups and offsets of one partition of `__consumer_offsets`, changed by replaying records
     group              what all groups have in common, whatever their kind
     offsets            commits, fetches and deletions of offsets, for groups of every kind
+    pending            the offsets of open transactions
     expiry             the removal of old offsets, and of groups that have nothing left
     administration     listing and deleting groups
     records            the records of offsets and of classic groups, as bytes and back
+    hashing            the partition that a name belongs to
     loading            the replay of loaded batches, and what follows when a shard is loaded
     embedded_protocol  the metadata and the assignments that consumers of the classic protocol exchange
 

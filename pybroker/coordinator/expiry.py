@@ -9,7 +9,8 @@ The age of an offset, which `offsets.retention.minutes` limits, counts like this
     a Stable group of consumers                    since the commit, and only for topics that no member subscribes to
     any other group                                never
 
-An Empty group is removed with its last offset; a group that never had an offset is removed at the next clean-up.
+An Empty group is removed with its last offset; a group that never had an offset is removed at the next clean-up. An offset that
+an open transaction has written does not expire, and its group is not removed.
 
 Source: OffsetMetadataManager.cleanupExpiredOffsets, ClassicGroup.offsetExpirationCondition; KIP-211.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.coordinator.records import NO_TIMESTAMP, offset_tombstone
+from pybroker.coordinator.records import NO_TIMESTAMP, OffsetKey, offset_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def clean_up(shard: GroupShard, now_ms: int) -> CoordinatorResult:
     result = CoordinatorResult(is_atomic=False)
     for group in shard.all_groups():
         kept_count = _expire_offsets(shard, group, result.records, now_ms)
-        if not kept_count and group.is_unused:
+        if not kept_count and group.is_unused and not shard.pending.keys_of(group.group_id):
             result.records += group.tombstones()
     return result
 
@@ -53,7 +54,7 @@ def _expire_offsets(shard: GroupShard, group: Group, records: list[CoordinatorRe
                 is_expired = now_ms >= committed.expire_ms
             else:
                 is_expired = (committed.commit_ms if since_ms is None else since_ms) <= newest_expired_ms
-            if is_expired:
+            if is_expired and OffsetKey(group.group_id, topic, partition) not in shard.pending.by_key:
                 records.append(offset_tombstone(group.group_id, topic, partition))
             else:
                 kept_count += 1

@@ -10,7 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.offsets import forget_topics
-from pybroker.coordinator.records import OFFSET_PREFIX, from_bytes, offset_from_bytes, offset_key_from_bytes
+from pybroker.coordinator.records import (
+    OFFSET_PREFIX,
+    OffsetKey,
+    from_bytes,
+    offset_from_bytes,
+    offset_key_from_bytes,
+)
 from pybroker.model import GroupId
 from pybroker.records.entries import entries
 
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
 
     from pybroker.coordinator.runtime.result import CoordinatorResult
     from pybroker.coordinator.shard import GroupShard
+    from pybroker.model import ProducerId
     from pybroker.records.batch import BatchView
 
 
@@ -33,11 +40,20 @@ def replay_batch(shard: GroupShard, batch: BatchView, skipped: Counter[int]) -> 
             if key[:-4] != names:  # offsets that were committed together have the same names
                 group_id, topic, _ = offset_key_from_bytes(key)
                 names = key[:-4]
-            shard.replay_offset(group_id, topic, int.from_bytes(key[-4:], signed=True), offset_from_bytes(value))
+            partition, committed = int.from_bytes(key[-4:], signed=True), offset_from_bytes(value)
+            if batch.is_transactional:
+                shard.replay_pending(batch.producer_id, OffsetKey(group_id, topic, partition), committed)
+            else:
+                shard.replay_offset(group_id, topic, partition, committed)
             continue
         record = from_bytes(key, value)
         if record is None or not shard.replay(record):
             skipped[int.from_bytes(key[:2])] += 1
+
+
+def replay_marker(shard: GroupShard, producer_id: ProducerId, is_commit: bool) -> None:
+    """Replay the marker of a transaction."""
+    shard.replay_marker(producer_id, is_commit=is_commit)
 
 
 def first_operation(shard: GroupShard, partitions_of: Callable[[str], int], now_ms: int) -> CoordinatorResult:
@@ -46,4 +62,5 @@ def first_operation(shard: GroupShard, partitions_of: Callable[[str], int], now_
     `partitions_of` returns the number of partitions of a topic, 0 if the topic does not exist.
     """
     topics = {topic for offsets_by_topic in shard.offsets.values() for topic in offsets_by_topic}
+    topics |= {key.topic for key in shard.pending.by_key}
     return forget_topics(shard, {topic: partitions_of(topic) for topic in topics}, now_ms)

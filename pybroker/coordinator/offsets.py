@@ -4,15 +4,25 @@ A group takes a commit from a member in its generation; in a classic group the c
 the group is Empty it also takes commits from clients that are not members: an administrator, or a consumer that assigns its
 partitions itself. Such a commit to a group that does not exist makes a group without a protocol, a simple group.
 
-Source: OffsetMetadataManager; ClassicGroup.validateOffsetCommit, validateOffsetDelete.
+Offsets of a transaction are pending until its marker (`pending`). A producer may commit them without a member and generation, as
+clients before KIP-447 do; then nothing but its epoch fences it.
+
+Source: OffsetMetadataManager; ClassicGroup.validateOffsetCommit, validateOffsetDelete; KIP-447.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from pybroker.coordinator.records import NO_TIMESTAMP, CommittedOffset, OffsetsOfTopic, offset_tombstone
-from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
+from pybroker.coordinator.records import (
+    NO_TIMESTAMP,
+    CommittedOffset,
+    OffsetKey,
+    OffsetsOfTopic,
+    PendingOffsetsOfTopic,
+    offset_tombstone,
+)
+from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, Producer
 from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, GenerationId, GroupId, MemberEpoch, MemberId, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -33,7 +43,8 @@ class Committer(NamedTuple):
     member.
 
     `unknown_group` is the error when a member commits to a group that does not exist; it depends on the version of the request.
-    So does `knows_epochs`, which says whether `generation_id` may be the epoch of a KIP-848 member.
+    So does `knows_epochs`, which says whether `generation_id` may be the epoch of a KIP-848 member. If the offsets belong to a
+    transaction, `producer` is the one of the transaction.
     """
 
     group_id: GroupId
@@ -42,6 +53,12 @@ class Committer(NamedTuple):
     group_instance_id: str | None
     unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION
     knows_epochs: bool = False
+    producer: Producer | None = None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the client names no member, which only the offsets of a transaction may leave out while there are members."""
+        return self.generation_id < 0 and not self.member_id and self.group_instance_id is None
 
 
 class NewOffset(Protocol):
@@ -55,6 +72,13 @@ class NewOffset(Protocol):
     committed_leader_epoch: int
     committed_metadata: str | None
     commit_timestamp: int
+
+
+class Fetched(NamedTuple):
+    """Committed offsets, and the partitions among them that are unstable: an open transaction has written another offset."""
+
+    offsets: dict[TopicPartition, CommittedOffset]
+    unstable: frozenset[TopicPartition] = frozenset()
 
 
 Codes = dict[TopicPartition, ErrorCode]
@@ -85,9 +109,12 @@ def commit(
     refused: Refused = {}
     bulks: list[OffsetsOfTopic] = []
     result = CoordinatorResult(refused, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE, bulks=bulks)
-    # An offset changes nothing that decides about another, except that the first one makes a group.
-    result.may_share = group is not None
-    requests.note_commit(result, committer.member_id)
+    if committer.producer is None:
+        # An offset changes nothing that decides about another, except that the first one makes a group.
+        result.may_share = group is not None
+        requests.note_commit(result, committer.member_id)
+    else:
+        result.producer = committer.producer
     limit = shard.settings.offset_metadata_max_bytes
     expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, _LAST_MS)
     place = -1
@@ -106,7 +133,9 @@ def commit(
                 CommittedOffset, (one.committed_offset, one.committed_leader_epoch, metadata, commit_ms, expire_ms)
             )
             accepted[one.partition_index] = committed
-        if accepted:
+        if accepted and (producer := committer.producer) is not None:
+            bulks.append(PendingOffsetsOfTopic(committer.group_id, topic, accepted, producer.producer_id))
+        elif accepted:
             bulks.append(OffsetsOfTopic(committer.group_id, topic, accepted))
     return result
 
@@ -144,6 +173,14 @@ def fetch_all(shard: GroupShard, group_id: GroupId) -> dict[TopicPartition, Comm
     }
 
 
+def unstable(shard: GroupShard, group_id: GroupId, found: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+    """Return those of the partitions `found` for which an open transaction has written an offset."""
+    keys = shard.pending.keys_of(group_id)
+    if not keys:
+        return frozenset()
+    return frozenset(one for one in found if OffsetKey(group_id, *one) in keys)
+
+
 def delete_offsets(shard: GroupShard, group_id: GroupId, unwanted: Sequence[TopicPartition], _now_ms: int) -> CoordinatorResult:
     """Delete offsets; the response is an ErrorCode for the whole request, or a code for each partition."""
     group = shard.find_group(group_id)
@@ -158,26 +195,31 @@ def delete_offsets(shard: GroupShard, group_id: GroupId, unwanted: Sequence[Topi
             codes[topic_partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             continue
         codes[topic_partition] = ErrorCode.NONE
-        if shard.offset(group_id, *topic_partition) is not None:
+        if shard.offset(group_id, *topic_partition) is not None or OffsetKey(group_id, *topic_partition) in shard.pending.by_key:
             result.records.append(offset_tombstone(group_id, *topic_partition))
     result.response = codes
     return result
 
 
 def tombstones_of_group(shard: GroupShard, group_id: GroupId) -> list[CoordinatorRecord]:
-    """Return a tombstone for every offset of the group."""
-    return [offset_tombstone(group_id, *topic_partition) for topic_partition in fetch_all(shard, group_id)]
+    """Return a tombstone for every offset of the group, also for those that are only pending."""
+    keys = dict.fromkeys(OffsetKey(group_id, *topic_partition) for topic_partition in fetch_all(shard, group_id))
+    return [offset_tombstone(*key) for key in keys | dict.fromkeys(shard.pending.keys_of(group_id))]
 
 
 def forget_topics(shard: GroupShard, partition_counts: Mapping[str, int], _now_ms: int) -> CoordinatorResult:
-    """Delete the offsets of partitions that were removed. `partition_counts` has the number of partitions that each topic still
-    has, 0 for a topic that was deleted.
+    """Delete the offsets of partitions that were removed, also the pending ones.
+
+    `partition_counts` has the number of partitions that each topic still has, 0 for a topic that was deleted.
     """
-    records = [
-        offset_tombstone(group_id, topic, partition)
+    keys = dict.fromkeys(
+        OffsetKey(group_id, topic, partition)
         for group_id, topics in shard.offsets.items()
         for topic in topics.keys() & partition_counts.keys()
         for partition in topics[topic]
         if partition >= partition_counts[topic]
-    ]
-    return CoordinatorResult(records=records, is_atomic=False)
+    )
+    keys |= dict.fromkeys(
+        key for key in shard.pending.by_key if key.partition >= partition_counts.get(key.topic, key.partition + 1)
+    )
+    return CoordinatorResult(records=[offset_tombstone(*key) for key in keys], is_atomic=False)

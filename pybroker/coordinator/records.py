@@ -35,7 +35,7 @@ from pybroker.records.entries import NO_HEADERS, varint
 if TYPE_CHECKING:
     from pybroker.coordinator.classic.group import ClassicGroup
     from pybroker.coordinator.shard import GroupShard
-    from pybroker.model import MemberId
+    from pybroker.model import MemberId, ProducerId
 
 NO_TIMESTAMP: Final = -1
 
@@ -112,6 +112,21 @@ class OffsetsOfTopic:
     def replay(self, shard: GroupShard) -> None:
         """See `BulkRecords`."""
         shard.replay_offsets(self.group_id, self.topic, self.offsets)
+
+
+class PendingOffsetsOfTopic(OffsetsOfTopic):
+    """The same in a transaction of a producer."""
+
+    __slots__ = ("producer_id",)
+
+    def __init__(self, group_id: GroupId, topic: str, offsets: Mapping[int, CommittedOffset], producer_id: ProducerId) -> None:
+        super().__init__(group_id, topic, offsets)
+        self.producer_id = producer_id
+
+    def replay(self, shard: GroupShard) -> None:
+        """See `BulkRecords`."""
+        for partition, committed in self.offsets.items():
+            shard.replay_pending(self.producer_id, OffsetKey(self.group_id, self.topic, partition), committed)
 
 
 def offset_record(group_id: GroupId, topic: str, partition: int, committed: CommittedOffset) -> CoordinatorRecord:

@@ -5,7 +5,7 @@ The hash of a group's name determines the partition of `__consumer_offsets` to w
 partition coordinates the group. The topic is created when the first client looks for a coordinator. The coordinator passes each
 outcome, a response or an ErrorCode, to a callback, in most cases before the call returns.
 
-Source: GroupCoordinatorService; Utils.abs, String.hashCode.
+Source: GroupCoordinatorService.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from pybroker.coordinator.consumer.describe import describe as describe_consumer
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
 from pybroker.coordinator.consumer.patterns.matching import is_known, match
-from pybroker.coordinator.loading import first_operation, replay_batch
+from pybroker.coordinator.hashing import java_hash, partition_of, partition_of_hash
+from pybroker.coordinator.loading import first_operation, replay_batch, replay_marker
 from pybroker.coordinator.migration.classic_requests import ClassicRequestsToConsumerGroup
 from pybroker.coordinator.records import to_bytes
 from pybroker.coordinator.runtime.appender import RuntimeSettings
@@ -33,7 +34,7 @@ from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import GROUP_KIND
 from pybroker.metadata.names import OFFSETS_TOPIC
-from pybroker.model import NO_MEMBER_EPOCH, BrokerId, GroupId, MemberEpoch, MemberId, TopicPartition
+from pybroker.model import NO_MEMBER_EPOCH, BrokerId, GroupId, MemberEpoch, MemberId, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.compression import CompressionType
 from pybroker.slicing import run_slice
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from pybroker.coordinator.classic.join import JoinRequest
     from pybroker.coordinator.group import GroupRequests
     from pybroker.coordinator.offsets import Committer, NewOffset
-    from pybroker.coordinator.records import CommittedOffset
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -62,25 +62,6 @@ HASHES_MAX: Final = 10_000
 """The number of groups whose hashes are kept."""
 
 CLEAN_UP_STEPS: Final = 100
-
-
-def java_hash(text: str) -> int:
-    """Return what Java's String.hashCode returns: a hash over UTF-16 units, as a signed 32-bit number."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(units), 2):
-        value = (value * 31 + (units[position] << 8 | units[position + 1])) & 0xFFFF_FFFF
-    return value - (1 << 32) if value >> 31 else value
-
-
-def partition_of(group_id: GroupId, partition_count: int) -> int:
-    """Return the group's partition of `__consumer_offsets`."""
-    return partition_of_hash(java_hash(group_id), partition_count=partition_count)
-
-
-def partition_of_hash(value: int, *, partition_count: int) -> int:
-    """Return the partition of a group whose name has the hash `value`."""
-    return (0 if value == -(1 << 31) else abs(value)) % partition_count
 
 
 def group_settings(config: BrokerConfig, new_member_id: Callable[[str], MemberId]) -> GroupSettings:
@@ -141,7 +122,13 @@ class GroupCoordinator:
             call_soon=call_soon,
         )
         self._call_soon = call_soon
-        self._loader = Loader(self.runtime, call_soon, replay_batch=replay_batch, bytes_max=config.offsets_load_buffer_size)
+        self._loader = Loader(
+            self.runtime,
+            call_soon,
+            replay_batch=replay_batch,
+            replay_marker=replay_marker,
+            bytes_max=config.offsets_load_buffer_size,
+        )
 
     # Where groups are coordinated
 
@@ -375,6 +362,39 @@ class GroupCoordinator:
             source,
         )
 
+    def topic_partition(self, group_id: GroupId) -> TopicPartition:
+        """Return the partition of `__consumer_offsets` that holds the group."""
+        return TopicPartition(OFFSETS_TOPIC, self._partition(group_id))
+
+    def commit_in_transaction(
+        self,
+        committer: Committer,
+        new: Sequence[tuple[str, Sequence[NewOffset]]],
+        guard: Callable[[], ErrorCode],
+        done: Done,
+    ) -> None:
+        """Commit offsets by topic in the transaction of the committer's producer; `done` gets what that of `commit` gets.
+
+        `guard` is asked right before the append, and refuses it with an error.
+        """
+
+        def operation(shard: GroupShard, now_ms: int) -> CoordinatorResult:
+            if code := guard():
+                raise KafkaError(code)
+            requests = self._requests(shard, committer.group_id)
+            return offsets.commit(shard, requests, committer, new, retention_ms=-1, now_ms=now_ms)
+
+        self.runtime.write(self._partition(committer.group_id), operation, done)
+
+    def complete_transaction(
+        self, partition: int, marker: memoryview, producer_id: ProducerId, done: Callable[[ErrorCode], None], *, is_commit: bool
+    ) -> None:
+        """Append a marker to a partition of `__consumer_offsets`: the offsets of the producer's transaction count, or are gone.
+
+        `done` gets NONE when the marker is durable, or the error.
+        """
+        self.runtime.complete_transaction(partition, marker, lambda shard: replay_marker(shard, producer_id, is_commit), done)
+
     def fetch(
         self,
         group_id: GroupId,
@@ -383,17 +403,20 @@ class GroupCoordinator:
         *,
         member_id: MemberId | None = None,
         member_epoch: MemberEpoch = NO_MEMBER_EPOCH,
+        is_stable: bool = False,
     ) -> None:
         """Fetch the offsets of the partitions `wanted`, or all offsets of the group when it is None.
 
-        `done` gets the offsets by partition, or an ErrorCode when a KIP-848 member is unknown or its epoch is stale.
+        `done` gets `offsets.Fetched`, or an ErrorCode when a KIP-848 member is unknown or its epoch is stale. `is_stable` asks
+        which offsets open transactions have written.
         """
 
-        def query(shard: GroupShard) -> dict[TopicPartition, CommittedOffset] | ErrorCode:
+        def query(shard: GroupShard) -> offsets.Fetched | ErrorCode:
             code = offsets.check_fetch(shard, group_id, member_id, member_epoch)
             if code:
                 return code
-            return offsets.fetch_all(shard, group_id) if wanted is None else offsets.fetch(shard, group_id, wanted)
+            found = offsets.fetch_all(shard, group_id) if wanted is None else offsets.fetch(shard, group_id, wanted)
+            return offsets.Fetched(found, offsets.unstable(shard, group_id, found) if is_stable else frozenset())
 
         self.runtime.read(self._partition(group_id), query, done)
 

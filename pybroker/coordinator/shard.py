@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.consumer.group import ConsumerGroup
 from pybroker.coordinator.consumer.records import REPLAYS
+from pybroker.coordinator.pending import PendingOffsets
 from pybroker.coordinator.records import CommittedOffset, OffsetKey
 from pybroker.model import GenerationId
 from pybroker.protocol.messages.group_records import RecordType
@@ -20,7 +21,7 @@ from pybroker.protocol.messages.group_records import RecordType
 if TYPE_CHECKING:
     from pybroker.coordinator.group import Group
     from pybroker.coordinator.runtime.result import CoordinatorRecord
-    from pybroker.model import GroupId, MemberId
+    from pybroker.model import GroupId, MemberId, ProducerId
 
 TopicOffsets = dict[str, dict[int, CommittedOffset]]
 
@@ -46,16 +47,18 @@ class GroupSettings:
 class GroupShard:
     """The state of one partition, without behaviour.
 
-    Only `replay` changes offsets and whatever the log holds of groups. Classic members that join and leave are soft state.
+    Only `replay` and its siblings change offsets and whatever the log holds of groups. Classic members that join and leave are
+    soft state.
     """
 
-    __slots__ = ("_replays", "classic_groups", "consumer_groups", "offsets", "settings")
+    __slots__ = ("_replays", "classic_groups", "consumer_groups", "offsets", "pending", "settings")
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
         self.classic_groups: dict[GroupId, ClassicGroup] = {}
         self.consumer_groups: dict[GroupId, ConsumerGroup] = {}  # of KIP-848; a name is in at most one of the two
         self.offsets: dict[GroupId, TopicOffsets] = {}
+        self.pending = PendingOffsets()  # of open transactions
         self._replays: dict[int, Callable[[Any, Any], None]] = {
             RecordType.LEGACY_OFFSET_COMMIT: self._replay_offset,
             RecordType.OFFSET_COMMIT: self._replay_offset,
@@ -93,21 +96,41 @@ class GroupShard:
         group_id, topic, partition = key
         if committed is None:
             self._forget_offset(group_id, topic, partition)
+            self.pending.remove(key)
         else:
             self.replay_offset(group_id, topic, partition, committed)
 
     def replay_offset(self, group_id: GroupId, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Replay a committed offset, as `replay` does with its record."""
         self._offsets_of(group_id, topic)[partition] = committed
+        if self.pending.by_key:
+            self.pending.supersede(OffsetKey(group_id, topic, partition))
 
     def replay_offsets(self, group_id: GroupId, topic: str, offsets: Mapping[int, CommittedOffset]) -> None:
         """Replay the committed offsets of several partitions."""
         self._offsets_of(group_id, topic).update(offsets)
+        if self.pending.by_key:
+            for partition in offsets:
+                self.pending.supersede(OffsetKey(group_id, topic, partition))
+
+    def replay_pending(self, producer_id: ProducerId, key: OffsetKey, committed: CommittedOffset) -> None:
+        """Replay an offset that a producer has written in its transaction, which is open."""
+        self._ensure_group(key.group)
+        self.pending.put(producer_id, key, committed)
+
+    def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
+        """Replay the end of a producer's transaction: its offsets count, or are gone."""
+        for (group_id, topic, partition), committed in self.pending.end(producer_id, is_commit=is_commit):
+            self._offsets_of(group_id, topic)[partition] = committed
+
+    def _ensure_group(self, group_id: GroupId) -> None:
+        """Make a simple group for an offset without a group: Empty, without a protocol."""
+        if group_id not in self.classic_groups and group_id not in self.consumer_groups:
+            self.classic_group(group_id)
 
     def _offsets_of(self, group_id: GroupId, topic: str) -> dict[int, CommittedOffset]:
         """Return the offsets of a topic by partition, to which some are added now."""
-        if group_id not in self.classic_groups and group_id not in self.consumer_groups:
-            self.classic_group(group_id)  # an offset without a group makes a simple group: Empty, without a protocol
+        self._ensure_group(group_id)
         topics = self.offsets.get(group_id)
         if topics is None:
             topics = self.offsets[group_id] = {}
@@ -132,7 +155,8 @@ class GroupShard:
             return False
         group_id = record.key.group_id
         if record.type_id == RecordType.CONSUMER_GROUP_METADATA and record.value is None:
-            if self.consumer_groups.pop(group_id, None) is not None and group_id in self.offsets:
+            has_offsets = group_id in self.offsets or self.pending.keys_of(group_id)
+            if self.consumer_groups.pop(group_id, None) is not None and has_offsets:
                 self.classic_group(group_id)
             return True
         group = self.consumer_groups.get(group_id)

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pybroker.model import FIRST_OFFSET
+from pybroker.model import FIRST_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from pybroker.records.batch import TRANSACTIONAL_BIT
 from pybroker.records.build import assemble_batch
 from pybroker.records.compression import compress
 from pybroker.records.errors import InvalidRecordError
 from pybroker.records.varint import append_varint, read_varint, small_varints
 
 if TYPE_CHECKING:
+    from pybroker.model import ProducerEpoch, ProducerId
     from pybroker.records.batch import BatchView
     from pybroker.records.compression import CompressionType
 
@@ -89,8 +91,17 @@ def record_end(key: bytes, value: bytes | None) -> bytes:
     return b"".join((varint(len(key)), key, varint(len(value)), value, NO_HEADERS))
 
 
-def build_ends(ends: Sequence[bytes], *, timestamp_ms: int, compression: CompressionType) -> bytearray:
-    """Build the batch of `build_entries` from what follows the offset in each record, as `record_end` returns it."""
+def build_ends(
+    ends: Sequence[bytes],
+    *,
+    timestamp_ms: int,
+    compression: CompressionType,
+    producer: tuple[ProducerId, ProducerEpoch] | None = None,
+) -> bytearray:
+    """Build the batch of `build_entries` from what follows the offset in each record, as `record_end` returns it.
+
+    It belongs to the transaction of `producer`, if there is one.
+    """
     section: list[bytes] = []
     for number, end in enumerate(ends):
         at = _VARINTS[number] if number < _SMALL else _varint(number)
@@ -101,10 +112,12 @@ def build_ends(ends: Sequence[bytes], *, timestamp_ms: int, compression: Compres
         compress(compression, payload) if compression else payload,
         base_offset=FIRST_OFFSET,
         last_offset_delta=len(ends) - 1,
-        attributes=compression,
+        attributes=compression if producer is None else compression | TRANSACTIONAL_BIT,
         base_timestamp=timestamp_ms,
         max_timestamp=timestamp_ms,
         record_count=len(ends),
+        producer_id=NO_PRODUCER_ID if producer is None else producer[0],
+        producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer[1],
     )
 
 

@@ -39,7 +39,7 @@ ALONE = frozenset({
     "ApiVersions", "CreateTopics", "DeleteTopics", "InitProducerId", "AlterConfigs", "IncrementalAlterConfigs",
     "AlterReplicaLogDirs", "DescribeLogDirs", "CreatePartitions", "ListPartitionReassignments", "UpdateFeatures",
     "DescribeCluster", "ConsumerGroupHeartbeat", "GetTelemetrySubscriptions", "PushTelemetry", "ListConfigResources",
-    "DescribeTopicPartitions", "AddPartitionsToTxn", "EndTxn",
+    "DescribeTopicPartitions", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
 })  # fmt: skip
 """The APIs that are not handled in pieces: docs/design/latency.md says for each why, and what bounds it instead."""
 

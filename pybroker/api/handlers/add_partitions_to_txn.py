@@ -80,7 +80,7 @@ async def _all(responses: list[Any]) -> AddPartitionsToTxnResponse:
 
 def _add(broker: Services, version: int, one: AddPartitionsToTxnTransaction, deferred: Deferred[Any, Any]) -> None:
     """Complete `deferred` with the results of one transaction."""
-    from pybroker.coordinator.transaction.operations import Producer  # noqa: PLC0415  loaded with the coordinator
+    from pybroker.coordinator.runtime.result import Producer  # noqa: PLC0415  loaded with the coordinator
 
     asked = [TopicPartition(topic.name, number) for topic in one.topics for number in topic.partitions]
     topics = broker.controller.image.topics

@@ -31,7 +31,7 @@ _NEW_EPOCH_VERSION: Final = 5
 
 def handle(broker: Services, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Future[EndTxnResponse]:
     """Let the coordinator decide the end."""
-    from pybroker.coordinator.transaction.operations import Producer  # noqa: PLC0415  loaded with the coordinator
+    from pybroker.coordinator.runtime.result import Producer  # noqa: PLC0415  loaded with the coordinator
 
     version = context.api_version
 

@@ -61,7 +61,7 @@ async def _idempotent(broker: Services) -> InitProducerIdResponse:
 def _transactional(
     broker: Services, version: int, transactional_id: str, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-    from pybroker.coordinator.transaction.operations import Producer  # noqa: PLC0415  loaded with the coordinator
+    from pybroker.coordinator.runtime.result import Producer  # noqa: PLC0415  loaded with the coordinator
 
     def respond(outcome: Any) -> InitProducerIdResponse:
         if not isinstance(outcome, ErrorCode):

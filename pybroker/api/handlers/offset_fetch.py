@@ -2,14 +2,15 @@
 
 Behaviour
     Partitions without an offset have -1 and no error; so has an unknown group. Null topics ask for all partitions that have an
-    offset. The response shows durable offsets. `require_stable` never waits, because no offset is committed in a transaction yet.
+    offset. The response shows durable offsets. With `require_stable` a partition whose offset an open transaction has written is
+    UNSTABLE_OFFSET_COMMIT, and the client asks again.
 Versions
     v0 a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as when Kafka kept offsets in ZooKeeper. v2 null topics, error
     of the group. v3 throttle time. v5 leader epoch. v6 flexible. v7 require stable (KIP-447). v8 several groups (KIP-709). v9
     KIP-848: member and epoch (UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH).
     v10 topic ids; an unknown id is UNKNOWN_TOPIC_ID, and with null topics those that no longer exist are left out.
 Not done
-    UNSTABLE_OFFSET_COMMIT, which needs offsets in transactions.
+    Nothing.
 Source: KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
 """
 
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.pieces import Pieces
-from pybroker.coordinator.offsets import NOTHING_COMMITTED
+from pybroker.coordinator.offsets import NOTHING_COMMITTED, Fetched
 from pybroker.model import GroupId, MemberEpoch, MemberId, TopicId, TopicPartition, new_tuple
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
@@ -50,8 +51,6 @@ _PARTITION_FIELDS: Final = ("partition_index", "committed_offset", "committed_le
 _new_partition: Final = maker(OffsetFetchResponsePartitions, *_PARTITION_FIELDS)
 _new_old_partition: Final = maker(OffsetFetchResponsePartition, *_PARTITION_FIELDS)
 
-Committed = dict[TopicPartition, "CommittedOffset"]
-
 PIECES: Final = Pieces(
     ("groups.topics.partition_indexes", "groups.topics.partitions"), ("topics.partition_indexes", "topics.partitions")
 )
@@ -67,7 +66,9 @@ def handle(
         deferred: Deferred[Any, OffsetFetchResponse] = Deferred(
             lambda outcome: _old_response(_group_response(broker, version, group, outcome), version)
         )
-        broker.groups.fetch(GroupId(group.group_id), _wanted(broker, version, group), deferred.complete)
+        broker.groups.fetch(
+            GroupId(group.group_id), _wanted(broker, version, group), deferred.complete, is_stable=request.require_stable
+        )
         return deferred.response()
     responses: list[Any] = []
     for group in request.groups:
@@ -80,6 +81,7 @@ def handle(
             one.complete,
             member_id=None if group.member_id is None else MemberId(group.member_id),
             member_epoch=MemberEpoch(group.member_epoch),
+            is_stable=request.require_stable,
         )
         responses.append(one.response())
     if any(isinstance(response, asyncio.Future) for response in responses):
@@ -119,7 +121,7 @@ def _wanted(broker: Services, version: int, group: OffsetFetchRequestGroup) -> l
 
 
 def _group_response(
-    broker: Services, version: int, group: OffsetFetchRequestGroup, outcome: Committed | ErrorCode
+    broker: Services, version: int, group: OffsetFetchRequestGroup, outcome: Fetched | ErrorCode
 ) -> OffsetFetchResponseGroup:
     if isinstance(outcome, ErrorCode):
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=outcome, topics=_failed(version, group, outcome))
@@ -135,17 +137,16 @@ def _group_response(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    _partition(index, outcome.get(new_tuple(TopicPartition, (name, index)), NOTHING_COMMITTED), missing)
-                    for index in topic.partition_indexes
+                    _fetched(outcome, new_tuple(TopicPartition, (name, index)), missing) for index in topic.partition_indexes
                 ],
             )
         )
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
-def _all_topics(broker: Services, version: int, committed: Committed) -> list[OffsetFetchResponseTopics]:
+def _all_topics(broker: Services, version: int, fetched: Fetched) -> list[OffsetFetchResponseTopics]:
     topics: dict[str, OffsetFetchResponseTopics] = {}
-    for topic_partition, offset in committed.items():
+    for topic_partition in fetched.offsets:
         known = broker.controller.image.topics.get(topic_partition.topic)
         if known is None and version >= _TOPIC_ID_VERSION:
             continue
@@ -154,8 +155,14 @@ def _all_topics(broker: Services, version: int, committed: Committed) -> list[Of
             topic = topics[topic_partition.topic] = OffsetFetchResponseTopics(name=topic_partition.topic)
             if known is not None:
                 topic.topic_id = known.topic_id
-        topic.partitions.append(_partition(topic_partition.partition, offset, ErrorCode.NONE))
+        topic.partitions.append(_fetched(fetched, topic_partition, ErrorCode.NONE))
     return list(topics.values())
+
+
+def _fetched(fetched: Fetched, topic_partition: TopicPartition, missing: ErrorCode) -> OffsetFetchResponsePartitions:
+    if topic_partition in fetched.unstable:
+        return _partition(topic_partition.partition, NOTHING_COMMITTED, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    return _partition(topic_partition.partition, fetched.offsets.get(topic_partition, NOTHING_COMMITTED), missing)
 
 
 def _partition(index: int, committed: CommittedOffset, code: ErrorCode) -> OffsetFetchResponsePartitions:

@@ -302,15 +302,17 @@ class ClassicGroup:
         """See `Group`."""
         if self.state is GroupState.EMPTY and committer.generation_id < 0:
             return ErrorCode.NONE
-        if committer.generation_id < 0 and not committer.member_id and committer.group_instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID  # the client is no member, and the group has members
+        is_transactional = committer.producer is not None
+        if committer.is_unknown:  # and the group has members
+            return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
         code = self.check_member(committer.member_id, committer.group_instance_id)
         if code:
             return code
         if committer.generation_id != self.generation_id:
             return ErrorCode.ILLEGAL_GENERATION
         # The member knows the new generation, but not yet its assignment in it.
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.COMPLETING_REBALANCE else ErrorCode.NONE
+        is_early = self.state is GroupState.COMPLETING_REBALANCE and not is_transactional
+        return ErrorCode.REBALANCE_IN_PROGRESS if is_early else ErrorCode.NONE
 
     def check_fetch(self, _member_id: MemberId | None, _member_epoch: MemberEpoch) -> ErrorCode:
         """See `Group`; every client may fetch."""

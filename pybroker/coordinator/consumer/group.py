@@ -171,6 +171,11 @@ class ConsumerGroup:
         """See `Group`. A member commits in its epoch; while the group has no members, any client without an epoch may commit."""
         if committer.generation_id < 0 and not self.members:
             return ErrorCode.NONE
+        if committer.producer is not None:
+            if committer.is_unknown:
+                return ErrorCode.NONE
+            code = self.check_epoch(committer.member_id, MemberEpoch(committer.generation_id))
+            return ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
         member = self.members.get(committer.member_id)
         if member is not None and member.classic is None and not committer.knows_epochs:
             return ErrorCode.UNSUPPORTED_VERSION

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pybroker.clock import Clock
     from pybroker.coordinator.runtime.active import ActiveShard
-    from pybroker.coordinator.runtime.result import CoordinatorRecord
+    from pybroker.coordinator.runtime.result import CoordinatorRecord, Producer
     from pybroker.records.compression import CompressionType
     from pybroker.replication.replica_manager import ReplicaManager
 
@@ -76,15 +76,32 @@ class Appender:
         return batches
 
     def append(
-        self, active: ActiveShard[Any], ends: Sequence[bytes], replay: Callable[[], None], appended: Callable[[ErrorCode], None]
+        self,
+        active: ActiveShard[Any],
+        ends: Sequence[bytes],
+        replay: Callable[[], None],
+        appended: Callable[[ErrorCode], None],
+        producer: Producer | None = None,
     ) -> None:
-        """Append a batch of records that end with `ends`.
+        """Append a batch of records that end with `ends`, in the transaction of `producer` if there is one.
 
         If the batch is in the log then, `replay` is called. `appended` gets NONE once it is durable, or the error.
         """
+        now_ms = self._clock.time_ms()
+        batch = build_ends(ends, timestamp_ms=now_ms, compression=self._settings.compression, producer=producer)
+        self.append_batch(active, memoryview(batch), len(ends), replay, appended)
+
+    def append_batch(
+        self,
+        active: ActiveShard[Any],
+        batch: memoryview,
+        record_count: int,
+        replay: Callable[[], None],
+        appended: Callable[[ErrorCode], None],
+    ) -> None:
+        """Append a batch that is made already, as `append` does."""
         settings, replicas, topic_partition = self._settings, self._replicas, active.topic_partition
         now_ms = self._clock.time_ms()
-        batch = memoryview(build_ends(ends, timestamp_ms=now_ms, compression=settings.compression))
         result, required_offset = replicas.append_one(
             topic_partition, batch, settings.required_acks, now_ms, None, AppendOrigin.COORDINATOR, True
         )
@@ -94,7 +111,7 @@ class Appender:
             appended(code)
             return
         active.refusals = 0
-        active.replayed_end_offset = Offset(result.base_offset + len(ends))
+        active.replayed_end_offset = Offset(result.base_offset + record_count)
         replay()
         replicas.wake(topic_partition)
         if required_offset < 0:

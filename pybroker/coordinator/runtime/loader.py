@@ -37,11 +37,22 @@ FREEZE_RECORDS: Final = 20_000
 long, and to go through a million offsets again and again costs a third of the loading, and later a pause of 100 ms now and then.
 """
 
+_MARKERS: Final = frozenset({ControlType.COMMIT, ControlType.ABORT})
+
 Loading = Iterator[int]
 """An iterator that replays a batch per step and yields the number of its records."""
 
 ReplayBatch = Callable[[S, "BatchView", Counter[int]], None]
-"""Replays the records of a batch into the shard, and counts the types that mean nothing there."""
+"""Replays the records of a batch into the shard, and counts the types that mean nothing there. The batch may belong to an open
+transaction; its marker comes later.
+"""
+
+ReplayMarker = Callable[[S, "ProducerId", bool], None]
+"""Replays the marker of a producer's transaction, which commits it or not."""
+
+
+def no_markers(_shard: object, _producer_id: ProducerId, _is_commit: bool) -> None:
+    """Ignore the markers of a log that has no transactions."""
 
 
 class Loader(Generic[S]):
@@ -53,11 +64,13 @@ class Loader(Generic[S]):
         call_soon: Callable[[Callable[[], None]], object],
         *,
         replay_batch: ReplayBatch[S],
+        replay_marker: ReplayMarker[S] = no_markers,
         bytes_max: int,
     ) -> None:
         self._runtime = runtime
         self._call_soon = call_soon
         self._replay_batch = replay_batch
+        self._replay_marker = replay_marker
         self._bytes_max = bytes_max
         self._queue: deque[tuple[int, S, Loading]] = deque()
         self._replayed = 0  # since the last freeze
@@ -71,7 +84,8 @@ class Loader(Generic[S]):
         if log.log_start_offset == log.log_end_offset:
             self._end(partition)
             return
-        self._queue.append((partition, shard, replay_log(shard, log, self._replay_batch, bytes_max=self._bytes_max)))
+        loading = replay_log(shard, log, self._replay_batch, self._replay_marker, bytes_max=self._bytes_max)
+        self._queue.append((partition, shard, loading))
         if len(self._queue) == 1:
             self._call_soon(self._slice)
 
@@ -123,18 +137,16 @@ class Loader(Generic[S]):
         self._runtime.unload(partition)
 
 
-def replay_log(shard: S, log: Log, replay_batch: ReplayBatch[S], *, bytes_max: int) -> Loading:
+def replay_log(
+    shard: S, log: Log, replay_batch: ReplayBatch[S], replay_marker: ReplayMarker[S] = no_markers, *, bytes_max: int
+) -> Loading:
     """Replay everything that is in `log`; damaged batches are logged and skipped.
-
-    Batches of a transaction count from its commit on, and not at all without one. This broker writes none, but an adopted log has
-    them: producers of Kafka commit the offsets of their consumers in transactions.
 
     Raises KafkaError, OSError, DecodeError, struct.error, ImportError of a codec.
     """
     offset = log.log_start_offset
     end_offset = log.log_end_offset
     skipped: Counter[int] = Counter()
-    transactions: dict[ProducerId, list[BatchView]] = {}
     while offset < end_offset:
         batches_read: list[BatchView] = []
         reason: CorruptRecordError | None = None
@@ -157,22 +169,14 @@ def replay_log(shard: S, log: Log, replay_batch: ReplayBatch[S], *, bytes_max: i
             if not batch.is_valid:
                 _log_damage(log, "a wrong checksum", first_offset=batch.base_offset, end_offset=offset)
             elif batch.is_control:
-                for one in _committed(transactions, batch):
-                    replay_batch(shard, one, skipped)
-                    yield one.record_count
-            elif batch.is_transactional:
-                transactions.setdefault(batch.producer_id, []).append(batch)
+                if batch.record_count and (kind := control_type(batch)) in _MARKERS:  # compaction may have emptied it
+                    replay_marker(shard, batch.producer_id, kind is ControlType.COMMIT)
+                    yield 1
             else:
                 replay_batch(shard, batch, skipped)
                 yield batch.record_count
     for type_id, count in skipped.items():
         logger.warning("%s: the broker skipped %d records of the unknown type %d", log.topic_partition, count, type_id)
-
-
-def _committed(transactions: dict[ProducerId, list[BatchView]], end: BatchView) -> list[BatchView]:
-    """Return the batches of the transaction that a control batch ends, if it is a commit. Compaction may have emptied `end`."""
-    kept = transactions.pop(end.producer_id, [])
-    return kept if end.record_count and control_type(end) is ControlType.COMMIT else []
 
 
 def _log_damage(log: Log, reason: object, *, first_offset: Offset, end_offset: Offset) -> None:

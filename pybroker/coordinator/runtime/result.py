@@ -10,15 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.model import ProducerEpoch, ProducerId
 
 Respond = Callable[[Any], None]
 """The way to respond to a parked request: call it once, with the response."""
 
 Operation = Callable[[Any, int], "CoordinatorResult"]
 """A function of the shard and the wall time in ms. It may change the shard's soft state, but nothing else; see `runtime`."""
+
+
+class Producer(NamedTuple):
+    """A producer id with its epoch."""
+
+    producer_id: ProducerId
+    epoch: ProducerEpoch
 
 
 class CoordinatorRecord(NamedTuple):
@@ -73,6 +83,7 @@ class CoordinatorResult:
         bulks: the same as `records`, for records of which there are many; always in one batch, and without `records`.
         may_share: whether the batch may have the bulks of other such results, because none of their operations depends on the
             records of another.
+        producer: the one to whose transaction the bulks belong; the log refuses them where its epoch is old.
         is_replayed: False when the records only write down what the state says already.
         too_large: the error when the records do not fit into a batch.
         parked_responses: the responses to parked requests; they do not wait for the records.
@@ -85,6 +96,7 @@ class CoordinatorResult:
     records: list[CoordinatorRecord] = field(default_factory=list)
     bulks: Sequence[BulkRecords] = ()
     may_share: bool = False
+    producer: Producer | None = None
     is_replayed: bool = True
     is_atomic: bool = True
     too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR

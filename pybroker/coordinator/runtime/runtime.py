@@ -174,6 +174,22 @@ class CoordinatorRuntime(Generic[S]):
         response = query(active.shard)
         self._appender.when_durable(active, lambda code: done(ErrorCode.NOT_COORDINATOR if code else response))
 
+    def complete_transaction(
+        self, partition: int, marker: memoryview, replay: Callable[[S], None], done: Callable[[ErrorCode], None]
+    ) -> None:
+        """Append the marker of a transaction, which is a batch of one record, and replay it with `replay`.
+
+        `done` gets NONE when the marker is durable, or the error.
+        """
+        active = self._active.get(partition)
+        if active is None:
+            done(ErrorCode.NOT_COORDINATOR)
+        elif not active.is_loaded:
+            done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            self._gathering.flush(active)
+            self._appender.append_batch(active, marker, 1, lambda: replay(active.shard), done)
+
     def run(self, active: ActiveShard[S], operation: Operation, done: Done) -> None:
         """Run `operation` on a shard that is loaded, and carry out its result."""
         self._gathering.flush(active)
@@ -254,7 +270,7 @@ class CoordinatorRuntime(Generic[S]):
             for bulk in result.bulks:
                 bulk.replay(active.shard)
 
-        self._appender.append(active, ends, replay, lambda code: self._durable(active, result, done, code))
+        self._appender.append(active, ends, replay, lambda code: self._durable(active, result, done, code), result.producer)
 
 
 def _replay(shard: Shard, records: Iterable[CoordinatorRecord]) -> None:

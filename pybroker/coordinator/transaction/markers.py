@@ -23,6 +23,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log.results import AppendOrigin
+from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.replication.fetch_data import REFUSED
@@ -30,6 +31,7 @@ from pybroker.slicing import run_slice
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
+    from pybroker.coordinator.service import GroupCoordinator
     from pybroker.coordinator.transaction.ending import Ending
     from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
     from pybroker.replication.replica_manager import ReplicaManager
@@ -46,6 +48,8 @@ _DONE: Final = frozenset(
     }
 )
 
+_NOT_READY: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR})
+
 
 class Marker(NamedTuple):
     """The end of one producer's transaction, the same for all partitions."""
@@ -59,13 +63,15 @@ class Marker(NamedTuple):
 class MarkerWriter:
     """Writes markers. It is used from the event loop only.
 
-    `call_soon` runs its argument in the loop's next iteration; `sent` gets each ending with the partitions that are left.
+    `groups` returns what writes those of `__consumer_offsets`, because they change the offsets of groups. `call_soon` runs its
+    argument in the loop's next iteration; `sent` gets each ending with the partitions that are left.
     """
 
     def __init__(
         self,
         replicas: ReplicaManager,
         clock: Clock,
+        groups: Callable[[], GroupCoordinator],
         call_soon: Callable[[Callable[[], None]], object],
         *,
         timeout_ms: int,
@@ -73,6 +79,7 @@ class MarkerWriter:
     ) -> None:
         self._replicas = replicas
         self._clock = clock
+        self._groups = groups
         self._call_soon = call_soon
         self._timeout_ms = timeout_ms
         self._sent = sent
@@ -126,6 +133,9 @@ class MarkerWriter:
             producer_epoch=marker.epoch,
             timestamp_ms=now_ms,
         )
+        if topic_partition.topic == OFFSETS_TOPIC:
+            self._complete_offsets(topic_partition, memoryview(batch), marker, done)
+            return
         replicas = self._replicas
         result, required_offset = replicas.append_one(
             topic_partition, memoryview(batch), _ACKS_ALL, now_ms, None, AppendOrigin.COORDINATOR, True
@@ -141,4 +151,24 @@ class MarkerWriter:
             results={topic_partition: result},
             unsettled={topic_partition: required_offset},
             on_complete=lambda results: done(topic_partition, results[topic_partition].error_code),
+        )
+
+    def _complete_offsets(
+        self,
+        topic_partition: TopicPartition,
+        batch: memoryview,
+        marker: Marker,
+        done: Callable[[TopicPartition, ErrorCode], None],
+    ) -> None:
+        """Let the group coordinator append the marker. Until it has loaded the partition, the code is NOT_LEADER_OR_FOLLOWER."""
+        found = self._replicas.partition(topic_partition)
+        if isinstance(found, ErrorCode):
+            done(topic_partition, found)
+            return
+        self._groups().complete_transaction(
+            topic_partition.partition,
+            batch,
+            marker.producer_id,
+            lambda code: done(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_READY else code),
+            is_commit=marker.is_commit,
         )

@@ -15,9 +15,9 @@ Source: TransactionCoordinator, TransactionMetadata; KIP-98, KIP-360, KIP-890.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
+from pybroker.coordinator.runtime.result import CoordinatorResult, Producer, TimerChange
 from pybroker.coordinator.transaction.ending import after_prepared, timeout_timer, write
 from pybroker.coordinator.transaction.records import tombstone
 from pybroker.coordinator.transaction.state import (
@@ -39,13 +39,6 @@ if TYPE_CHECKING:
 
 EXPIRED_MAX: Final = 1_000
 """The number of transactional ids that are removed in one turn."""
-
-
-class Producer(NamedTuple):
-    """A producer id with its epoch."""
-
-    producer_id: ProducerId
-    epoch: ProducerEpoch
 
 
 NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)

@@ -14,15 +14,15 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.coordinator.hashing import partition_of
 from pybroker.coordinator.runtime.active import ignore
 from pybroker.coordinator.runtime.appender import RuntimeSettings
 from pybroker.coordinator.runtime.loader import Loader
 from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done
-from pybroker.coordinator.service import partition_of
 from pybroker.coordinator.transaction import ending as endings
 from pybroker.coordinator.transaction import listing, operations
 from pybroker.coordinator.transaction.markers import MarkerWriter
-from pybroker.coordinator.transaction.operations import NEEDS_PRODUCER_ID, Producer
+from pybroker.coordinator.transaction.operations import NEEDS_PRODUCER_ID
 from pybroker.coordinator.transaction.records import replay_batch, to_bytes
 from pybroker.coordinator.transaction.shard import TransactionSettings, TransactionShard
 from pybroker.metadata.features import transaction_version
@@ -34,7 +34,8 @@ from pybroker.records.compression import CompressionType
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
-    from pybroker.coordinator.runtime.result import CoordinatorResult
+    from pybroker.coordinator.runtime.result import CoordinatorResult, Producer
+    from pybroker.coordinator.service import GroupCoordinator
     from pybroker.coordinator.transaction.ending import Ending
     from pybroker.coordinator.transaction.state import Transaction
     from pybroker.metadata.controller import Controller
@@ -53,7 +54,8 @@ MayNeedId = Callable[[TransactionShard, int, "ProducerId | None"], "CoordinatorR
 class TransactionCoordinator:
     """The coordinator of the transactional ids whose partitions this broker leads. It is used from the event loop only.
 
-    `call_soon` runs its argument in the loop's next iteration.
+    `groups` returns the coordinator of groups, whose offsets transactions may commit. `call_soon` runs its argument in the loop's
+    next iteration.
     """
 
     def __init__(
@@ -64,12 +66,13 @@ class TransactionCoordinator:
         timer: OperationTimer,
         replicas: ReplicaManager,
         controller: Controller,
+        groups: Callable[[], GroupCoordinator],
         call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
         self._clock = clock
         self._replicas = replicas
         self._controller = controller
-        self.markers = MarkerWriter(replicas, clock, call_soon, timeout_ms=config.request_timeout_ms, sent=self._sent)
+        self.markers = MarkerWriter(replicas, clock, groups, call_soon, timeout_ms=config.request_timeout_ms, sent=self._sent)
         settings = TransactionSettings(
             max_timeout_ms=config.transaction_max_timeout_ms,
             id_expiration_ms=config.transactional_id_expiration_ms,

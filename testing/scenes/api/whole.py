@@ -100,6 +100,7 @@ class Whole:
             timer=self.timer,
             replicas=self.replicas,
             controller=self.controller,
+            groups=lambda: self.groups,
             call_soon=lambda work: work(),
         )
         self.controller.subscribe(self.transactions.apply_image)

@@ -1,0 +1,97 @@
+"""The offsets of open transactions in one partition of `__consumer_offsets`, which count from the marker of their commit on.
+
+    a transaction writes an offset    it is pending; a fetch of stable offsets gets UNSTABLE_OFFSET_COMMIT
+    another commit of that offset     what is pending is superseded: it is older, so the marker does not bring it back
+    a tombstone                       what is pending is gone
+    the marker                        the pending offsets of that producer count, or are gone
+
+An offset that is superseded remains unstable until the marker, as in Kafka, which compares the offsets of the records when the
+marker comes. Here the order in which they were written decides, which is the same and needs no number in each committed offset.
+
+Source: OffsetMetadataManager.pendingTransactionalOffsets, openTransactionsByGroup, replayEndTransactionMarker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.records import CommittedOffset, OffsetKey
+    from pybroker.model import GroupId, ProducerId
+
+
+class PendingOffsets:
+    """The pending offsets of a shard; only a replay changes them.
+
+    `by_key` has, for each offset that is not stable, what each producer has written, in the order of their writing; None once it
+    is superseded.
+    """
+
+    __slots__ = ("_by_group", "_by_producer", "by_key")
+
+    def __init__(self) -> None:
+        self.by_key: dict[OffsetKey, dict[ProducerId, CommittedOffset | None]] = {}
+        self._by_producer: dict[ProducerId, dict[OffsetKey, None]] = {}
+        self._by_group: dict[GroupId, dict[OffsetKey, None]] = {}
+
+    # What requests ask
+
+    def keys_of(self, group_id: GroupId) -> Collection[OffsetKey]:
+        """Return the offsets of the group that are pending."""
+        return self._by_group.get(group_id, {}).keys()
+
+    def keys(self) -> Iterator[OffsetKey]:
+        """Return the offsets that are pending."""
+        return iter(self.by_key)
+
+    # Changes; by replay alone
+
+    def put(self, producer_id: ProducerId, key: OffsetKey, committed: CommittedOffset) -> None:
+        """Note what the transaction of a producer has written."""
+        written = self.by_key.setdefault(key, {})
+        written.pop(producer_id, None)  # so that it is the last one
+        written[producer_id] = committed
+        self._by_producer.setdefault(producer_id, {})[key] = None
+        self._by_group.setdefault(key.group, {})[key] = None
+
+    def supersede(self, key: OffsetKey) -> None:
+        """Note that an offset was written outside of transactions, which is younger than what is pending."""
+        written = self.by_key.get(key)
+        if written is not None:
+            for producer_id in written:
+                written[producer_id] = None
+
+    def remove(self, key: OffsetKey) -> None:
+        """Forget what is pending for a partition, because the log has a tombstone."""
+        for producer_id in tuple(self.by_key.get(key, ())):
+            self._forget(producer_id, key)
+
+    def end(self, producer_id: ProducerId, *, is_commit: bool) -> list[tuple[OffsetKey, CommittedOffset]]:
+        """End the transaction of a producer, and return the offsets that count from now on."""
+        counting = []
+        for key in tuple(self._by_producer.get(producer_id, ())):
+            written = self.by_key[key]
+            committed = written[producer_id] if is_commit else None
+            if committed is not None:
+                for other in written:
+                    if other == producer_id:
+                        break
+                    written[other] = None
+                counting.append((key, committed))
+            self._forget(producer_id, key)
+        return counting
+
+    def _forget(self, producer_id: ProducerId, key: OffsetKey) -> None:
+        written = self.by_key[key]
+        del written[producer_id]
+        keys = self._by_producer[producer_id]
+        del keys[key]
+        if not keys:
+            del self._by_producer[producer_id]
+        if not written:
+            del self.by_key[key]
+            keys = self._by_group[key.group]
+            del keys[key]
+            if not keys:
+                del self._by_group[key.group]
