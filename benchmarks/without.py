@@ -51,12 +51,21 @@ def maker() -> None:
     _put(codec, "maker", by_name)
 
 
-@case("the network's receiver, sender, connection and counters are compiled")
-def network() -> None:
+def _uncompiled(place: str) -> None:
     from pybroker import native
 
     whole = native.extension
-    _put(native, "extension", lambda name: None if name.startswith("pybroker.network.") else whole(name))
+    _put(native, "extension", lambda name: None if name.startswith(place) else whole(name))
+
+
+@case("the straight way through the dispatcher is compiled")
+def dispatch() -> None:
+    _uncompiled("pybroker.api._dispatch")
+
+
+@case("the network's receiver, sender, connection and counters are compiled")
+def network() -> None:
+    _uncompiled("pybroker.network.")
 
 
 @case("a produce of one partition goes without the dicts and lists that several need")
@@ -133,6 +142,7 @@ def remember() -> None:
 def observe_request() -> None:
     from pybroker.metrics import _counts_python, counts
 
+    _uncompiled("pybroker.api._dispatch")  # it has the types of the compiled counters
     _put(counts, "observe_request", _counts_python.observe_request)
     _put(counts, "Counts", _counts_python.Counts)
     _put(counts, "RequestCounts", _counts_python.RequestCounts)

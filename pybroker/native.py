@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SWITCH: Final = "PYBROKER_PURE"
 PARTS: Final = (
+    "api.dispatch",
     "log.tail",
     "metrics.counts",
     "network.connection",

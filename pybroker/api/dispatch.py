@@ -1,4 +1,5 @@
-"""Takes a frame to its response: header, decode, handle, encode, and the three kinds of errors.
+"""Takes a frame to its response: header, decode, handle, encode, and the three kinds of errors. The straight way of a request is
+in `_dispatch_python.py`, native where that was built; here is what happens seldom, or takes a response apart.
 
 Errors
     The peer breaks the protocol (garbage, an unknown key, a version that is not served): ProtocolViolation, and the network
@@ -21,127 +22,98 @@ from collections import Counter
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.context import RequestContext
+from pybroker.api import _dispatch_python
+from pybroker.api._dispatch_python import NOTED_NS, SIZE_PREFIX, DispatcherCore, Route
 from pybroker.api.deferred import Deferred
 from pybroker.api.error_counts import ERROR_NAMES, error_codes
 from pybroker.api.handlers import api_versions
-from pybroker.api.pieces import LARGE_BYTES
 from pybroker.api.registry import APIS, Api, load_api
-from pybroker.api.response_memo import KeptResponse
 from pybroker.metrics.counts import NO_ERROR
-from pybroker.model import new_tuple
+from pybroker.native import choose
 from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.codec import DecodeError, RequestHeader, decode, decode_request_header, encode_response
+from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.turns.jobs import job, note
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from pybroker.api.context import Services
+    from pybroker.api.context import RequestContext, Services
+    from pybroker.api.response_memo import KeptResponse
     from pybroker.metrics.request_metrics import RequestMetrics
     from pybroker.network.context import ConnectionContext, EncodedResponse
+    from pybroker.protocol.codec import RequestHeader
     from pybroker.protocol.parts import Part
 
 logger = logging.getLogger(__name__)
 
-_SIZE_PREFIX: Final = 4
-_NOTED_NS: Final = 1_000_000
-"""A request that takes longer is noted, so that the turn of the loop may have its name."""
+IS_NATIVE: Final = choose(_dispatch_python, globals())
 assert ErrorCode.NONE.name == NO_ERROR
 
 
-class Dispatcher:
-    """The network's request handler. Call it with a frame that is borrowed until the call returns."""
+class Dispatcher(DispatcherCore):
+    """The network's request handler: its method `handle`."""
 
-    __slots__ = ("_apis", "_broker", "_request_metrics")
+    __slots__ = ("_request_metrics",)
 
     def __init__(self, broker: Services) -> None:
-        self._apis: dict[int, Api] = {}
-        """The APIs that were requested so far."""
-        self._broker = broker
+        super().__init__(broker)
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
 
-    def __call__(self, connection: ConnectionContext, frame: memoryview) -> EncodedResponse | asyncio.Future[EncodedResponse]:
-        """Handle one request and return its response. Raises ProtocolViolation."""
-        started_ns = monotonic_ns()
-        try:
-            header, body_offset = decode_request_header(frame)
-            key, api_version, correlation_id, client_id = header
-            api = self._apis.get(key) or self._first_of(key)
-            if api is None or not api.lowest <= api_version <= api.highest:
-                return self._unsupported(header)
-            memo = api.memo
-            if memo is not None:
-                memo_key = memo.key(connection, api_version, frame[body_offset:])
-                kept = memo.find(self._broker.controller.image, memo_key)
-                if kept is not None:
-                    return self._send_again(kept, connection, header, size=len(frame), started_ns=started_ns)
-            request = decode(api.request, api_version, frame, body_offset)
-        except DecodeError as error:
-            raise ProtocolViolation(f"a request that cannot be read: {error}") from error
-        metrics = self._request_metrics[key]
-        context = new_tuple(RequestContext, (connection, api_version, correlation_id, client_id))
-        try:
-            if api.pieces is None or len(frame) <= LARGE_BYTES:
-                response = api.handle(self._broker, context, request)
-            else:
-                response = api.pieces.handle(api.handle, self._broker, context, request)
-        except ProtocolViolation:
-            metrics.received(api_version, size=len(frame) + _SIZE_PREFIX)
-            raise
-        except Exception as error:
-            response = self._failure(api, context, request, error)
-        handled_ns = monotonic_ns()
-        if type(response) is api.response:
-            try:
-                parts = encode_response(response, api_version, correlation_id)
-            except Exception as error:
-                response = self._failure(api, context, request, error)
-                parts = encode_response(response, api_version, correlation_id)
-            codes = api.error_codes(response)
-            none_count = _count_errors(metrics, codes) if any(codes) else len(codes)
-            encoded = parts[0]
-            if len(parts) == 1 and type(encoded) is bytes:  # nearly always, except for large fetches
-                if memo is not None:
-                    memo.keep(self._broker.controller.image, memo_key, KeptResponse(encoded, codes))
-                size, queue_ns = len(frame) + _SIZE_PREFIX, started_ns - connection.received_ns
-                local_ns, send_ns = handled_ns - started_ns, monotonic_ns() - handled_ns
-                if local_ns + send_ns > _NOTED_NS:
-                    note(api.name, local_ns + send_ns)
-                metrics.at_once(api_version, size, len(encoded), queue_ns, local_ns, send_ns, none_count)
-                return encoded
-            metrics.error(NO_ERROR, none_count)
-            metrics.received(api_version, size=len(frame) + _SIZE_PREFIX)
-            timing = _Timing(metrics, received_ns=connection.received_ns, started_ns=started_ns, handled_ns=handled_ns)
-            return _outgoing(parts, timing)
-        metrics.received(api_version, size=len(frame) + _SIZE_PREFIX)
-        timing = _Timing(metrics, received_ns=connection.received_ns, started_ns=started_ns, handled_ns=handled_ns)
-        if response is None:
-            timing.responded(0)
-            return None
-        return self._parked(api, context, request, response, timing)
-
-    def _first_of(self, key: int) -> Api | None:
-        """Load what serves an API at its first request; None if the API is not served."""
+    def _first_of(self, key: int) -> Route | None:
         if key not in APIS:
             return None
         with job(f"import for {APIS[key].name}"):
-            api = self._apis[key] = load_api(key)
-        return api
+            route = self._routes[key] = Route(load_api(key), self._request_metrics[key])
+        return route
+
+    def _count_errors(self, metrics: RequestMetrics, codes: Sequence[int]) -> int:
+        return _count_errors(metrics, codes)
 
     def _send_again(
-        self, kept: KeptResponse, connection: ConnectionContext, header: RequestHeader, *, size: int, started_ns: int
+        self,
+        metrics: RequestMetrics,
+        kept: KeptResponse,
+        connection: ConnectionContext,
+        header: RequestHeader,
+        *,
+        size: int,
+        started_ns: int,
     ) -> bytes:
-        """Count a request whose response was kept, and return that response."""
-        metrics = self._request_metrics[header.api_key]
         none_count = _count_errors(metrics, kept.error_codes)
         encoded = kept.to(header.correlation_id)
-        size += _SIZE_PREFIX
+        size += SIZE_PREFIX
         queue_ns = started_ns - connection.received_ns
         metrics.at_once(header.api_version, size, len(encoded), queue_ns, monotonic_ns() - started_ns, 0, none_count)
         return encoded
+
+    def _streamed(
+        self,
+        metrics: RequestMetrics,
+        context: RequestContext,
+        parts: list[Part],
+        none_count: int,
+        *,
+        size: int,
+        started_ns: int,
+        handled_ns: int,
+    ) -> EncodedResponse:
+        metrics.error(NO_ERROR, none_count)
+        metrics.received(context.api_version, size=size + SIZE_PREFIX)
+        received_ns = context.connection.received_ns
+        return _outgoing(parts, _Timing(metrics, received_ns=received_ns, started_ns=started_ns, handled_ns=handled_ns))
+
+    def _later(
+        self, route: Route, context: RequestContext, request: Any, response: Any, *, size: int, started_ns: int, handled_ns: int
+    ) -> EncodedResponse | asyncio.Future[EncodedResponse]:
+        route.metrics.received(context.api_version, size=size + SIZE_PREFIX)
+        received_ns = context.connection.received_ns
+        timing = _Timing(route.metrics, received_ns=received_ns, started_ns=started_ns, handled_ns=handled_ns)
+        if response is None:
+            timing.responded(0)
+            return None
+        return self._parked(route.api, context, request, response, timing)
 
     def _parked(
         self, api: Api, context: RequestContext, request: object, operation: Awaitable[Any] | Deferred[Any, Any], timing: _Timing
@@ -161,7 +133,7 @@ class Dispatcher:
             try:
                 if error is not None:
                     response = self._failure(api, context, request, error)
-                outer.set_result(None if response is None else self._encoded(api, context, request, response, timing))
+                outer.set_result(None if response is None else self._ready(api, context, request, response, timing))
                 note(api.name, monotonic_ns() - timing.ready_ns)
             except Exception as failure:
                 outer.set_exception(failure)
@@ -179,12 +151,8 @@ class Dispatcher:
             asyncio.ensure_future(operation).add_done_callback(finish_future)
         return outer
 
-    def _encoded(self, api: Api, context: RequestContext, request: object, response: object, timing: _Timing) -> bytes | Outgoing:
-        try:
-            parts = encode_response(response, context.api_version, context.correlation_id)
-        except Exception as error:
-            response = self._failure(api, context, request, error)
-            parts = encode_response(response, context.api_version, context.correlation_id)
+    def _ready(self, api: Api, context: RequestContext, request: object, response: object, timing: _Timing) -> bytes | Outgoing:
+        response, parts = self._encoded(api, context, request, response)
         timing.metrics.error(NO_ERROR, _count_errors(timing.metrics, error_codes(response)))
         return _outgoing(parts, timing)
 
@@ -231,7 +199,7 @@ class _Timing:
         self.started_ns = started_ns
         self.handled_ns = self.ready_ns = handled_ns
         self.size = 0
-        if handled_ns - started_ns > _NOTED_NS:
+        if handled_ns - started_ns > NOTED_NS:
             note(metrics.name, handled_ns - started_ns)
 
     def sent(self) -> None:
@@ -265,5 +233,5 @@ def _outgoing(parts: list[Part], timing: _Timing) -> bytes | Outgoing:
     if len(parts) == 1:
         timing.responded(len(first))
         return first
-    timing.size = size = _SIZE_PREFIX + int.from_bytes(first[:_SIZE_PREFIX])
+    timing.size = size = SIZE_PREFIX + int.from_bytes(first[:SIZE_PREFIX])
     return Outgoing(parts, size, timing.sent)

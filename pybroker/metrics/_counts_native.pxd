@@ -12,3 +12,13 @@ cdef class Counts:
 
 
 cdef void count(Counts counts, int64_t duration_ns) noexcept
+
+
+cdef class RequestCounts:
+    cdef readonly dict requests, errors
+    cdef public int64_t request_bytes, response_bytes
+    cdef readonly Counts queue_ns, local_ns, remote_ns, send_ns, total_ns
+
+    cpdef at_once(
+        self, version, int64_t request_size, int64_t size, int64_t queue_ns, int64_t local_ns, int64_t send_ns, int64_t none_count
+    )

@@ -54,10 +54,6 @@ def observe_request(
 cdef class RequestCounts:
     """The requests of one API since the start."""
 
-    cdef readonly dict requests, errors
-    cdef public int64_t request_bytes, response_bytes
-    cdef readonly Counts queue_ns, local_ns, remote_ns, send_ns, total_ns
-
     def __init__(self, Counts queue_ns, Counts local_ns, Counts remote_ns, Counts send_ns, Counts total_ns):
         self.requests = {}
         self.errors = {}
@@ -67,7 +63,7 @@ cdef class RequestCounts:
         self.send_ns = send_ns
         self.total_ns = total_ns
 
-    def at_once(
+    cpdef at_once(
         self, version, int64_t request_size, int64_t size, int64_t queue_ns, int64_t local_ns, int64_t send_ns, int64_t none_count
     ):
         """Count a request that did not wait, and its response."""

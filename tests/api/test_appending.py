@@ -196,7 +196,7 @@ async def test_records_in_shared_memory_are_copied_before_the_handler_returns(tm
     request = produce(long_batch(), short_batch(b"kept"))
     parts: list[Any] = encode_request(request, VERSION, correlation_id=77, client_id="c")
     frame = memoryview(bytearray(b"".join(parts)))[4:]
-    waiting = whole.dispatcher(whole.connection, frame)
+    waiting = whole.dispatcher.handle(whole.connection, frame)
     frame[:] = bytes(len(frame))
     assert isinstance(waiting, asyncio.Future)
     assert await response_to(whole, waiting, request) == [(ErrorCode.NONE, 0)] * 2

@@ -34,7 +34,7 @@ async def test_api_versions_lists_what_is_registered(tmp_path: Path, version: in
 async def test_an_unknown_version_of_api_versions_gets_a_response_in_version_0(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     frame = bytes.fromhex("0012 7fff 00000007 ffff 00 ff ff")  # key 18, version 32767, and an unknown body
-    data = whole.dispatcher(whole.connection, memoryview(frame))
+    data = whole.dispatcher.handle(whole.connection, memoryview(frame))
     assert isinstance(data, bytes)
     correlation_id, response = decode_response(ApiVersionsResponse, 0, memoryview(data)[4:])
     assert (correlation_id, response.error_code) == (7, ErrorCode.UNSUPPORTED_VERSION)
@@ -49,7 +49,7 @@ async def test_an_unknown_version_of_api_versions_gets_a_response_in_version_0(t
 async def test_what_is_no_request_closes_the_connection(tmp_path: Path, frame: str) -> None:
     whole = await Whole(tmp_path).start()
     with pytest.raises(ProtocolViolation):
-        whole.dispatcher(whole.connection, memoryview(bytes.fromhex(frame)))
+        whole.dispatcher.handle(whole.connection, memoryview(bytes.fromhex(frame)))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ async def test_what_is_no_request_closes_the_connection(tmp_path: Path, frame: s
 async def test_why_a_request_cannot_be_read_is_said_in_a_persons_words(tmp_path: Path, frame: str, reason: str) -> None:
     whole = await Whole(tmp_path).start()
     with pytest.raises(ProtocolViolation) as raised:
-        whole.dispatcher(whole.connection, memoryview(bytes.fromhex(frame)))
+        whole.dispatcher.handle(whole.connection, memoryview(bytes.fromhex(frame)))
     assert str(raised.value) == f"a request that cannot be read: {reason}"
 
 
@@ -142,7 +142,8 @@ async def test_a_request_whose_error_cannot_be_sent_either_ends(
     whole = await Whole(tmp_path).start()
     broken = dataclasses.replace(load_api(ApiKey.METADATA), handle=respond_later if is_async else respond)
     monkeypatch.setattr(dispatch, "load_api", {ApiKey.METADATA: broken}.__getitem__)
-    monkeypatch.setattr(dispatch, "encode_response", fail)
+    for module in (dispatch.__name__, dispatch.Dispatcher.__base__.__module__):
+        monkeypatch.setattr(sys.modules[module], "encode_response", fail)
     with pytest.raises(EncodeError):
         await settled(whole.send(MetadataRequest(topics=[]), 4))
 

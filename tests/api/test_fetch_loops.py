@@ -54,7 +54,7 @@ class Twins:
         for turn, (name, dispatcher) in enumerate(zip(LOOPS, self._dispatchers, strict=True)):
             self._turn = turn
             with use(name):
-                responses.append(dispatcher(self.whole.connection, memoryview(bytearray(frame))[4:]))
+                responses.append(dispatcher.handle(self.whole.connection, memoryview(bytearray(frame))[4:]))
         if isinstance(responses[0], asyncio.Future):
             self.whole.pass_time(2 * WAIT_MS)
         found = []

@@ -88,7 +88,7 @@ def response_of(whole: Whole, request: ProduceRequest, version: int) -> object:
     parts = encode_request(request, version, correlation_id=77, client_id="test")
     frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
     try:
-        response = whole.dispatcher(whole.connection, frame)
+        response = whole.dispatcher.handle(whole.connection, frame)
     except ProtocolViolation as error:
         return str(error)
     return response if response is None else collected(response)  # type: ignore[arg-type]  # what waits is compared elsewhere

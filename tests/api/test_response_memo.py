@@ -23,7 +23,7 @@ def metadata(whole: Whole, *names: str, version: int = 9, correlation_id: int = 
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False)
     parts = encode_request(request, version, correlation_id=correlation_id, client_id="test")
     frame = b"".join(bytes(part) for part in parts)[4:]  # type: ignore[arg-type]  # no late parts
-    response = whole.dispatcher(whole.connection, memoryview(frame))
+    response = whole.dispatcher.handle(whole.connection, memoryview(frame))
     assert isinstance(response, bytes)
     return decode_response(MetadataResponse, version, memoryview(response)[4:])
 

@@ -136,7 +136,7 @@ class Whole:
         """Return what the dispatcher returns for the request: encoded, or a Future."""
         parts = encode_request(request, version, correlation_id=77, client_id=client_id)
         frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
-        return self.dispatcher(self.connection, frame)
+        return self.dispatcher.handle(self.connection, frame)
 
     async def ask(self, request: object, version: int) -> Any:
         """Return the decoded response; None when there is none."""
