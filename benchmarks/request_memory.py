@@ -2,6 +2,7 @@
 
     python -m benchmarks.request_memory [--connections 200] [--trickle 10] [--no-pool] [--no-kafka]
     python -m benchmarks.request_memory --announce [--connections 1000] [--no-kafka]
+    python -m benchmarks.request_memory --burst [--connections 100] [--no-kafka]
 
 Every connection sends one request of 11 partitions x 950 kB, evenly over the trickle time, and waits for its response. Without
 a bound the broker holds 2 GB of half-read requests at once. With queued.max.request.bytes it continues to read only as memory
@@ -10,6 +11,9 @@ true bound, queued.max.request.bytes + socket.request.max.bytes - 1.
 
 With --announce, every connection sends only the size of 100 MB and 10 bytes more; the figure is the growth of RssAnon for each.
 Kafka allocates what is announced, so it gets no more than 5 connections (its heap is 1 GB).
+
+With --burst, every connection sends its request at once, and there is no bound. The figures are RssAnon before, at its peak, a
+second after the last response, and when it has not fallen for 10 s.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ from testing.wire.batches import sample_batch
 TOPIC, PARTITIONS, BATCH_BYTES = "trickle", 11, 950_000
 POOL_BYTES, REQUEST_BYTES_MAX = 104_857_601, 104_857_600
 KAFKA_ANNOUNCED_MAX, SETTLE_S = 5, 2
+BURST_S, AFTER_S, QUIET_S = 1, 1, 10
 TIMEOUT_S = 300
 TICK_S = 0.02
 CONNECTS_PER_TICK = 4  # not past the listen backlog
@@ -150,15 +155,39 @@ def compare_announced(options: argparse.Namespace) -> None:
     peers.table("connections that announce 100 MB and send 10 bytes", ["broker", "connections", "RssAnon for each, kB"], rows)
 
 
+def burst(peer: Peer, connections: int) -> tuple[object, ...]:
+    outcome, before_mb, peak_mb, *_ = measure(peer, connections, BURST_S)
+    time.sleep(AFTER_S)
+    after = lowest = procstat.memory_bytes(peer.pid, "RssAnon")
+    fell = time.monotonic()
+    while time.monotonic() - fell < QUIET_S:
+        time.sleep(1)
+        now = procstat.memory_bytes(peer.pid, "RssAnon")
+        if now < lowest - 1_000_000:
+            lowest, fell = now, time.monotonic()
+    return outcome, before_mb, peak_mb, after / 1e6, lowest / 1e6
+
+
+def compare_bursts(options: argparse.Namespace) -> None:
+    with peers.started(options, heap="4G") as running:
+        rows = [(peer.name, *burst(peer, options.connections)) for peer in running]
+    title = f"{options.connections} requests of {PARTITIONS * BATCH_BYTES / 1e6:.1f} MB at once, RssAnon in MB"
+    peers.table(title, ["broker", "requests", "before", "peak", "a second after", "in the end"], rows)
+
+
 def main() -> None:
     parser = peers.arguments(__doc__)
     parser.add_argument("--connections", type=int, default=200, help="connections, each with one request (default: %(default)s)")
     parser.add_argument("--announce", action="store_true", help="announce sizes and send nothing")
+    parser.add_argument("--burst", action="store_true", help="send everything at once, and look at the memory afterwards")
     parser.add_argument("--trickle", type=float, default=10, help="seconds over which each request is sent")
     parser.add_argument("--no-pool", dest="pool", action="store_false", help="leave the bound out, to see what it is for")
     options = peers.parsed(parser)
     if options.announce:
         compare_announced(options)
+        return
+    if options.burst:
+        compare_bursts(options)
         return
     overrides = {"queued.max.request.bytes": str(POOL_BYTES)} if options.pool else {}
     rows = []

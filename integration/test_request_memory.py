@@ -20,6 +20,7 @@ from testing.samples import T0_MS, Sample
 from testing.waiting import until
 from testing.wire.batches import sample_batch
 from testing.wire.raw import API_VERSIONS, FETCH, PRODUCE, Ask, Connection, fetch_body, produce_body
+from testing.wire.raw import request as framed_request
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="about this broker's own process and metrics page")
 
@@ -85,6 +86,26 @@ def test_a_consumer_that_never_reads_costs_less_than_128_kb(start_broker: Callab
         serve_one(broker)
         grown = procstat.memory_bytes(broker.pid, "RssAnon") - before
         assert grown < count * 128 * 1024, f"{grown} bytes for {count} consumers"
+
+
+def test_memory_is_given_back_after_a_peak(start_broker: Callable[..., BrokerProcess]) -> None:
+    broker = start_broker({"num.partitions": "1"})
+    create_topic(broker.bootstrap, "peak", 1)
+    batch = sample_batch([Sample(None, bytes(900_000), T0_MS)])
+    request = framed_request(PRODUCE, 7, produce_body(7, "peak", {0: batch}, acks=1))
+    serve_one(broker)
+    before, count = procstat.memory_bytes(broker.pid, "RssAnon"), 200
+    with strangers(broker, count) as sockets, procstat.PeakSampler(broker.pid) as sampler:
+        for one in sockets:
+            one.sendall(request[:-1])
+        serve_one(broker)
+        for one in sockets:
+            one.sendall(request[-1:])
+        for one in sockets:
+            assert one.recv(4, socket.MSG_PEEK)
+    assert sampler.peak_bytes - before > count * 900_000
+    allowed = before + (40 << 20)
+    until(lambda: procstat.memory_bytes(broker.pid, "RssAnon") < allowed, "the memory of the requests is given back")
 
 
 def test_a_request_that_gets_no_memory_costs_one_line_and_its_connection(start_broker: Callable[..., BrokerProcess]) -> None:

@@ -9,6 +9,7 @@
     registration         what the broker registers with the cluster
     advertised           which address a client gets, by where it connects from (containers)
     passes, periodic     work that is repeated: retention, checkpoints, expiry
+    free_memory          gives memory back to the system after a peak
     gauges               what the objects of the broker show to the metrics
     dynamic_settings     what a change of a setting changes in the running broker
     lifecycle            what a command adds to the start and the stop

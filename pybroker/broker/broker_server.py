@@ -24,6 +24,7 @@ from pybroker.broker import descriptors, gauges
 from pybroker.broker.background import Background
 from pybroker.broker.disks import Disks
 from pybroker.broker.dynamic_settings import DynamicSettings, network_limits
+from pybroker.broker.free_memory import watch_free_memory
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.old_data import old_data, refusal_of, sqlite_path, why_not_start
@@ -391,6 +392,7 @@ class BrokerServer:
             on_bug=self._count_bug,
         )
         self.log_cleaner.start()
+        self.free_memory = watch_free_memory(self._periodic, self.clock)
         self._resume_moves = loop.call_later(MOVE_RESUME_S, replicas.moves.resume)
 
     def _register_gauges(self) -> None:
@@ -398,6 +400,7 @@ class BrokerServer:
         gauges.register_native_parts(metrics)
         gauges.register_turns(metrics, current())
         gauges.register_network(metrics, self.server)
+        gauges.register_free_memory(metrics, self.free_memory)
         gauges.register_replicas(metrics, self.replica_manager, self.fetch_sessions)
         gauges.register_directories(metrics, self.log_manager)
         gauges.register_logs(metrics, self.log_manager, self.log_cleaner)

@@ -17,6 +17,7 @@ from pybroker.log.record_retention import known_size
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pybroker.broker.free_memory import FreeMemory
     from pybroker.clock import Clock
     from pybroker.log.cleaner.cleaner import LogCleaner
     from pybroker.log.log import Log
@@ -87,6 +88,15 @@ def register_network(metrics: BrokerMetrics, server: SocketServer) -> None:
         ("request_total", "Requests received", lambda one: one.requests),
     ):
         metrics.labelled_counter(f"{prefix}_{name}", text, labels, by_listener(read))
+
+
+def register_free_memory(metrics: BrokerMetrics, memory: FreeMemory | None) -> None:
+    """Register what was given back to the system; always 0 where the system does not allow it."""
+    metrics.counter(
+        "pybroker_memory_given_back_bytes_total",
+        "Free memory that was given back to the system after peaks",
+        lambda: 0 if memory is None else memory.given_back_bytes,
+    )
 
 
 def register_turns(metrics: BrokerMetrics, watchdog: Watchdog | None) -> None:
