@@ -13,7 +13,14 @@ from pybroker.api.pieces import LARGE_BYTES
 from pybroker.api.response_memo import KeptResponse
 from pybroker.model import new_tuple
 from pybroker.network.context import ProtocolViolation
-from pybroker.protocol.codec import DecodeError, decode, decode_request_header, encode_response
+from pybroker.protocol.codec import (
+    AT_ONCE_ELEMENTS,
+    DecodeError,
+    LongMessageError,
+    decode,
+    decode_request_header,
+    encode_response,
+)
 from pybroker.turns.jobs import note
 
 if TYPE_CHECKING:
@@ -52,12 +59,16 @@ class Route:
 
 
 class DispatcherCore:
-    """What every request goes through. `Dispatcher` has the rest."""
+    """What every request goes through. `Dispatcher` has the rest.
 
-    __slots__ = ("_broker", "_routes")
+    `at_once_elements`: a message of more elements is decoded or encoded in a thread.
+    """
+
+    __slots__ = ("_broker", "_routes", "at_once_elements")
 
     def __init__(self, broker: Services) -> None:
         self._broker = broker
+        self.at_once_elements = AT_ONCE_ELEMENTS
         self._routes: dict[int, Route] = {}
         """The APIs that were requested so far, by their keys."""
 
@@ -78,7 +89,9 @@ class DispatcherCore:
                 kept = route.memo.find(self._broker.controller.image, memo_key)
                 if kept is not None:
                     return self._send_again(route.metrics, kept, connection, header, size=size, started_ns=started_ns)
-            request = decode(route.request, api_version, frame, body_offset)
+            request = decode(route.request, api_version, frame, body_offset, elements_max=self.at_once_elements)
+        except LongMessageError:
+            return self._decoded_later(connection, header, frame, body_offset=body_offset, started_ns=started_ns)
         except DecodeError as error:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
         context = new_tuple(RequestContext, (connection, api_version, correlation_id, client_id))
@@ -96,6 +109,8 @@ class DispatcherCore:
         if type(response) is not route.response:
             return self._later(route, context, request, response, size=size, started_ns=started_ns, handled_ns=handled_ns)
         response, parts = self._encoded(route.api, context, request, response)
+        if not parts:
+            return self._later(route, context, request, response, size=size, started_ns=started_ns, handled_ns=handled_ns)
         codes = route.error_codes(response)
         none_count = self._count_errors(route.metrics, codes) if any(codes) else len(codes)
         encoded = parts[0]
@@ -119,10 +134,15 @@ class DispatcherCore:
         return encoded
 
     def _encoded(self, api: Api, context: RequestContext, request: object, response: object) -> tuple[object, list[Part]]:
-        """Return the response and its parts; if it cannot be encoded, those of the response for that error."""
+        """Return the response and its parts; if it cannot be encoded, those of the response for that error.
+
+        A long response has no parts yet.
+        """
         _, api_version, correlation_id, _ = context
         try:
-            return response, encode_response(response, api_version, correlation_id)
+            return response, encode_response(response, api_version, correlation_id, elements_max=self.at_once_elements)
+        except LongMessageError:
+            return response, []
         except Exception as error:
             response = self._failure(api, context, request, error)
         return response, encode_response(response, api_version, correlation_id)
@@ -175,5 +195,11 @@ class DispatcherCore:
     def _later(
         self, route: Route, context: RequestContext, request: Any, response: Any, *, size: int, started_ns: int, handled_ns: int
     ) -> EncodedResponse | asyncio.Future[EncodedResponse]:
-        """Return what becomes of a request that has no response yet, or never has one."""
+        """Return what becomes of a request that has no response yet, a long one, or never has one."""
+        raise NotImplementedError
+
+    def _decoded_later(
+        self, connection: ConnectionContext, header: RequestHeader, frame: memoryview, *, body_offset: int, started_ns: int
+    ) -> asyncio.Future[EncodedResponse]:
+        """Handle a request that is decoded in a thread."""
         raise NotImplementedError

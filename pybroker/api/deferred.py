@@ -54,6 +54,11 @@ class Deferred(Generic[Result, Response]):
         """
         return self if self._response is _NOTHING else self._response  # type: ignore[return-value]  # what `build` returned
 
+    def future(self) -> asyncio.Future[Response]:
+        """Return a Future of the response of an operation that has not completed."""
+        self._future = asyncio.get_running_loop().create_future()
+        return self._future
+
     def when_complete(self, finish: Callable[[Any, Exception | None], None]) -> None:
         """Call `finish` when the operation completes, with the response, or with None and the error of `build`."""
         self._finish = finish
@@ -61,6 +66,5 @@ class Deferred(Generic[Result, Response]):
     def response(self) -> Response | asyncio.Future[Response]:
         """Return the response, or a Future of it. Call it once, after the operation was started."""
         if self._response is _NOTHING:
-            self._future = asyncio.get_running_loop().create_future()
-            return self._future
+            return self.future()
         return self._response  # type: ignore[return-value]  # what `build` returned

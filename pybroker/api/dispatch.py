@@ -17,6 +17,7 @@ Source: KafkaApis.handle, RequestContext.parseRequest, ApiVersionsRequest.getErr
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections import Counter
 from time import monotonic_ns
@@ -24,9 +25,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api import _dispatch_python
 from pybroker.api._dispatch_python import NOTED_NS, SIZE_PREFIX, DispatcherCore, Route
+from pybroker.api.context import RequestContext
 from pybroker.api.deferred import Deferred
 from pybroker.api.error_counts import ERROR_NAMES, error_codes
 from pybroker.api.handlers import api_versions
+from pybroker.api.long_messages import Encoded, HeldRequest, LongMessages
 from pybroker.api.registry import APIS, Api, load_api
 from pybroker.metrics.counts import NO_ERROR
 from pybroker.native import choose
@@ -39,7 +42,7 @@ from pybroker.turns.jobs import job, note
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from pybroker.api.context import RequestContext, Services
+    from pybroker.api.context import Services
     from pybroker.api.response_memo import KeptResponse
     from pybroker.metrics.request_metrics import RequestMetrics
     from pybroker.network.context import ConnectionContext, EncodedResponse
@@ -55,10 +58,11 @@ assert ErrorCode.NONE.name == NO_ERROR
 class Dispatcher(DispatcherCore):
     """The network's request handler: its method `handle`."""
 
-    __slots__ = ("_request_metrics",)
+    __slots__ = ("_long_messages", "_request_metrics")
 
     def __init__(self, broker: Services) -> None:
         super().__init__(broker)
+        self._long_messages = LongMessages()
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
 
     def _first_of(self, key: int) -> Route | None:
@@ -113,7 +117,45 @@ class Dispatcher(DispatcherCore):
         if response is None:
             timing.responded(0)
             return None
+        if type(response) is route.response:
+            later: asyncio.Future[EncodedResponse] = asyncio.get_running_loop().create_future()
+            self._encode_later(later, route.api, context, request, response, timing)
+            return later
         return self._parked(route.api, context, request, response, timing)
+
+    def _decoded_later(
+        self, connection: ConnectionContext, header: RequestHeader, frame: memoryview, *, body_offset: int, started_ns: int
+    ) -> asyncio.Future[EncodedResponse]:
+        context = RequestContext(connection, *header[1:])
+        route = self._routes[header.api_key]
+        held = HeldRequest(connection, frame)
+        operation = self._handle_long(route, context, held, body_offset)
+        times = {"started_ns": started_ns, "handled_ns": monotonic_ns()}
+        return self._later(route, context, None, operation, size=len(frame), **times)  # type: ignore[return-value]  # it is parked
+
+    async def _handle_long(self, route: Route, context: RequestContext, held: HeldRequest, body_offset: int) -> Any:
+        """Return the response to a request that is decoded in a thread."""
+        version = context.api_version
+        try:
+            request = await self._long_messages.decode(route.request, version, held, body_offset)
+        except BaseException:
+            held.release_request()
+            raise
+        try:
+            if route.pieces is None:
+                response = held.during(lambda: route.handle(self._broker, context, request))
+            else:
+                response = held.during(lambda: route.pieces.handle(route.handle, self._broker, context, request))  # type: ignore[union-attr]  # it has some
+            if isinstance(response, Deferred):
+                response = await response.future()
+            elif inspect.isawaitable(response):
+                response = await response
+        except (ProtocolViolation, MemoryError):
+            raise
+        except Exception as error:
+            code = self._code_of(route.api, context, error)
+            response = await self._long_messages.run(_error_response, request, route.response, version, code)
+        return response
 
     def _parked(
         self, api: Api, context: RequestContext, request: object, operation: Awaitable[Any] | Deferred[Any, Any], timing: _Timing
@@ -133,7 +175,15 @@ class Dispatcher(DispatcherCore):
             try:
                 if error is not None:
                     response = self._failure(api, context, request, error)
-                outer.set_result(None if response is None else self._ready(api, context, request, response, timing))
+                if response is None:
+                    outer.set_result(None)
+                    return
+                response, parts = self._encoded(api, context, request, response)
+                if parts:
+                    timing.metrics.error(NO_ERROR, _count_errors(timing.metrics, error_codes(response)))
+                    outer.set_result(_outgoing(parts, timing))
+                else:
+                    self._encode_later(outer, api, context, request, response, timing)
                 note(api.name, monotonic_ns() - timing.ready_ns)
             except Exception as failure:
                 outer.set_exception(failure)
@@ -151,23 +201,49 @@ class Dispatcher(DispatcherCore):
             asyncio.ensure_future(operation).add_done_callback(finish_future)
         return outer
 
-    def _ready(self, api: Api, context: RequestContext, request: object, response: object, timing: _Timing) -> bytes | Outgoing:
-        response, parts = self._encoded(api, context, request, response)
-        timing.metrics.error(NO_ERROR, _count_errors(timing.metrics, error_codes(response)))
-        return _outgoing(parts, timing)
+    def _encode_later(  # noqa: PLR0917  (each is of another kind)
+        self,
+        outer: asyncio.Future[EncodedResponse],
+        api: Api,
+        context: RequestContext,
+        request: object,
+        response: object,
+        timing: _Timing,
+    ) -> None:
+        """Encode a long response in a thread, and give it to `outer`."""
+
+        def encoded(done: asyncio.Future[Encoded]) -> None:
+            if outer.done() or done.cancelled():
+                outer.cancel()
+                return
+            error = done.exception()
+            try:
+                if error is None:
+                    parts, codes = done.result()
+                    for code, count in codes.items():
+                        timing.metrics.error(ERROR_NAMES[code], count)
+                else:
+                    failure = self._failure(api, context, request, error)
+                    parts = encode_response(failure, context.api_version, context.correlation_id)
+                outer.set_result(_outgoing(parts, timing))
+            except Exception as failed:
+                outer.set_exception(failed)
+
+        held, response = [response], None
+        encoding = self._long_messages.encode(held, version=context.api_version, correlation_id=context.correlation_id)
+        encoding.add_done_callback(encoded)
 
     def _failure(self, api: Api, context: RequestContext, request: object, error: BaseException) -> object:
         """Return the response for an exception that a handler raised. Raises MemoryError if the exception is one."""
         if isinstance(error, MemoryError):
             raise error
-        from pybroker.api.error_response import error_response  # noqa: PLC0415 - imports messages that are rarely needed
+        return _error_response(request, api.response, context.api_version, self._code_of(api, context, error))
 
+    def _code_of(self, api: Api, context: RequestContext, error: BaseException) -> ErrorCode:
         if isinstance(error, KafkaError):
-            code = error.code
-        else:
-            code = ErrorCode.UNKNOWN_SERVER_ERROR
-            self._log_bug(api, context, error)
-        return error_response(request, api.response, context.api_version, code)
+            return error.code
+        self._log_bug(api, context, error)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
     def _log_bug(self, api: Api, context: RequestContext, error: BaseException) -> None:
         self._broker.metrics.unexpected_errors += 1
@@ -224,6 +300,12 @@ def _count_errors(metrics: RequestMetrics, codes: Sequence[int]) -> int:
     for code, count in counts.items():
         metrics.error(ERROR_NAMES[code], count)
     return none_count
+
+
+def _error_response(request: object, cls: type[Any], api_version: int, code: ErrorCode) -> object:
+    from pybroker.api.error_response import error_response  # noqa: PLC0415 - imports messages that are rarely needed
+
+    return error_response(request, cls, api_version, code)
 
 
 def _outgoing(parts: list[Part], timing: _Timing) -> bytes | Outgoing:

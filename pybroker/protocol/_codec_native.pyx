@@ -23,7 +23,19 @@ from types import MemberDescriptorType
 
 from pybroker.protocol import plan
 from pybroker.protocol.parts import parts_size
-from pybroker.protocol.wire import JOIN_BYTES_MAX, DecodeError, bad_length, bad_uuid, no_place, too_short
+from pybroker.protocol.wire import (
+    JOIN_BYTES_MAX,
+    PART_BYTES,
+    TEXT_BYTES_MAX,
+    TURN_ELEMENTS,
+    WEIGHTLESS_BYTES,
+    DecodeError,
+    LongMessageError,
+    bad_length,
+    bad_uuid,
+    no_place,
+    too_short,
+)
 
 
 cdef extern from *:
@@ -45,6 +57,10 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     object PyFloat_FromDouble(double value)
     int PyObject_IsTrue(object value) except -1
+    ctypedef struct PyThreadState:
+        pass
+    PyThreadState *PyEval_SaveThread()
+    void PyEval_RestoreThread(PyThreadState *state)
     int64_t PyLong_AsLongLong(object value) except? -1
     double PyFloat_AsDouble(object value) except? -1
     const char *PyBytes_AsString(object value) except NULL
@@ -78,7 +94,10 @@ cdef struct Step:
     PyObject *plan  # the plan of a struct or of an array's structs
     PyObject *default
 
+include "_codec_patience.pxi"
+
 cdef struct Cursor:
+    Patience patience
     const uint8_t *data
     Py_ssize_t position
     Py_ssize_t end
@@ -88,10 +107,12 @@ cdef enum:
     STACK_BYTES = 1024
 
 cdef struct Output:
+    Patience patience
     uint8_t *data
     Py_ssize_t size
     Py_ssize_t capacity
     Py_ssize_t closed_size  # the bytes of the closed parts
+    bint is_divided  # into parts of `part_bytes`
     PyObject *parts  # a list once there is a large part, or NULL
     uint8_t stack[STACK_BYTES]
 
@@ -108,6 +129,9 @@ if {
     raise ImportError("the ways to compare differ from those in plan.Differs")
 
 cdef Py_ssize_t join_bytes_max = JOIN_BYTES_MAX
+cdef Py_ssize_t part_bytes = PART_BYTES
+cdef Py_ssize_t text_bytes_max = TEXT_BYTES_MAX
+cdef Py_ssize_t weightless_bytes = WEIGHTLESS_BYTES
 
 
 cdef class Plan:
@@ -165,7 +189,7 @@ cdef class Plan:
             self.kept += (plan, default)
         return steps
 
-    def decode(self, buffer, Py_ssize_t offset):
+    def decode(self, buffer, Py_ssize_t offset, Py_ssize_t elements_max=0):
         """Return a message from the bytes from `offset` on."""
         cdef Py_buffer view
         cdef Cursor cursor
@@ -175,6 +199,7 @@ cdef class Plan:
             cursor.position = offset
             cursor.end = view.len
             cursor.source = <PyObject *>buffer
+            cursor.patience = patience_for(elements_max)
             message = self._read(&cursor)
             if self.is_exact and cursor.position != cursor.end:
                 raise DecodeError(f"{cursor.end - cursor.position} bytes too many")
@@ -182,7 +207,7 @@ cdef class Plan:
         finally:
             PyBuffer_Release(&view)
 
-    def encode(self, message, bytes head):
+    def encode(self, message, bytes head, Py_ssize_t elements_max=0):
         """Return the parts of the body alone, or, with a `head`, of size, head and body: one bytes object unless records are large."""
         cdef Output out
         cdef Py_ssize_t start = 0, size
@@ -192,6 +217,8 @@ cdef class Plan:
         out.size = out.closed_size = 0
         out.capacity = STACK_BYTES
         out.parts = NULL
+        out.patience = patience_for(elements_max)
+        out.is_divided = out.patience.is_patient
         try:
             if head is not None:
                 room(&out, 4)
@@ -244,6 +271,7 @@ cdef class Plan:
         cdef PyObject **slot
         while count:
             count -= 1
+            spend(&cursor.patience, 1)
             tag = read_uvarint(cursor)
             size = read_uvarint(cursor)
             if size > cursor.end - cursor.position:
@@ -306,22 +334,25 @@ cdef class Plan:
             step = &self.tagged[index]
             value = self._value(message, step)
             if differs(step, value):
-                data = self._tag_value(step, value)
+                data = self._tag_value(step, value, &out.patience)
                 put_uvarint(out, step.tag)
                 put_uvarint(out, len(data))
                 put(out, <const uint8_t *>PyBytes_AS_STRING(data), len(data))
         return 0
 
-    cdef bytes _tag_value(self, Step *step, value):
+    cdef bytes _tag_value(self, Step *step, value, Patience *patience):
         cdef Output out
         out.data = out.stack
         out.size = out.closed_size = 0
         out.capacity = STACK_BYTES
         out.parts = NULL
+        out.patience = patience[0]
+        out.is_divided = False
         if step.kind == STRUCT and step.is_nullable and value is None:
             return b"\0"
         try:
             self._write_value(&out, step, step.kind, step.is_nullable, value)
+            patience[0] = out.patience
             if out.parts != NULL:
                 raise TypeError("large records in a tagged field")
             return PyBytes_FromStringAndSize(<char *>out.data, out.size)
@@ -349,10 +380,15 @@ cdef class Plan:
             self._put_length(out, kind == TEXT, -1)
         elif kind == TEXT:
             text = PyUnicode_AsUTF8AndSize(value, &size)
+            if size > weightless_bytes:
+                spend(&out.patience, size // weightless_bytes)
             self._put_length(out, True, size)
             put(out, <const uint8_t *>text, size)
         elif kind == BYTES:
-            self._put_length(out, False, len(value))
+            size = len(value)
+            if size > weightless_bytes:
+                spend(&out.patience, size // weightless_bytes)
+            self._put_length(out, False, size)
             put_bytes(out, value)
         elif kind == RECORDS:
             size = parts_size(value)
@@ -368,74 +404,26 @@ cdef class Plan:
         cdef Py_ssize_t index, count = PySequence_Fast_GET_SIZE(elements)
         self._put_length(out, False, count)
         for index in range(count):
+            spend(&out.patience, 1)
             # Read again each time: the size of a late part is looked up by code that could change a list.
             if index >= PySequence_Fast_GET_SIZE(elements):
                 raise TypeError("a list changed while it was written")
             self._write_value(out, step, step.element, False, <object>PySequence_Fast_ITEMS(elements)[index])
+            if out.is_divided and out.size >= part_bytes:
+                close_part(out)
         return 0
 
     cdef int _put_length(self, Output *out, bint is_text, Py_ssize_t length) except -1:
-        """Read or write a length or count; -1 is null."""
-        if self.is_flexible:
-            if length > 0xFFFFFFFE:
-                raise OverflowError("a length of more than 32 bits")
-            put_uvarint(out, length + 1)
-        elif length > (0x7FFF if is_text else 0x7FFFFFFF):
+        """Write a length or count; -1 is null."""
+        if length > (text_bytes_max if is_text else 0x7FFFFFFF):
             raise OverflowError(f"a length of {length}")
+        if self.is_flexible:
+            put_uvarint(out, length + 1)
         elif is_text:
             store(room(out, 2), <uint64_t>length, 2)
         else:
             store(room(out, 4), <uint64_t>length, 4)
         return 0
-
-
-cdef enum:
-    FIELDS_MAX = 32  # of a message that a Maker makes
-
-
-cdef class Maker:
-    """A constructor by position: the fields that it is given, and the defaults of all others."""
-
-    cdef object cls
-    cdef tuple given
-    cdef list defaults
-    cdef Py_ssize_t given_count, default_count
-    cdef Py_ssize_t given_slots[FIELDS_MAX]
-    cdef Py_ssize_t default_slots[FIELDS_MAX]
-
-    def __cinit__(self, cls, tuple given, defaults):
-        """`given` are names of fields, `defaults` the values of all others by their names; a list there stands for a new one."""
-        cdef Py_ssize_t index
-        if len(given) > FIELDS_MAX or len(defaults) > FIELDS_MAX:
-            raise ValueError(f"{cls.__name__} has more than {FIELDS_MAX} fields")
-        self.cls = cls
-        self.given = given
-        self.defaults = list(defaults.values())
-        self.given_count, self.default_count = len(given), len(self.defaults)
-        for index, name in enumerate(given):
-            self.given_slots[index] = pb_slot(cls.__dict__[name])
-        for index, name in enumerate(defaults):
-            self.default_slots[index] = pb_slot(cls.__dict__[name])
-
-    def __call__(self, *values):
-        cdef object made, value
-        cdef Py_ssize_t index
-        cdef char *base
-        if len(values) != self.given_count:
-            raise TypeError(f"{self.cls.__name__} is made of {', '.join(self.given)}, not of {len(values)} values")
-        made = pb_new(self.cls)
-        base = <char *><PyObject *>made
-        for index in range(self.given_count):
-            value = values[index]
-            Py_INCREF(value)
-            (<PyObject **>(base + self.given_slots[index]))[0] = <PyObject *>value
-        for index in range(self.default_count):
-            value = self.defaults[index]
-            if type(value) is list:
-                value = []
-            Py_INCREF(value)
-            (<PyObject **>(base + self.default_slots[index]))[0] = <PyObject *>value
-        return made
 
 
 def usual_request_header(frame, bytes layouts, header_class):
@@ -474,5 +462,6 @@ def usual_request_header(frame, bytes layouts, header_class):
         PyBuffer_Release(&view)
 
 
+include "_codec_making.pxi"
 include "_codec_reading.pxi"
 include "_codec_writing.pxi"

@@ -11,13 +11,18 @@ with the bytes that are left before it is used, and every count with the least s
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pybroker.protocol.parts import Part, parts_size
 from pybroker.protocol.plan import Differs, Kind
 from pybroker.protocol.wire import (
+    TEXT_BYTES_MAX,
+    TURN_ELEMENTS,
+    WEIGHTLESS_BYTES,
     DecodeError,
+    LongMessageError,
     bad_length,
     bad_uuid,
     no_place,
@@ -46,7 +51,26 @@ _IS_NOT_NULL: Final = Differs.IS_NOT_NULL
 _IS_OTHER_BOOL: Final = Differs.IS_OTHER_BOOL
 _UUID: Final = ord("s")
 _UUID_BYTES: Final = 16
+_JOINED_PIECES: Final = 64 * TURN_ELEMENTS
+"""This many pieces of a message are joined at once."""
 _SHORT_VARINTS: Final = [bytes((value,)) for value in range(128)]
+
+
+class _Budget(threading.local):
+    """The elements that the message under way in this thread may still have; None if it may have any number."""
+
+    left: int | None = None
+
+
+_budget: Final = _Budget()
+
+
+def _spend(count: int) -> None:
+    left = _budget.left
+    if left is not None:
+        if count > left:
+            raise LongMessageError
+        _budget.left = left - count
 
 
 class Plan:
@@ -72,23 +96,30 @@ class Plan:
         self._tag_writers = [(step, _tag_writer(step, is_flexible)) for step in tagged]
         self._absent = absent
 
-    def decode(self, buffer: memoryview, offset: int) -> object:
+    def decode(self, buffer: memoryview, offset: int, elements_max: int = 0) -> object:
         """Return a message from the bytes from `offset` on.
+
+        With `elements_max`, it raises LongMessageError when it has met more elements of arrays; each kB of a text counts as one.
+        Without, it may take long, and lets go of the interpreter again and again.
 
         Raises DecodeError, struct.error, IndexError and UnicodeDecodeError for damage.
         """
+        _budget.left = elements_max or None
         message, position = self.read(buffer, offset)
         if self._is_exact and position != len(buffer):
             raise DecodeError(f"{len(buffer) - position} bytes too many")
         return message
 
-    def encode(self, message: object, head: bytes | None) -> list[Part]:
+    def encode(self, message: object, head: bytes | None, elements_max: int = 0) -> list[Part]:
         """Return the parts of the body alone, or, with a `head`, of size, head and body; the first is bytes.
+
+        `elements_max` is as in `decode`. Without, a long message has parts of some 100 kB.
 
         Raises EncodeError; for misfits also struct.error, AttributeError, OverflowError, TypeError, UnicodeEncodeError.
         """
         pieces: list[Part] = [] if head is None else [head]
         large: list[int] = []
+        _budget.left = elements_max or None
         self.write(message, pieces, large)
         parts, size = _join(pieces, large)
         if head is not None:
@@ -112,6 +143,7 @@ class Plan:
     def _read_tagged(self, message: object, buffer: memoryview, position: int) -> int:
         count, position = read_uvarint(buffer, position)
         for _ in range(count):
+            _spend(1)
             tag, position = read_uvarint(buffer, position)
             size, position = read_uvarint(buffer, position)
             end = position + size
@@ -193,10 +225,11 @@ def _join(pieces: list[Part], large: list[int]) -> tuple[list[Part], int]:
     parts: list[Part] = []
     size = start = 0
     for index in [*large, len(pieces)]:
-        joined = b"".join(pieces[start:index])  # type: ignore[arg-type]  # only large pieces are late parts
-        if joined or not parts:
-            parts.append(joined)
-            size += len(joined)
+        for some in range(start, max(index, start + 1), _JOINED_PIECES):
+            joined = b"".join(pieces[some : min(index, some + _JOINED_PIECES)])  # type: ignore[arg-type]  # only large pieces are late
+            if joined or not parts:
+                parts.append(joined)
+                size += len(joined)
         if index < len(pieces):
             parts.append(pieces[index])
             size += parts_size(pieces[index])
@@ -234,6 +267,7 @@ def _reader(step: Step, is_flexible: bool) -> _Reader:
             return None, position
         if count * least > len(buffer) - position:
             raise too_short(count)
+        _spend(count)
         if letter is not None:
             return list(struct.unpack_from(f">{count}{letter}", buffer, position)), position + count * least
         values = []
@@ -260,6 +294,10 @@ def _value_reader(step: Step, kind: Kind, is_nullable: bool, is_flexible: bool) 
         end = position + size
         if end > len(buffer):
             raise too_short(size)
+        if size > WEIGHTLESS_BYTES and kind != Kind.RECORDS:
+            _spend(size // WEIGHTLESS_BYTES)
+            if kind is _TEXT and size > TEXT_BYTES_MAX:
+                raise bad_length(size)
         data = buffer[position:end]
         return (str(data, "utf-8") if kind is _TEXT else bytes(data) if kind is _BYTES else data), end
 
@@ -324,6 +362,7 @@ def _writer(step: Step, is_flexible: bool) -> _Writer:
     element = _value_writer(step, step.element, is_nullable=False, is_flexible=is_flexible)
 
     def write(values: Sequence[Any], pieces: list[Part], large: list[int]) -> None:
+        _spend(len(values))
         pieces.append(length(len(values)))
         for value in values:
             element(value, pieces, large)
@@ -355,6 +394,10 @@ def _value_writer(step: Step, kind: Kind, is_nullable: bool, is_flexible: bool) 
 
     def write(value: Any, pieces: list[Part], _large: list[int]) -> None:
         data = value.encode() if kind is _TEXT else value
+        if len(data) > WEIGHTLESS_BYTES:
+            _spend(len(data) // WEIGHTLESS_BYTES)
+            if kind is _TEXT and len(data) > TEXT_BYTES_MAX:
+                raise OverflowError(f"a length of {len(data)}")
         pieces.append(length(len(data)))
         pieces.append(data)
 

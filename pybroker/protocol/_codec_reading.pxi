@@ -108,6 +108,7 @@ cdef object read_value(Cursor *cursor, Step *step, int kind, bint is_nullable, b
             raise too_short(length)
         elements = PyList_New(length) if step.least else []
         for index in range(length):
+            spend(&cursor.patience, 1)
             value = read_value(cursor, step, step.element, False, is_flexible)
             if step.least:
                 Py_INCREF(value)
@@ -119,7 +120,11 @@ cdef object read_value(Cursor *cursor, Step *step, int kind, bint is_nullable, b
         raise too_short(length)
     start = cursor.position
     cursor.position += length
+    if length > weightless_bytes and kind != RECORDS:
+        spend(&cursor.patience, length // weightless_bytes)
     if kind == TEXT:
+        if length > text_bytes_max:
+            raise bad_length(length)
         return PyUnicode_DecodeUTF8(<const char *>cursor.data + start, length, NULL)
     if kind == BYTES:
         return PyBytes_FromStringAndSize(<const char *>cursor.data + start, length)

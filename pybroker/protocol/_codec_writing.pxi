@@ -95,15 +95,21 @@ cdef int put_records(Output *out, records, Py_ssize_t size) except -1:
         return 0
     if size <= join_bytes_max and (kind is memoryview or kind is bytes or kind is bytearray):
         return put_bytes(out, records)
+    if out.parts == NULL or out.size:
+        close_part(out)
+    (<list>out.parts).append(records)
+    out.closed_size += size
+    return 0
+
+
+cdef int close_part(Output *out) except -1:
+    """Make what was written since the last part a part of its own."""
     if out.parts == NULL:
         parts = []
         Py_INCREF(parts)
         out.parts = <PyObject *>parts
-    parts = <object>out.parts
-    if out.size or not parts:
-        parts.append(PyBytes_FromStringAndSize(<char *>out.data, out.size))
-    parts.append(records)
-    out.closed_size += out.size + size
+    (<list>out.parts).append(PyBytes_FromStringAndSize(<char *>out.data, out.size))
+    out.closed_size += out.size
     out.size = 0
     return 0
 

@@ -22,7 +22,7 @@ from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.messages import MESSAGES, message_classes
 from pybroker.protocol.plan import make_plan
 from pybroker.protocol.schema import Schema, schema_of
-from pybroker.protocol.wire import DecodeError, EncodeError, bad_length, read_uvarint, skip_tagged, too_short
+from pybroker.protocol.wire import DecodeError, EncodeError, LongMessageError, bad_length, read_uvarint, skip_tagged, too_short
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,7 @@ __all__ = [
     "IS_NATIVE",
     "DecodeError",
     "EncodeError",
+    "LongMessageError",
     "RequestHeader",
     "decode",
     "decode_request_header",
@@ -49,6 +50,9 @@ __all__ = [
 
 IS_NATIVE: Final = choose(_codec_python, globals())
 """Whether the native twin runs the plans of messages; the contract is in `_codec_python.py`."""
+
+AT_ONCE_ELEMENTS: Final = 1 << 13 if IS_NATIVE else 1 << 11
+"""The elements that the loop decodes or encodes at once: about 2 ms natively, and 10 ms in Python."""
 
 T = TypeVar("T")
 
@@ -163,19 +167,20 @@ def _skip_tags(frame: memoryview, position: int) -> int:
     return skip_tagged(frame, position, count)
 
 
-def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0) -> T:
+def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0, *, elements_max: int = 0) -> T:
     """Return a message from the bytes that begin at `offset` and end with the buffer.
 
     Records fields are views into the buffer; everything else is copied out of it.
 
     Raises DecodeError for everything that is not exactly one message of that version; only a request may have bytes after it.
+    Raises LongMessageError if `elements_max` is not 0, and the message has more elements of arrays, or kB of texts.
     """
     try:
         decoder = cls.__schema__.decoders[version]  # type: ignore[attr-defined]
     except (KeyError, AttributeError):
         decoder = _decoder(schema_of(cls), version)
     try:
-        message: T = decoder(buffer, offset)
+        message: T = decoder(buffer, offset, elements_max)
     except _DAMAGE as error:
         raise DecodeError(f"{cls.__name__} v{version} {_damage(error)}") from error
     except DecodeError as error:
@@ -200,17 +205,17 @@ def encode(message: object, version: int) -> list[Part]:
     return _encoded(message, version, None)
 
 
-def encode_response(message: object, version: int, correlation_id: int) -> list[Part]:
-    """Return a whole response with its size and header. Without large records it is one bytes object.
+def encode_response(message: object, version: int, correlation_id: int, *, elements_max: int = 0) -> list[Part]:
+    """Return a whole response with its size and header. Without large records it is one bytes object, unless it is long.
 
-    Raises EncodeError.
+    Raises EncodeError. Raises LongMessageError as `decode`.
     """
     try:
         encoder, pack_head = message.__schema__.encoders[version]  # type: ignore[attr-defined]
     except (KeyError, AttributeError):
         encoder, pack_head = _encoder_of(message, version)
     try:
-        return encoder(message, pack_head(correlation_id))  # type: ignore[no-any-return]  # as the schema says
+        return encoder(message, pack_head(correlation_id), elements_max)  # type: ignore[no-any-return]  # as the schema says
     except _UNFIT as error:
         raise _misfit(message, version, error) from error
 
@@ -261,7 +266,7 @@ def maker(cls: type[T], *names: str) -> Callable[..., T]:
 def _encoded(message: object, version: int, head: bytes | None) -> list[Part]:
     encoder, _ = _encoder_of(message, version)
     try:
-        return encoder(message, head)
+        return encoder(message, head, 0)
     except _UNFIT as error:
         raise _misfit(message, version, error) from error
 
@@ -270,7 +275,7 @@ def _misfit(message: object, version: int, error: Exception) -> EncodeError:
     return EncodeError(f"{type(message).__name__} v{version}: {error}")
 
 
-def _decoder(schema: Schema, version: int) -> Callable[[memoryview, int], Any]:
+def _decoder(schema: Schema, version: int) -> Callable[[memoryview, int, int], Any]:
     if not schema.versions.has(version):
         raise DecodeError(f"{schema.cls.__name__} has no version {version}")
     decoder = schema.decoders[version] = make_plan(schema, version, Plan).decode

@@ -32,6 +32,10 @@ class DecodeError(Exception):
     """The bytes are not a message of that kind and version: the peer violates the protocol."""
 
 
+class LongMessageError(Exception):
+    """A message has more elements than may be decoded or encoded at once: do it in a thread."""
+
+
 class EncodeError(Exception):
     """The message cannot be written in that version: a value is out of range, or the version has no field for it."""
 
@@ -62,6 +66,14 @@ Records: TypeAlias = Annotated[Part | list[Part] | None, Wire("", "records")]
 
 ZERO_UUID: Final = bytes(16)
 VARINT_BYTES_MAX: Final = 5
+TEXT_BYTES_MAX: Final = 0x7FFF
+"""The longest text that Kafka writes and reads, in compact form too."""
+TURN_ELEMENTS: Final = 1024
+"""After this many elements, the codec lets go of the interpreter, in a thread that encodes or decodes a long message."""
+WEIGHTLESS_BYTES: Final = 1024
+"""Each this many bytes of a text, or of bytes, count as an element."""
+PART_BYTES: Final = 1 << 18
+"""A long message is encoded in parts of about this size."""
 JOIN_BYTES_MAX: Final = 4096
 """Records up to this size are copied into the bytes around them: that costs less than another buffer for the socket."""
 

@@ -166,15 +166,15 @@ async def test_a_request_for_which_there_is_no_memory_is_no_bug_and_ends(
     assert (whole.metrics.unexpected_errors, caplog.records) == (0, [])
 
 
-async def test_an_error_text_that_is_too_long_for_an_old_version_is_a_response(tmp_path: Path) -> None:
+async def test_an_error_text_that_is_too_long_is_a_response(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     configs = [CreatableTopicConfig(name="retention.ms", value="x" * 32_700)]
     request = CreateTopicsRequest(
         topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1, configs=configs)], timeout_ms=1000
     )
-    ((topic,), (newer,)) = [(await whole.ask(request, version)).topics for version in (4, 5)]
-    assert (topic.name, topic.error_code) == ("a", ErrorCode.UNKNOWN_SERVER_ERROR)
-    assert (newer.name, newer.error_code) == ("a", ErrorCode.INVALID_CONFIG)
+    for version in (4, 5):
+        (topic,) = (await whole.ask(request, version)).topics
+        assert (topic.name, topic.error_code) == ("a", ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 @pytest.mark.parametrize("key", sorted(APIS))

@@ -40,7 +40,7 @@ ALONE = frozenset({
     "ApiVersions", "CreateTopics", "DeleteTopics", "InitProducerId", "AlterConfigs", "IncrementalAlterConfigs",
     "AlterReplicaLogDirs", "DescribeLogDirs", "CreatePartitions", "ListPartitionReassignments", "UpdateFeatures",
     "DescribeCluster", "ConsumerGroupHeartbeat", "GetTelemetrySubscriptions", "PushTelemetry", "ListConfigResources",
-    "DescribeTopicPartitions", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
+    "DescribeTopicPartitions", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit", "ListTransactions",
 })  # fmt: skip
 """The APIs that are not handled in pieces: docs/design/latency.md says for each why, and what bounds it instead."""
 

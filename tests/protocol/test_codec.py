@@ -9,14 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pybroker.protocol.codec import DecodeError, decode, encode
+from pybroker.protocol.codec import (
+    DecodeError,
+    EncodeError,
+    LongMessageError,
+    decode,
+    decode_response,
+    encode,
+    encode_response,
+)
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pybroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from pybroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from pybroker.protocol.messages.metadata import MetadataRequest
+from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from pybroker.protocol.messages.produce import ProduceRequest
 from pybroker.protocol.parts import parts_bytes
 from pybroker.protocol.schema import schema_of
+from pybroker.protocol.wire import uvarint
 from testing.scenes.messages import VERSIONED, full, messages, name_of
 
 every_version = pytest.mark.parametrize(("cls", "version"), VERSIONED, ids=map(name_of, VERSIONED))
@@ -168,3 +177,46 @@ def test_a_version_that_does_not_exist_is_refused(cls: type) -> None:
     for version in (-1, 19, 1000):
         with pytest.raises(DecodeError, match="no version"):
             decode(cls, version, memoryview(b""))
+
+
+def names(*sizes: int) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name="x" * size) for size in sizes], allow_auto_topic_creation=False)
+
+
+@pytest.mark.parametrize(
+    ("request_", "elements"), [(names(*[1] * 12), 12), (names(1, 3 * 1024, 1023), 3 + 3)], ids=["many", "large"]
+)
+def test_a_long_message_is_given_up_where_its_elements_are_bounded(request_: MetadataRequest, elements: int) -> None:
+    data = memoryview(encoded(request_, 12))
+    assert decode(MetadataRequest, 12, data, elements_max=elements) == decode(MetadataRequest, 12, data) == request_
+    with pytest.raises(LongMessageError):
+        decode(MetadataRequest, 12, data, elements_max=elements - 1)
+    assert decode(MetadataRequest, 12, data) == request_, "the bound is that of one call"
+    response = MetadataResponse(topics=[MetadataResponseTopic(name=one.name) for one in request_.topics or ()])
+    assert encode_response(response, 12, 1, elements_max=elements) == encode_response(response, 12, 1)
+    with pytest.raises(LongMessageError):
+        encode_response(response, 12, 1, elements_max=elements - 1)
+
+
+def test_a_long_response_has_parts_that_are_the_whole() -> None:
+    response = MetadataResponse(topics=[MetadataResponseTopic(name=f"{number:05}" * 10) for number in range(20_000)])
+    parts = encode_response(response, 9, 1)
+    assert 2 <= len(parts) < 30
+    data = b"".join(parts)  # type: ignore[arg-type]  # no late parts
+    assert int.from_bytes(data[:4]) == len(data) - 4
+    assert decode_response(MetadataResponse, 9, memoryview(data)[4:]) == (1, response)
+
+
+@pytest.mark.parametrize("size", [0x7FFF, 0x8000])
+def test_a_text_is_as_long_as_kafka_allows(size: int) -> None:
+    head = b"\x02" + bytes(16) + uvarint(size + 1)
+    data = memoryview(head + b"x" * size + b"\0\0\0\0")
+    if size == 0x7FFF:
+        (topic,) = decode(MetadataRequest, 12, data).topics or [MetadataRequestTopic()]
+        assert len(topic.name or "") == size
+        assert encoded(names(size), 12)
+    else:
+        with pytest.raises(DecodeError, match="a length of 32768"):
+            decode(MetadataRequest, 12, data)
+        with pytest.raises(EncodeError):
+            encoded(names(size), 12)

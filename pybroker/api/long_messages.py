@@ -1,0 +1,127 @@
+"""Requests and responses that take too long for the loop are decoded and encoded in a thread.
+
+The codec counts the elements of a message, and gives up when there are more than the loop may take at once. Then the whole is
+done in the thread. There the codec lets go of the interpreter after every 1,024 elements, so that the loop waits no longer.
+
+One thread serves all: more of them would only take turns at the interpreter. A long message waits for those before it, while
+short ones pass by on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from pybroker.api.error_counts import error_codes
+from pybroker.network.context import ProtocolViolation
+from pybroker.protocol.codec import DecodeError, decode, encode_response
+from pybroker.protocol.schema import Schema, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pybroker.network.context import ConnectionContext, RequestHolder
+    from pybroker.protocol.parts import Part
+
+Result = TypeVar("Result")
+
+_FREED_ELEMENTS: Final = 256
+_LONG_LIST: Final = 1024
+
+
+class Encoded(NamedTuple):
+    """A response and its error codes, each with how often the response has it."""
+
+    parts: list[Part]
+    codes: Counter[int]
+
+
+class LongMessages:
+    """The thread, which is started for the first long message. Belongs to the loop."""
+
+    __slots__ = ("_executor",)
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+
+    def run(self, function: Callable[..., Result], *arguments: Any) -> asyncio.Future[Result]:
+        """Run a function in the thread."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="codec")
+        return asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+
+    async def decode(self, cls: type[Any], version: int, held: HeldRequest, offset: int) -> Any:
+        """Return the message of a request. Raises ProtocolViolation."""
+        try:
+            return await self.run(decode, cls, version, held.frame, offset)
+        except DecodeError as error:
+            raise ProtocolViolation(f"a request that cannot be read: {error}") from error
+
+    def encode(self, response: list[Any], *, version: int, correlation_id: int) -> asyncio.Future[Encoded]:
+        """Encode the only element of the list `response`, which is taken out, so that the thread frees it, too."""
+        return self.run(partial(_encode, response, version=version, correlation_id=correlation_id))
+
+
+def _encode(held: list[Any], *, version: int, correlation_id: int) -> Encoded:
+    response = held.pop()
+    encoded = Encoded(encode_response(response, version, correlation_id), Counter(error_codes(response)))
+    dissolve(response, schema_of(type(response)))
+    return encoded
+
+
+def dissolve(message: Any, schema: Schema) -> None:
+    """Take the long lists of a message apart, a few elements at a time: to free all of it at once is one long step."""
+    for field in schema.fields:
+        elements = getattr(message, field.name) if field.is_array else None
+        if not elements or field.struct is None:
+            continue
+        if len(elements) <= _LONG_LIST:
+            inner = schema_of(field.struct)
+            for element in elements:
+                dissolve(element, inner)
+        while len(elements) > _FREED_ELEMENTS:
+            del elements[-_FREED_ELEMENTS:]
+
+
+class HeldRequest:
+    """The bytes of a request that is decoded in the thread, and what keeps them.
+
+    During the call of the handler it is the `RequestHolder` of the connection.
+    """
+
+    __slots__ = ("_connection", "_holder", "_is_wanted", "frame")
+
+    def __init__(self, connection: ConnectionContext, frame: memoryview) -> None:
+        """Keep the bytes of `frame`. Call it before the dispatcher returns."""
+        self._connection = connection
+        self._holder: RequestHolder | None = connection.holder
+        self._is_wanted = False
+        stays = self._holder is not None and self._holder.hold_request(len(frame))
+        self.frame = frame if stays else memoryview(bytearray(frame))
+
+    def hold_request(self, size: int) -> bool:  # noqa: ARG002  (the whole request is counted)
+        """Keep the bytes beyond the return of the handler."""
+        self._is_wanted = True
+        return True
+
+    def release_request(self) -> None:
+        """Let the bytes go."""
+        holder, self._holder = self._holder, None
+        if holder is not None:
+            holder.release_request()
+
+    def during(self, handle: Callable[[], Result]) -> Result:
+        """Call a handler, and let the bytes go when it has returned, unless it holds them."""
+        connection, outer = self._connection, self._connection.holder
+        if outer is not None:
+            connection.holder = self
+        try:
+            return handle()
+        finally:
+            if outer is not None:
+                connection.holder = outer
+            if not self._is_wanted:
+                self.release_request()
