@@ -316,7 +316,8 @@ class BrokerServer:
             await self.store.close()
             raise
 
-    async def _open_sockets(self) -> list[BoundListener]:
+    def _make_dispatcher(self) -> None:
+        """Make what serves requests, apart from the sockets."""
         config = self.config
         self.memory_pool = MemoryPool(config.queued_max_request_bytes, self.clock)
         self.fetch_sessions = FetchSessionCache(self.clock, config.max_incremental_fetch_session_cache_slots)
@@ -332,6 +333,10 @@ class BrokerServer:
             validations=self.validations,
         )
         self.dispatcher = Dispatcher(self.services)
+
+    async def _open_sockets(self) -> list[BoundListener]:
+        config = self.config
+        self._make_dispatcher()
         by_peer = self._advertised()
         self.server = SocketServer(
             [

@@ -67,6 +67,7 @@ class SimulatedBroker(BrokerServer):
         return self._simulated_store
 
     async def _open_sockets(self) -> list[BoundListener]:
+        self._make_dispatcher()
         self.server = _NoServer()  # type: ignore[assignment]
         await self.controller.register_broker(registration(self.config, []))
         return []

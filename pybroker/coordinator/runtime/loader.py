@@ -72,20 +72,18 @@ class Loader(Generic[S]):
         self._replay_batch = replay_batch
         self._replay_marker = replay_marker
         self._bytes_max = bytes_max
-        self._queue: deque[tuple[int, S, Loading]] = deque()
+        self._queue: deque[tuple[int, S, Loading, Operation]] = deque()
         self._replayed = 0  # since the last freeze
-        self._loaded: Operation | None = None
         self._waiting: list[Callable[[], None]] = []
 
     def start(self, partition: int, log: Log, loaded: Operation) -> None:
         """Load the shard of `partition` from `log`; `loaded` is its first operation. An empty log is loaded at once."""
         shard = self._runtime.begin_loading(partition)
-        self._loaded = loaded
         if log.log_start_offset == log.log_end_offset:
-            self._end(partition)
+            self._end(partition, loaded)
             return
         loading = replay_log(shard, log, self._replay_batch, self._replay_marker, bytes_max=self._bytes_max)
-        self._queue.append((partition, shard, loading))
+        self._queue.append((partition, shard, loading, loaded))
         if len(self._queue) == 1:
             self._call_soon(self._slice)
 
@@ -99,7 +97,7 @@ class Loader(Generic[S]):
     def _slice(self) -> None:
         replayed_count = 0
         while self._queue and replayed_count < SLICE_RECORDS:
-            partition, shard, loading = self._queue[0]
+            partition, shard, loading, loaded = self._queue[0]
             if not self._runtime.is_loading(partition, shard):
                 self._queue.popleft()  # unloaded meanwhile
                 continue
@@ -110,7 +108,7 @@ class Loader(Generic[S]):
                 continue
             if step is None:
                 self._queue.popleft()
-                self._end(partition)
+                self._end(partition, loaded)
             else:
                 replayed_count += step
         self._replayed += replayed_count
@@ -124,10 +122,9 @@ class Loader(Generic[S]):
         for callback in waiting:
             callback()
 
-    def _end(self, partition: int) -> None:
-        assert self._loaded is not None
+    def _end(self, partition: int, loaded: Operation) -> None:
         try:
-            self._runtime.end_loading(partition, self._loaded)
+            self._runtime.end_loading(partition, loaded)
         except Exception as error:
             self._give_up(partition, error)
 

@@ -1,0 +1,108 @@
+"""What must be true of a history of transactions. `problems` returns a line for everything that is not.
+
+lost         a record of a committed transaction is missing
+aborted      a record of an aborted transaction is read by `read_committed`
+torn         a part of a transaction is there: its end is not the same in all partitions
+twice        a record is there more than once
+order        records of a writer are not in the order in which they were sent to the partition
+changed      a reader saw another thing than is there in the end, or did not see what is there
+went back    a last stable offset is smaller than one that was seen before
+hangs        the last stable offset does not reach the end although every transaction has ended
+unfinished   an acknowledged record of a transaction that did not commit is missing for `read_uncommitted`
+invented     a record that no writer sent
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from testing.transactions.history import Contents, History, Outcome, Reading, Written
+
+
+def problems(history: History) -> list[str]:
+    """Return what is wrong, each with its kind at the beginning of the line; nothing for a history that is exact."""
+    return [*_offsets(history), *_records(history), *_partitions(history), *_readings(history)]
+
+
+def kinds(found: list[str]) -> set[str]:
+    """Return the kinds of problems."""
+    return {line.partition(":")[0] for line in found}
+
+
+def _offsets(history: History) -> Iterator[str]:
+    for number, partition in history.last.items():
+        if partition.last_stable_offset != partition.high_watermark:
+            yield f"hangs: partition {number} is stable up to {partition.last_stable_offset} of {partition.high_watermark}"
+    for number in {one.partition for one in history.stable_offsets}:
+        yield from _went_back(history, number)
+
+
+def _went_back(history: History, partition: int) -> Iterator[str]:
+    seen = [one for one in history.stable_offsets if one.partition == partition]
+    by_end = sorted(seen, key=lambda one: one.ended)
+    largest, position = -1, 0
+    for one in sorted(seen, key=lambda one: one.began):
+        while position < len(by_end) and by_end[position].ended < one.began:
+            largest = max(largest, by_end[position].offset)
+            position += 1
+        if one.offset < largest:
+            yield f"went back: partition {partition} was stable up to {largest}, and then up to {one.offset}"
+
+
+def _records(history: History) -> Iterator[str]:
+    committed = {number: {value for _, value in one.committed} for number, one in history.last.items()}
+    everything = {number: {value for _, value in one.uncommitted} for number, one in history.last.items()}
+    for written in history.transactions:
+        sent = [(partition, value) for partition, values in written.records.items() for value in values]
+        there = [value for partition, value in sent if value in committed[partition]]
+        if written.outcome is Outcome.COMMITTED:
+            yield from (f"lost: {value!r} of {written}" for partition, value in sent if value not in committed[partition])
+        elif written.outcome is Outcome.ABORTED:
+            yield from (f"aborted: {value!r} of {written}" for value in there)
+        elif 0 < len(there) < len(sent):
+            yield f"torn: {written} has {len(there)} of {len(sent)} records"
+        for partition, value in sent:
+            if value in written.acknowledged and value not in everything[partition]:
+                yield f"unfinished: {value!r} of {written}"
+
+
+def _partitions(history: History) -> Iterator[str]:
+    places: dict[bytes, tuple[Written, int, int]] = {}  # the transaction, the partition, the place in it
+    for written in history.transactions:
+        for partition, values in written.records.items():
+            places |= {value: (written, partition, place) for place, value in enumerate(values)}
+    for number, last in history.last.items():
+        for isolation, records in (("read_committed", last.committed), ("read_uncommitted", last.uncommitted)):
+            counts = Counter(value for _, value in records)
+            yield from (f"twice: {value!r} for {isolation} in {number}" for value, count in counts.items() if count > 1)
+            for value in counts:
+                if value not in places or places[value][1] != number:
+                    yield f"invented: {value!r} for {isolation} in {number}"
+        yield from _order(number, last, places)
+
+
+def _order(number: int, last: Contents, places: dict[bytes, tuple[Written, int, int]]) -> Iterator[str]:
+    before: dict[str, tuple[int, int]] = {}
+    for _, value in last.uncommitted:
+        if value not in places:
+            continue
+        written, _, place = places[value]
+        if (written.number, place) < before.get(written.writer, (-1, -1)):
+            yield f"order: {value!r} in {number} is behind a later one of {written.writer}"
+        before[written.writer] = (written.number, place)
+
+
+def _readings(history: History) -> Iterator[str]:
+    for reading in history.readings:
+        expected = [one for one in history.last[reading.partition].committed if one[0] < reading.position]
+        if reading.records != expected:
+            yield f"changed: {_difference(reading, expected)}"
+
+
+def _difference(reading: Reading, expected: list[tuple[int, bytes]]) -> str:
+    seen, there = set(reading.records), set(expected)
+    who = f"{reading.reader} up to {reading.position} of {reading.partition}"
+    if seen == there:
+        return f"{who} saw records in another order, or again"
+    return f"{who} saw {sorted(seen - there)[:3]} which is not there, and did not see {sorted(there - seen)[:3]}"
