@@ -51,7 +51,9 @@ class Run:
 
     def __init__(self, program: Path, options: argparse.Namespace, results: ResultFile) -> None:
         self._program, self._results, self._seconds = program, results, options.seconds
-        self._cells = [(f"{rate}", int(rate), open_loop.CONNECTIONS, options.seconds) for rate in options.rates.split(",")]
+        self._cells = [
+            (f"{rate}", int(rate), open_loop.CONNECTIONS, options.seconds) for rate in options.rates.split(",") if rate
+        ]
         self._cells.append((latency_table.CLIENT, CLIENT_RATE, 1, options.client_seconds))
 
     def prepare(self, peer: Peer, warm_s: float) -> None:

@@ -36,6 +36,7 @@ BOMB_INTERVAL_S: Final = 0.3
 MEMBERS: Final = 500
 BEAT_S: Final = 0.5
 BEGIN_S: Final = 60
+POLL_S: Final = 0.1
 END_S: Final = 10
 RECEIVE_BYTES: Final = 1 << 18
 _HEADER: Final = struct.Struct(">qiib")  # base offset, length, leader epoch, magic
@@ -129,7 +130,10 @@ def running(load: str, bootstrap: str, settle_s: float) -> Iterator[None]:
     process = spawn.Process(target=_run, args=(load, bootstrap, name, event), daemon=True)
     process.start()
     try:
-        if not event.wait(BEGIN_S):
+        begun_by = time.monotonic() + BEGIN_S
+        while not event.wait(POLL_S) and process.is_alive() and time.monotonic() < begun_by:
+            pass
+        if not event.is_set():
             raise RuntimeError(f"the load {load!r} did not begin; exit code {process.exitcode}")
         time.sleep(settle_s)
         yield
