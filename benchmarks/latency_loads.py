@@ -18,8 +18,8 @@ from multiprocessing.synchronize import Event
 from typing import Final, NamedTuple
 
 import confluent_kafka
-import zstandard
 
+from benchmarks.batches import identical_records
 from benchmarks.group_members import ClassicMember, Fellowship
 from benchmarks.peers import pin_client
 from testing.clients.stock import create_topic, delete_topic
@@ -39,8 +39,6 @@ BEGIN_S: Final = 60
 POLL_S: Final = 0.1
 END_S: Final = 10
 RECEIVE_BYTES: Final = 1 << 18
-_HEADER: Final = struct.Struct(">qiib")  # base offset, length, leader epoch, magic
-_REST: Final = struct.Struct(">hiqqqhii")
 
 
 class Place(NamedTuple):
@@ -152,28 +150,8 @@ def _run(load: str, bootstrap: str, name: str, event: Event) -> None:
     LOADS[load](Place(bootstrap, name, event.set))
 
 
-def identical_records(count: int) -> bytes:
-    """Return a zstd batch of identical records, whose offset deltas are all 0."""
-    record = bytes([14, 0, 0, 0, 1, 2, ord("v"), 0])  # no key
-    return _zstd_batch(zstandard.ZstdCompressor().compress(record * count), count)
-
-
 def _produce(topic: str, batch: bytes) -> bytes:
     return raw.request(raw.PRODUCE, 7, raw.produce_body(7, topic, {0: batch}, acks=1))
-
-
-def _zstd_batch(payload: bytes, count: int) -> bytes:
-    body = _REST.pack(4, count - 1, T0_MS, T0_MS, -1, -1, -1, count) + payload
-    return _HEADER.pack(0, 9 + len(body), -1, 2) + struct.pack(">I", _crc32c(body)) + body
-
-
-def _crc32c(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
 
 
 @contextmanager
