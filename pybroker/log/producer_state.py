@@ -11,7 +11,7 @@ Only `update` adds batches: the leader checks a batch first (`check`), writes it
 updates.
 
 Source: org.apache.kafka.storage.internals.log.{ProducerStateManager, ProducerAppendInfo, ProducerStateEntry}; KIP-98,
-KIP-185.
+KIP-185, KIP-1228.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 ABORT_MARKER: Final = 0
 PRODUCERS_PER_STEP: Final = 500
+EPOCH_MAX: Final = 2**15 - 1
 
 
 class CompletedTransaction(NamedTuple):
@@ -191,6 +192,17 @@ class ProducerState:
         """Return whether the producer has written in this epoch to a transaction that is open."""
         entry = self.producers.get(producer_id)
         return entry is not None and entry.transaction_first_offset >= 0 and entry.producer_epoch == producer_epoch
+
+    def takes_new_epoch(self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool:
+        """Return whether a marker of transaction version 2, which has an epoch of its own, may end the producer's transaction.
+
+        The epoch must be larger than that of the batches (KIP-1228), so that a late marker of the transaction before does not end
+        the present one. A marker that is repeated changes nothing, and the last epoch cannot be followed by a larger one.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is None or epoch > entry.producer_epoch:
+            return True
+        return epoch == entry.producer_epoch and (entry.transaction_first_offset < 0 or epoch == EPOCH_MAX)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
         """Return the last stable offset after `completed` is complete."""

@@ -27,6 +27,7 @@ from pybroker.protocol.messages import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
     find_coordinator,
     get_telemetry_subscriptions,
@@ -35,6 +36,7 @@ from pybroker.protocol.messages import (
     list_config_resources,
     list_groups,
     list_partition_reassignments,
+    list_transactions,
     offset_delete,
     offset_for_leader_epoch,
     push_telemetry,
@@ -203,6 +205,10 @@ CASES = {
     ApiKey.INIT_PRODUCER_ID: Case(
         lambda _: init_producer_id.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), None
     ),
+    ApiKey.DESCRIBE_TRANSACTIONS: Case(
+        None, lambda _: describe_transactions.DescribeTransactionsRequest(transactional_ids=["nope"]), ErrorCode.NOT_COORDINATOR
+    ),
+    ApiKey.LIST_TRANSACTIONS: Case(lambda _: list_transactions.ListTransactionsRequest(), None),
 }  # fmt: skip
 
 
@@ -231,6 +237,7 @@ def test_every_api_of_administration_is_here() -> None:
         *(ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP),
         *(ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE),
         *(ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT),
+        ApiKey.WRITE_TXN_MARKERS,
     }
     assert {api.key for api in APIS.values()} - of_data_and_members == CASES.keys()
 

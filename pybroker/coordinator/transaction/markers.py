@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pybroker.coordinator.transaction.state import EPOCH_BUMP_VERSION
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.protocol.error_codes import ErrorCode
@@ -58,6 +59,12 @@ class Marker(NamedTuple):
     epoch: ProducerEpoch
     is_commit: bool
     coordinator_epoch: CoordinatorEpoch
+    version: int = 0
+    """The transaction version of the client that has ended the transaction; 0 where the coordinator has ended it."""
+
+
+Written = Callable[[Marker, Mapping["TopicPartition", ErrorCode]], None]
+"""A callback that gets the result of a marker in each partition."""
 
 
 class MarkerWriter:
@@ -87,7 +94,19 @@ class MarkerWriter:
 
     def send(self, ending: Ending) -> None:
         """Write the markers of a transaction, and report to `sent` when all partitions have responded."""
-        self._queue.append(self._send_all(ending))
+        marker = Marker(ending.producer_id, ending.epoch, ending.is_commit, ending.coordinator_epoch, ending.client_version)
+
+        def written(_: Marker, codes: Mapping[TopicPartition, ErrorCode]) -> None:
+            left = {topic_partition: code for topic_partition, code in codes.items() if code not in _DONE}
+            for topic_partition, code in left.items():
+                logger.warning("%s cannot take %s now: %s; the broker tries again", topic_partition, marker, code.name)
+            self._sent(ending._replace(partitions=frozenset(left)))
+
+        self.write_all(marker, ending.partitions, written)
+
+    def write_all(self, marker: Marker, partitions: Iterable[TopicPartition], written: Written) -> None:
+        """Write a marker to partitions, after all that was given before; `written` gets the codes of all of them."""
+        self._queue.append(self._write_all(marker, partitions, written))
         if len(self._queue) == 1:
             self._run()
 
@@ -102,29 +121,31 @@ class MarkerWriter:
                 yield
             self._queue.popleft()
 
-    def _send_all(self, ending: Ending) -> Generator[None, None, None]:
-        marker = Marker(ending.producer_id, ending.epoch, ending.is_commit, ending.coordinator_epoch)
-        waiting = set(ending.partitions)
-        left: set[TopicPartition] = set()
+    def _write_all(self, marker: Marker, partitions: Iterable[TopicPartition], written: Written) -> Generator[None, None, None]:
+        waiting = set(partitions)
+        codes: dict[TopicPartition, ErrorCode] = {}
 
         def respond(topic_partition: TopicPartition, code: ErrorCode) -> None:
             waiting.discard(topic_partition)
-            if code not in _DONE:
-                left.add(topic_partition)
-                logger.warning(
-                    "%s cannot take the marker of %s now: %s; the broker tries again", topic_partition, marker, code.name
-                )
+            codes[topic_partition] = code
             if not waiting:
-                self._sent(ending._replace(partitions=frozenset(left)))
+                written(marker, codes)
 
         if not waiting:
-            self._sent(ending)
-        for topic_partition in sorted(ending.partitions):
+            written(marker, codes)
+        for topic_partition in sorted(waiting):
             self.write(topic_partition, marker, respond)
             yield
 
     def write(self, topic_partition: TopicPartition, marker: Marker, done: Callable[[TopicPartition, ErrorCode], None]) -> None:
         """Append the marker to one partition; `done` gets the result when the marker is as acks=all requires."""
+        found = self._replicas.partition(topic_partition)
+        if isinstance(found, ErrorCode):
+            done(topic_partition, found)
+            return
+        if marker.version >= EPOCH_BUMP_VERSION and not found.log.producers.takes_new_epoch(marker.producer_id, marker.epoch):
+            done(topic_partition, ErrorCode.INVALID_PRODUCER_EPOCH)
+            return
         now_ms = self._clock.time_ms()
         kind = ControlType.COMMIT if marker.is_commit else ControlType.ABORT
         batch = build_transaction_marker(
@@ -161,10 +182,6 @@ class MarkerWriter:
         done: Callable[[TopicPartition, ErrorCode], None],
     ) -> None:
         """Let the group coordinator append the marker. Until it has loaded the partition, the code is NOT_LEADER_OR_FOLLOWER."""
-        found = self._replicas.partition(topic_partition)
-        if isinstance(found, ErrorCode):
-            done(topic_partition, found)
-            return
         self._groups().complete_transaction(
             topic_partition.partition,
             batch,

@@ -1,0 +1,93 @@
+"""WriteTxnMarkers (key 27), v0-2: the ends of transactions, from their coordinator to the leaders of partitions.
+
+Behaviour
+    The leader appends a marker to each partition, and responds when the markers are as acks=all requires. Markers for
+    `__consumer_offsets` go through the group coordinator, because they change offsets: NOT_LEADER_OR_FOLLOWER while it loads
+    them. A marker of an older coordinator is TRANSACTION_COORDINATOR_FENCED, one with an older epoch INVALID_PRODUCER_EPOCH. A
+    marker that a partition has already is appended again, and changes nothing. `kafka-transactions abort` sends this request
+    too, to end a transaction that its coordinator does not know.
+Versions
+    v1 flexible. v2 the transaction version of the marker: one of version 2 needs an epoch that is larger than the one of the open
+    transaction (KIP-1228).
+Not done
+    Nothing.
+Source: KafkaApis.handleWriteTxnMarkersRequest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.api.deferred import Deferred
+from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Mapping
+
+    from pybroker.api.context import RequestContext, Services
+    from pybroker.coordinator.transaction.markers import Marker
+    from pybroker.protocol.error_codes import ErrorCode
+    from pybroker.protocol.messages.write_txn_markers import WritableTxnMarker
+
+Codes = dict[TopicPartition, "ErrorCode"]
+
+
+def handle(
+    broker: Services,
+    context: RequestContext,  # noqa: ARG001
+    request: WriteTxnMarkersRequest,
+) -> WriteTxnMarkersResponse | Future[WriteTxnMarkersResponse]:
+    """Write all markers."""
+    deferred: Deferred[dict[int, Codes], WriteTxnMarkersResponse] = Deferred(_response)
+    codes: dict[int, Codes] = {}  # by producer id, as Kafka responds
+    pending_count = len(request.markers)
+    if not pending_count:
+        return WriteTxnMarkersResponse(markers=[])
+
+    def written(marker: Marker, results: Mapping[TopicPartition, ErrorCode]) -> None:
+        nonlocal pending_count
+        codes.setdefault(marker.producer_id, {}).update(results)
+        pending_count -= 1
+        if not pending_count:
+            deferred.complete(codes)
+
+    for one in request.markers:
+        partitions = [TopicPartition(topic.name, number) for topic in one.topics for number in topic.partition_indexes]
+        broker.transactions.markers.write_all(_marker(one), partitions, written)
+    return deferred.response()
+
+
+def _marker(one: WritableTxnMarker) -> Marker:
+    from pybroker.coordinator.transaction.markers import Marker  # noqa: PLC0415  loaded with the coordinator
+
+    return Marker(
+        ProducerId(one.producer_id),
+        ProducerEpoch(one.producer_epoch),
+        one.transaction_result,
+        CoordinatorEpoch(one.coordinator_epoch),
+        one.transaction_version,
+    )
+
+
+def _response(codes: dict[int, Codes]) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(results)) for producer_id, results in codes.items()
+        ]
+    )
+
+
+def _topics(results: Codes) -> list[WritableTxnMarkerTopicResult]:
+    topics: dict[str, WritableTxnMarkerTopicResult] = {}
+    for (name, number), code in results.items():
+        topic = topics.setdefault(name, WritableTxnMarkerTopicResult(name=name))
+        topic.partitions.append(WritableTxnMarkerPartitionResult(partition_index=number, error_code=code))
+    return list(topics.values())
