@@ -28,7 +28,8 @@ What fails
     the next start, which finds the log at its old place.
 
 Cost
-    At most PIECE_BYTES are copied in one step of the loop for all moves together, then other work has its turn. Step 2
+    At most PIECE_BYTES are copied in one step of the loop for all moves together, then other work has its turn. What the
+    page cache lacks is read in the thread of the present directory first. Step 2
     opens the log again, which takes longer the more segments and producers it has.
 
 Source: ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFutureLog, abortAndPauseCleaning; KIP-113.
@@ -42,7 +43,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.log import checkpoint_pass
 from pybroker.log.results import InThread
-from pybroker.model import Offset
+from pybroker.model import NO_OFFSET, Offset
 from pybroker.protocol.error_codes import KafkaError
 
 if TYPE_CHECKING:
@@ -64,15 +65,30 @@ class _Move:
         synced_size: the future log's size when it was last known to be durable; -1: never.
         stored_start: the log start offset that the checkpoint of the target has; -1: none.
         is_storing: the checkpoint is being written.
+        is_reading: the next piece is being read into the page cache.
+        read_from: the offset of that piece.
+        is_looked_up, is_read: a thread has looked for the place of that piece, and has read its bytes.
     """
 
-    __slots__ = ("future", "is_storing", "stored_start", "synced_size", "synced_upto")
+    __slots__ = (
+        "future",
+        "is_looked_up",
+        "is_read",
+        "is_reading",
+        "is_storing",
+        "read_from",
+        "stored_start",
+        "synced_size",
+        "synced_upto",
+    )
 
     def __init__(self, future: Log) -> None:
         self.future = future
         self.synced_size = self.stored_start = -1
         self.synced_upto = 0
-        self.is_storing = False
+        self.is_storing = self.is_reading = False
+        self.read_from = NO_OFFSET
+        self.is_looked_up = self.is_read = False
 
 
 class DirectoryMoves:
@@ -176,7 +192,7 @@ class DirectoryMoves:
             self.cancel(tp)
             return 0
         if future.log_end_offset < present.log_end_offset or future.log_end_offset < present.log_start_offset:
-            return _copy(present, future, bytes_max)
+            return self._copy(move, present, bytes_max)
         if move.synced_size < 0 or future.size - move.synced_size > PIECE_BYTES:
             move.synced_size, move.synced_upto = future.size, future.log_end_offset
             future.flush()
@@ -189,6 +205,41 @@ class DirectoryMoves:
         elif not move.is_storing and tp not in self._unsettled:
             self._serve_from(tp, move, present)
         return 0
+
+    def _copy(self, move: _Move, present: Log, bytes_max: int) -> int:
+        """Copy a piece, if the page cache has it; otherwise let a thread read it first. Returns the bytes copied."""
+        future = move.future
+        offset = max(future.log_end_offset, present.log_start_offset)
+        if move.is_reading:
+            return 0
+        if offset == present.log_end_offset:
+            future.truncate_fully_and_start_at(offset)
+            return 0
+        if move.read_from != offset:
+            move.read_from, move.is_looked_up, move.is_read = offset, False, False
+        if not move.is_looked_up:
+            move.is_looked_up = True
+            if (lookup := present.cold_lookup(offset)) is not None:
+                _read_first(move, present, lookup)
+                return 0
+        read = present.read(offset, bytes_max=bytes_max, upper_offset=present.log_end_offset, min_one_batch=True)
+        if isinstance(read.records, bytes):  # compaction has removed everything after it
+            future.skip_to(present.log_end_offset)
+            return 0
+        try:
+            if not move.is_read and (cold := read.records.cold()) is not None:
+                move.is_read = True
+                _read_first(move, present, cold)
+                return 0
+            data = memoryview(bytes(read.records.read(0, read.size)))
+        finally:
+            read.records.close()
+        if offset > future.log_end_offset:
+            # The present log has these records no more: begin again where the log, or the batch with its first record,
+            # begins.
+            future.truncate_fully_and_start_at(Offset(min(offset, int.from_bytes(data[:8], signed=True))))
+        future.append_as_follower(data, now_ms=present.services.clock.time_ms())
+        return len(data)
 
     def _store_start(self, move: _Move, present: Log) -> Steps:
         """Write the checkpoints of the target with the future log in them."""
@@ -225,22 +276,12 @@ class DirectoryMoves:
             logger.info("Moved %s to %s: %d bytes", tp, moved.log_directory.path, moved.size)
 
 
-def _copy(present: Log, future: Log, bytes_max: int) -> int:
-    offset = max(future.log_end_offset, present.log_start_offset)
-    if offset == present.log_end_offset:
-        future.truncate_fully_and_start_at(offset)
-        return 0
-    read = present.read(offset, bytes_max=bytes_max, upper_offset=present.log_end_offset, min_one_batch=True)
-    if isinstance(read.records, bytes):  # compaction has removed everything after it
-        future.skip_to(present.log_end_offset)
-        return 0
-    try:
-        data = memoryview(bytes(read.records.read(0, read.size)))
-    finally:
-        read.records.close()
-    if offset > future.log_end_offset:
-        # The present log has these records no more: begin again where the log, or the batch with its first record,
-        # begins.
-        future.truncate_fully_and_start_at(Offset(min(offset, int.from_bytes(data[:8], signed=True))))
-    future.append_as_follower(data, now_ms=present.services.clock.time_ms())
-    return len(data)
+def _read_first(move: _Move, present: Log, read: Callable[[], None]) -> None:
+    """Have a thread read what the next piece needs."""
+    move.is_reading = True
+
+    def done(error: OSError | None) -> None:
+        move.is_reading = False
+        present.log_directory.note_failure(error)
+
+    present.log_directory.run_in_thread(read, done)

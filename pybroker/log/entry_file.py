@@ -45,6 +45,10 @@ Any thread may use it: each step is one call that cannot be interrupted.
 """
 
 
+class NotInMemoryError(Exception):
+    """A search would have to read the file."""
+
+
 class EntryFile:
     """The bytes of an index, whose first field grows from entry to entry.
 
@@ -62,6 +66,7 @@ class EntryFile:
         "entry_size",
         "filesystem",
         "layout",
+        "may_read",
         "path",
     )
 
@@ -74,6 +79,7 @@ class EntryFile:
         self._written = 0  # the number of entries in the file
         self._tail = bytearray()
         self._windows: dict[int, bytes] = {}  # the parts of the file that were read, by the window's number
+        self.may_read = True  # whether windows are read when they are needed; otherwise a search raises NotInMemoryError
         self.count = 0
         self.count_max = count_max
 
@@ -154,6 +160,8 @@ class EntryFile:
 
     def _read(self, number: int) -> bytes:
         """Return the written entries of a window. Raises OSError, and CorruptIndexError if the file has fewer."""
+        if not self.may_read:
+            raise NotInMemoryError
         first = number * self._window_entries
         length = min(self._written - first, self._window_entries) * self.entry_size
         try:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 MAP_STEP: Final = 16 << 20  # a growing file is mapped in steps of this many bytes
 MAP_THRESHOLD: Final = 32 << 10  # pieces below this are read: a copy of 32 kB costs less than two page faults
 PROBE_STEP: Final = 128 << 10  # Linux reads ahead in such windows, so one page of each stands for all
+LOOKED_AT: Final = 8 << 10  # a lookup has read the first headers, and the system reads no further ahead of such a read
 PROBE_BYTES_MAX: Final = 1 << 20  # as much as a sender pulls at once
 HOT_TAIL: Final = 8 << 20  # the last bytes of a growing file were just written, so they are in the page cache
 COPY_CHUNK: Final = 1 << 20
@@ -137,6 +138,8 @@ class SegmentFile:
         if self.is_growing and position >= self.size - HOT_TAIL:
             return None
         is_resident = self.filesystem.is_resident
+        if not is_resident(self.fd, min(position + LOOKED_AT, end - 1)):
+            return lambda: self._warm(position, end)
         for probe in range(position, end, PROBE_STEP):
             if not is_resident(self.fd, probe):
                 return lambda: self._warm(probe, end)

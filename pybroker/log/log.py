@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pybroker.config.setting import LONG_MAX
-from pybroker.log import append, checkpoint, flush, read, recovery, retention, timestamp_lookup, truncate
+from pybroker.log import append, checkpoint, cold_lookup, flush, read, recovery, retention, timestamp_lookup, truncate
 from pybroker.log.append_rules import rules_of
 from pybroker.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from pybroker.log.producer_state import ProducerState
@@ -359,6 +359,10 @@ class Log:
         CORRUPT_MESSAGE if the disk does not hold batches there.
         """
         return read.read(self, offset, bytes_max=bytes_max, upper_offset=upper_offset, min_one_batch=min_one_batch)
+
+    def cold_lookup(self, offset: Offset) -> Callable[[], None] | None:
+        """Return what to run in a thread before `read` from `offset`, so that it waits for no disk; None if nothing."""
+        return cold_lookup.cold_lookup(self, offset)
 
     def offset_behind_damage(self, offset: Offset) -> Offset | None:
         """Return where reading can continue after `read` from `offset` raised CORRUPT_MESSAGE; None if that is not known."""

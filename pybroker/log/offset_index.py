@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.log.entry_file import CorruptIndexError, EntryFile
+from pybroker.log.entry_file import CorruptIndexError, EntryFile, NotInMemoryError
 
 if TYPE_CHECKING:
     from pybroker.log.filesystem import Filesystem
@@ -80,6 +80,18 @@ class OffsetIndex(EntryFile):
         else:
             found = self.floor_fields(offset - self.base_offset)
         return (self.base_offset + found[0], found[1]) if found is not None else (self.base_offset, 0)
+
+    def places_in_memory(self, offset: Offset) -> tuple[int, int] | None:
+        """Return the positions between which `lookup` and a walk from there find `offset`; None if that must be read first."""
+        self.may_read = False
+        try:
+            slot = self.floor_slot(offset - self.base_offset)
+            begin = self.fields(slot)[1] if slot >= 0 else 0
+            return begin, self.fields(slot + 1)[1] if slot + 1 < self.count else begin
+        except NotInMemoryError:
+            return None
+        finally:
+            self.may_read = True
 
     def position_before(self, position: int) -> int:
         """Return the last position in the index that is <= `position`, or 0, the segment's start."""

@@ -153,6 +153,11 @@ class LogSegment(SegmentFiles):
         """Whether the data file is open."""
         return self._file is not None
 
+    @property
+    def are_indexes_loaded(self) -> bool:
+        """Whether the ends of the indexes have been read and fit the data."""
+        return self._is_loaded
+
     def let_go(self) -> None:
         """Close the data file as soon as no reader has it; it is opened again when it is needed."""
         file, self._file = self._file, None

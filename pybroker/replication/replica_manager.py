@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from pybroker.purgatory.purgatory import Purgatory
     from pybroker.records.validate import Checked
     from pybroker.records.work import Work
+    from pybroker.replication.cold_lookups import ColdLookups
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class ReplicaManager:
     """The partitions of this broker, and their appends and fetches. Belongs to the loop. The log manager owns the logs."""
 
     __slots__ = (
+        "_cold",
         "_log_manager",
         "_metrics",
         "_own",
@@ -106,6 +108,7 @@ class ReplicaManager:
         self.clock = clock
         self._log_manager = log_manager
         self._metrics = metrics
+        self._cold: ColdLookups | None = None  # takes the cold lookups of the read that runs
         self._own = OwnPartitions(broker_id=broker_id, config=config, log_manager=log_manager, image=image, wake=self.wake)
         self._partitions = self._own.online
         self._own.moves = self.moves = DirectoryMoves(log_manager, later=later, on_moved=self._own.on_moved)
@@ -288,15 +291,26 @@ class ReplicaManager:
 
     # Fetching
 
-    def read_first(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> tuple[FetchResults, bool]:
+    def read_first(
+        self, params: FetchParams, partitions: Sequence[FetchPartition], cold: ColdLookups | None = None
+    ) -> tuple[FetchResults, bool]:
         """Read whatever is available. The second value is True if the response can be sent now.
+
+        `cold` takes the lookups that would wait for a disk. If there are any afterwards, the results mean nothing: run them in a
+        thread, and call this again.
 
         That is so if the client does not want to wait, `min_bytes` is reached, or a partition has a result that the
         client must act on: an error, a diverging epoch or a preferred replica. Otherwise call `wait_for_more`. A
         partition that the cluster does not have ends the wait only if there is no other to wait for: it may be one of
         a deleted topic, and a client that continues to ask for it would ask without a pause.
         """
-        results = self.read(params, partitions)
+        self._cold = cold
+        try:
+            results = self.read(params, partitions)
+        finally:
+            self._cold = None
+        if cold:
+            return results, False
         if params.isolation is _LOG_END:
             self._note_follower(params.replica_id, results)
         if params.max_wait_ms <= 0 or not results:
@@ -332,6 +346,8 @@ class ReplicaManager:
             return FetchPartitionData(ErrorCode.INCONSISTENT_TOPIC_ID)
         if bytes_max < 0:
             return FetchPartitionData(ErrorCode.INVALID_FETCH_SIZE)
+        if self._cold is not None and self._cold.is_cold(partition.log, wanted.fetch_offset):
+            return FetchPartitionData()
         try:
             return partition.fetch_records(params, wanted, bytes_max=bytes_max, min_one_batch=min_one_batch)
         except KafkaError as error:

@@ -13,6 +13,7 @@ from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.results import ThreadRunner, run_inline
 from pybroker.model import BrokerId, Offset, TopicPartition
+from testing.scenes.cold_files import ColdFilesystem
 from testing.scenes.logs import TOPIC_ID, TP, Disk, HeldThread, append, batch, read_batches
 
 
@@ -191,3 +192,70 @@ def test_records_deleted_while_the_checkpoint_is_written_stay_deleted(tmp_path: 
     assert found is not None
     assert found.log_start_offset == start
     scene.logs.abandon()
+
+
+def test_a_stop_before_the_new_place_is_durable_leaves_one_copy_that_serves(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.until(lambda: scene.moved)
+    append(scene.moved[0], batch(2, size=60))
+    scene.moves.release()
+    scene.logs.stop()
+    scene.held.jobs.clear()
+    assert scene.names() == [["3"], ["3"]]
+    for _ in range(2):
+        scene.start()
+        found = scene.logs.get(TP)
+        assert found is not None
+        assert (found.log_end_offset, found.log_directory.path) == (22, str(scene.folders[1]))
+        assert [one.base_offset for one in read_batches(found)] == list(range(0, 22, 2))
+        assert scene.names() == [["stray"], ["3"]]
+        scene.logs.stop()
+
+
+@pytest.mark.parametrize("is_thread_used", [True, False])
+def test_a_move_of_cold_files_reads_them_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_thread_used: bool
+) -> None:
+    monkeypatch.setattr("pybroker.log.file_records.HOT_TAIL", 0)
+    monkeypatch.setattr("pybroker.log.cold_lookup.HOT_TAIL", 0)
+    filesystem = ColdFilesystem()
+    disk = Disk(tmp_path / "a", filesystem=filesystem, segment_bytes=50_000)
+    folders = [tmp_path / "a", tmp_path / "b"]
+
+    def in_thread(work: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+        filesystem.in_thread(lambda: run_inline(work, done))
+
+    logs = LogManager(
+        [str(folder) for folder in folders],
+        cluster_id="cluster",
+        node_id=BrokerId(1),
+        services=disk.services,
+        config_of=lambda _: disk.config,
+        filesystem=filesystem,
+        thread_of=lambda _: in_thread,
+    )
+    logs.start()
+    log = logs.create(TP, TOPIC_ID, disk.config)
+    for _ in range(100):
+        append(log, batch(2, size=600))
+    for segment in log.segments:
+        segment.tail.forget()
+        if segment is not log.segments.active:
+            segment.let_go()
+    filesystem.drop_caches()
+    filesystem.waits.clear()
+    if not is_thread_used:
+        monkeypatch.setattr("pybroker.log.directory_moves._read_first", lambda *_: None)
+    turns: list[Callable[[], None]] = []
+    moved: list[Log] = []
+    moves = DirectoryMoves(logs, later=turns.append, on_moved=lambda _, one: moved.append(one))
+    moves.start(TP, logs.directories[1])
+    waited: list[tuple[str, int]] = []
+    while not moved:
+        turns.pop(0)()
+        if not moved:
+            waited += [one for one in filesystem.waits if one[1] >= 0]
+            filesystem.waits.clear()
+    assert (waited == []) is is_thread_used
+    assert [one.base_offset for one in read_batches(moved[0])] == list(range(0, 200, 2))
+    logs.abandon()

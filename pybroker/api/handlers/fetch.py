@@ -15,7 +15,8 @@ Source: KafkaApis.handleFetchRequest, FetchResponse.of; KIP-74, KIP-227, KIP-283
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.down_conversion import DownConversion, magic_for
@@ -25,6 +26,7 @@ from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from pybroker.replication import reading
+from pybroker.replication.cold_lookups import ColdLookups
 from pybroker.replication.fetch_data import (
     ClientMetadata,
     FetchIsolation,
@@ -38,9 +40,10 @@ from pybroker.replication.fetch_session import FINAL_EPOCH, NO_SESSION_ID
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pybroker.api.context import RequestContext, Services
+    from pybroker.replication.fetch_data import FetchParams
     from pybroker.replication.fetch_session import FetchContext
 
 _RACK_VERSION: Final = 11
@@ -87,7 +90,27 @@ def handle(broker: Services, context: RequestContext, request: FetchRequest) -> 
         broker_fetch_max_bytes=broker.config.fetch_max_bytes,
         client=client,
     )
-    results, is_enough = broker.replica_manager.read_first(params, wanted)
+    cold = ColdLookups()
+    results, is_enough = broker.replica_manager.read_first(params, wanted, cold)
+    fetch = _Fetch(broker, version, session, params, erroneous)
+    if cold:
+        return asyncio.ensure_future(_read_when_warm(fetch, wanted, cold))
+    return _respond(fetch, results, is_enough=is_enough)
+
+
+class _Fetch(NamedTuple):
+    """A request that is being served; `erroneous` are the results of partitions that are not read."""
+
+    broker: Services
+    version: int
+    session: FetchContext
+    params: FetchParams
+    erroneous: FetchResults
+
+
+def _respond(fetch: _Fetch, results: FetchResults, *, is_enough: bool) -> FetchResponse | Future[FetchResponse]:
+    """Return the response with `results`, or wait for more."""
+    broker, version, session, params, erroneous = fetch
     if is_enough:
         return _response(broker, version, session, results + erroneous if erroneous else results)
     deferred: Deferred[FetchResults, FetchResponse] = Deferred(
@@ -95,6 +118,17 @@ def handle(broker: Services, context: RequestContext, request: FetchRequest) -> 
     )
     broker.replica_manager.wait_for_more(params, results, deferred.complete)
     return deferred.response()
+
+
+async def _read_when_warm(fetch: _Fetch, wanted: Sequence[FetchPartition], cold: ColdLookups) -> FetchResponse:
+    """Look up in a thread what the page cache lacks, and then read."""
+    results: FetchResults = []
+    is_enough = False
+    while cold:
+        await asyncio.get_running_loop().run_in_executor(None, cold.take())
+        results, is_enough = fetch.broker.replica_manager.read_first(fetch.params, wanted, cold)
+    response = _respond(fetch, results, is_enough=is_enough)
+    return await response if isinstance(response, asyncio.Future) else response
 
 
 def _at_once(broker: Services, version: int, request: FetchRequest) -> FetchResponse | None:

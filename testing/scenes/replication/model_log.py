@@ -55,6 +55,9 @@ class ModelLog:
         self.recovery_point = self.unsettled_from = self.unsettled_upto = 0
         self.on_settled: Callable[[], None] = lambda: None
 
+    def cold_lookup(self, _offset: Offset) -> None:
+        """Return None, because all of it is in memory."""
+
     def settle_moved(self) -> None:
         """Do nothing, because all of it is durable."""
 
