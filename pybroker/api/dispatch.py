@@ -184,7 +184,9 @@ class Dispatcher(DispatcherCore):
                     outer.set_result(_outgoing(parts, timing))
                 else:
                     self._encode_later(outer, api, context, request, response, timing)
-                note(api.name, monotonic_ns() - timing.ready_ns)
+                took_ns = monotonic_ns() - timing.ready_ns
+                if took_ns > NOTED_NS:
+                    note(api.name, took_ns)
             except Exception as failure:
                 outer.set_exception(failure)
 
@@ -295,7 +297,9 @@ class _Timing:
 
 def _count_errors(metrics: RequestMetrics, codes: Sequence[int]) -> int:
     """Count the errors among the codes of a response, and return how many of its codes are NONE."""
-    counts = Counter(codes) if any(codes) else {0: len(codes)}
+    if not any(codes):
+        return len(codes)
+    counts = Counter(codes)
     none_count = counts.pop(0, 0)
     for code, count in counts.items():
         metrics.error(ERROR_NAMES[code], count)

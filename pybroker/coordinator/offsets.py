@@ -122,17 +122,16 @@ def commit(
         accepted: dict[int, CommittedOffset] = {}
         for one in partitions:
             place += 1
-            metadata = one.committed_metadata or ""
+            metadata = one.committed_metadata
             if metadata and _utf16_length(metadata) > limit:
                 refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             commit_ms = one.commit_timestamp
             if commit_ms == NO_TIMESTAMP:
                 commit_ms = now_ms
-            committed = new_tuple(
-                CommittedOffset, (one.committed_offset, one.committed_leader_epoch, metadata, commit_ms, expire_ms)
+            accepted[one.partition_index] = new_tuple(
+                CommittedOffset, (one.committed_offset, one.committed_leader_epoch, metadata or "", commit_ms, expire_ms)
             )
-            accepted[one.partition_index] = committed
         if accepted and (producer := committer.producer) is not None:
             bulks.append(PendingOffsetsOfTopic(committer.group_id, topic, accepted, producer.producer_id))
         elif accepted:

@@ -53,6 +53,7 @@ _VALUE_HEAD: Final = struct.Struct(">hqih")  # version 3 up to the length of the
 _SHORT: Final = (-1, 0, 0, 0)  # stands for a value that is too short to be of version 3
 _OLD_VALUE_HEAD: Final = struct.Struct(">hqh")  # of versions 0 to 2, which lack the leader epoch
 _PLAIN_END: Final = struct.Struct(">iBhqihqx")  # partition, then size and value of version 3 without metadata, no headers
+_pack_plain_end: Final = _PLAIN_END.pack
 _PLAIN_SIZE: Final = (_VALUE_HEAD.size + _INT64.size) << 1  # as a varint
 _KEY_VERSION: Final = 0
 _OFFSET_VERSION: Final = 3
@@ -95,19 +96,15 @@ class OffsetsOfTopic:
         """See `BulkRecords`."""
         names = _offset_key_bytes(OffsetKey(self.group_id, self.topic, 0))[: -_INT32.size]
         start = varint(len(names) + _INT32.size) + names
-        ends = []
         try:
-            for partition, committed in self.offsets.items():
-                offset, leader_epoch, metadata, commit_ms, expire_ms = committed
-                if metadata or expire_ms != NO_TIMESTAMP:
-                    value = _offset_bytes(committed)
-                    ends.append(b"".join((start, _INT32.pack(partition), varint(len(value)), value, NO_HEADERS)))
-                else:
-                    end = _PLAIN_END.pack(partition, _PLAIN_SIZE, _OFFSET_VERSION, offset, leader_epoch, 0, commit_ms)
-                    ends.append(start + end)
+            return [
+                start + _pack_plain_end(partition, _PLAIN_SIZE, _OFFSET_VERSION, offset, leader_epoch, 0, commit_ms)
+                if expire_ms == NO_TIMESTAMP and not metadata
+                else start + _long_end(partition, CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms))
+                for partition, (offset, leader_epoch, metadata, commit_ms, expire_ms) in self.offsets.items()
+            ]
         except struct.error as error:
             raise EncodeError(f"an offset cannot be written: {error}") from error
-        return ends
 
     def replay(self, shard: GroupShard) -> None:
         """See `BulkRecords`."""
@@ -127,6 +124,12 @@ class PendingOffsetsOfTopic(OffsetsOfTopic):
         """See `BulkRecords`."""
         for partition, committed in self.offsets.items():
             shard.replay_pending(self.producer_id, OffsetKey(self.group_id, self.topic, partition), committed)
+
+
+def _long_end(partition: int, committed: CommittedOffset) -> bytes:
+    """Return the end of a record whose value is not of the usual size."""
+    value = _offset_bytes(committed)
+    return b"".join((_INT32.pack(partition), varint(len(value)), value, NO_HEADERS))
 
 
 def offset_record(group_id: GroupId, topic: str, partition: int, committed: CommittedOffset) -> CoordinatorRecord:

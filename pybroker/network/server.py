@@ -221,12 +221,12 @@ class SocketServer:
     def watch(self, connection: ConnectionCore) -> None:
         """Watch for the end of the peer of a connection that is not read."""
         assert self._hangups is not None
-        self._hangups.watch(connection.descriptor, connection)
+        self._hangups.watch(connection)
 
     def unwatch(self, connection: ConnectionCore) -> None:
         """Stop watching the connection."""
         assert self._hangups is not None
-        self._hangups.unwatch(connection.descriptor)
+        self._hangups.unwatch(connection)
 
     # -- idle connections
 

@@ -103,10 +103,10 @@ def build_ends(
     It belongs to the transaction of `producer`, if there is one.
     """
     section: list[bytes] = []
-    for number, end in enumerate(ends):
-        at = _VARINTS[number] if number < _SMALL else _varint(number)
-        size = len(_ATTRIBUTES_AND_TIME) + len(at) + len(end)
-        section += (_VARINTS[size] if size < _SMALL else _varint(size), _ATTRIBUTES_AND_TIME, at, end)
+    starts = _STARTS if len(ends) <= _SMALL else [_ATTRIBUTES_AND_TIME + varint(number) for number in range(len(ends))]
+    for start, end in zip(starts, ends, strict=False):  # there are as many starts as ends, or more
+        size = len(start) + len(end)
+        section += (_VARINTS[size] if size < _SMALL else _varint(size), start, end)
     payload = b"".join(section)
     return assemble_batch(
         compress(compression, payload) if compression else payload,
@@ -135,6 +135,8 @@ def _varint(value: int) -> bytes:
 _SMALL: Final = 1024  # a turn of commits is seldom more records
 _VARINTS: Final = small_varints(_SMALL)
 _ATTRIBUTES_AND_TIME: Final = b"\0\0"
+_STARTS: Final = tuple(_ATTRIBUTES_AND_TIME + number for number in _VARINTS)
+"""What stands between a record's size and its end, by the record's place in the batch."""
 NO_HEADERS: Final = b"\0"
 """The end of a record without headers."""
 _NULL_AND_NO_HEADERS: Final = b"\x01\0"  # a length of -1, and no headers

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.offsets import Refused
-    from pybroker.protocol.messages.offset_commit import OffsetCommitRequestPartition
+    from pybroker.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 
 _UNKNOWN_GROUP_VERSION: Final = 9
 _TOPIC_ID_VERSION: Final = 10
@@ -54,19 +54,24 @@ def handle(
     topic_ids = context.api_version >= _TOPIC_ID_VERSION
     new: list[tuple[str, Sequence[OffsetCommitRequestPartition]]] = []
     layout: list[tuple[ErrorCode, int]] = []  # the code of each topic's partitions, from this number of partitions on
+    is_known = True  # that is, everything that is named
     image = broker.controller.image
     for topic in request.topics:
         known = image.topics_by_id.get(TopicId(topic.topic_id)) if topic_ids else image.topics.get(topic.name)
         if known is None:
             layout.append((ErrorCode.UNKNOWN_TOPIC_ID if topic_ids else _UNKNOWN_PARTITION, 0))
+            is_known = False
             continue
         count = len(known.partitions)
         layout.append((_UNKNOWN_PARTITION, count))
         partitions = [one for one in topic.partitions if 0 <= one.partition_index < count]
+        is_known = is_known and len(partitions) == len(topic.partitions)
         if partitions:
             new.append((known.name, partitions))
 
     def respond(outcome: Refused | ErrorCode) -> OffsetCommitResponse:
+        if not outcome and is_known:
+            return OffsetCommitResponse(topics=[_all_committed(topic) for topic in request.topics])
         place = -1  # among the partitions that were committed
         topics = []
         for topic, (unknown, count) in zip(request.topics, layout, strict=True):
@@ -87,6 +92,11 @@ def handle(
         _committer(context, request), new, request.retention_time_ms, deferred.complete, source=context.connection
     )
     return deferred.later()
+
+
+def _all_committed(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+    partitions = [_partition(one.partition_index, _NONE) for one in topic.partitions]
+    return _topic(topic.name, topic.topic_id, partitions)
 
 
 def _committer(context: RequestContext, request: OffsetCommitRequest) -> Committer:

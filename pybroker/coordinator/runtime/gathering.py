@@ -23,6 +23,7 @@ Source: CoordinatorRuntime.append, with `group.coordinator.append.linger.ms`, in
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.coordinator.runtime.appender import BATCH_BYTES
@@ -104,7 +105,7 @@ class Gathering:
 
     def add(self, active: ActiveShard[Any], result: CoordinatorResult, done: Callable[[Any], None]) -> None:
         """Gather a result. Raises EncodeError."""
-        ends = [end for bulk in result.bulks for end in bulk.ends()]
+        ends = list(chain.from_iterable([bulk.ends() for bulk in result.bulks]))
         size = sum(map(len, ends))
         turn = active.turn
         if turn.size + size > BATCH_BYTES:
@@ -141,7 +142,7 @@ class Gathering:
             for result, _, done in gathered:
                 self._durable(active, result, done, code)
 
-        ends = gathered[0].ends if len(gathered) == 1 else [end for one in gathered for end in one.ends]
+        ends = gathered[0].ends if len(gathered) == 1 else list(chain.from_iterable([one.ends for one in gathered]))
         self._appender.append(active, ends, replay, appended)
 
     def _end_turn(self) -> None:
