@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from pybroker.clock import SystemClock
-from pybroker.network import acceptor
+from pybroker.network import acceptor, server, strangers
 from pybroker.network.limits import BoundListener, Listener, NetworkLimits
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteReason
@@ -312,7 +312,10 @@ def test_at_max_connections_clients_wait_for_a_free_slot_and_others_are_served(l
     async def scenario() -> None:
         async with serving(limits=NetworkLimits(max_connections=3)) as scene:
             first, second, third = [await scene.client() for _ in range(3)]
-            await until(lambda: scene.server.connections_open == 3)
+            for client in (first, second, third):
+                client.send(b"e")
+                assert await client.receive() == b""
+            scene.toy.handled.clear()
             waiting = [await scene.client() for _ in range(10)]
             for client in waiting:
                 client.send(b"elate")
@@ -338,11 +341,61 @@ def test_at_max_connections_clients_wait_for_a_free_slot_and_others_are_served(l
     run(loop, scenario)
 
 
+def test_strangers_make_room_for_clients_that_wait_and_a_client_keeps_its_connection(
+    loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strangers, "GRACE_MS", 50)
+    monkeypatch.setattr(strangers, "PRESSED_MS", 100)
+    monkeypatch.setattr(server, "LOOK_MS", 20)
+
+    async def scenario() -> None:
+        async with serving(limits=NetworkLimits(max_connections=30)) as scene:
+            first = await scene.client()
+            first.send(b"eone")
+            assert await first.receive() == b"one"
+            sent = (b"", framed(b"e" + bytes(1000))[:100], framed(b"e") + framed(b"two")[:5], framed(b"b100000000"))
+            others = []
+            for number in range(200):
+                others.append(scene.raw(receive_buffer_bytes=4096))
+                others[-1].sendall(sent[number % len(sent)])
+            late = await scene.client()
+            late.send(b"elate")
+            assert await late.receive() == b"late"
+            first.send(b"estill")
+            assert await first.receive() == b"still"
+            assert scene.server.strangers.closed > 100
+
+    run(loop, scenario)
+
+
+def test_a_request_that_trickles_is_closed(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "LOOK_MS", 20)
+    limits = NetworkLimits(first_request_timeout_ms=300, request_progress_timeout_ms=300)
+
+    async def scenario() -> None:
+        async with serving(limits=limits) as scene:
+            idle, trickles, silent = [await scene.client() for _ in range(3)]
+            for client in (idle, trickles):
+                client.send(b"e1")
+                assert await client.receive() == b"1"
+            trickles.writer.write(framed(b"e" + bytes(200_000))[:10_000])
+            closed = asyncio.gather(trickles.is_closed(), silent.is_closed())
+            while not closed.done():
+                trickles.writer.write(b"x")
+                await asyncio.sleep(0.02)
+            assert all(await closed)
+            idle.send(b"e2")
+            assert await idle.receive() == b"2"
+
+    run(loop, scenario)
+
+
 def test_a_loop_with_clients_waiting_for_a_slot_is_idle(loop: str) -> None:
     async def scenario() -> None:
         async with serving(limits=NetworkLimits(max_connections=1)) as scene:
             only = await scene.client()
-            await until(lambda: scene.server.connections_open == 1)
+            only.send(b"e")
+            assert await only.receive() == b""
             waiting = [await scene.client() for _ in range(5)]
             turns = 0
 

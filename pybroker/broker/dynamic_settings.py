@@ -69,6 +69,8 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=_limits_by_address(config),
         connections_max_idle_ms=config.connections_max_idle_ms,
+        first_request_timeout_ms=config.pybroker_first_request_timeout_ms,
+        request_progress_timeout_ms=config.pybroker_request_progress_timeout_ms,
         socket_send_buffer_bytes=config.socket_send_buffer_bytes,
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
         socket_listen_backlog_size=config.socket_listen_backlog_size,

@@ -60,6 +60,11 @@ def register_network(metrics: BrokerMetrics, server: SocketServer) -> None:
     metrics.gauge("pybroker_connections_waiting_for_memory", "Connections that wait for memory", lambda: admission.waiting)
 
     metrics.counter(
+        "pybroker_strangers_closed_total",
+        "Connections that were closed because they sent no request, or did not continue with one",
+        lambda: server.strangers.closed,
+    )
+    metrics.counter(
         "pybroker_accept_shortages_total",
         "Times that no descriptor was left for a connection that waited",
         lambda: server.accept_shortages,

@@ -154,6 +154,15 @@ SERVER_SETTINGS: Final = (
         "Time without a request after which a connection is closed, in ms; below 0 is never.",
     ),
     Setting(
+        "pybroker.first.request.timeout.ms", _L, 60_000,
+        "pybroker's own: a connection that has not completed its first request after this time is closed, in ms.", at_least(1),
+    ),
+    Setting(
+        "pybroker.request.progress.timeout.ms", _L, 30_000,
+        "pybroker's own: a connection is closed when a request that it sends got less than 1 kB more, and not its end, in this"
+        " time, in ms.", at_least(1),
+    ),
+    Setting(
         "connection.failed.authentication.delay.ms", _I, 100,
         "Delay of the response to a failed login, in ms.", at_least(0), _LATER,
     ),

@@ -5,6 +5,8 @@ acceptor             accepts the connections of one listener while there is room
 connection           one connection: joins receiver, sender and mute table to an asyncio protocol
 receiver, sender     bytes to requests, responses to bytes; both without a socket
 large_pieces         how many connections may have large pieces of responses at a time
+strangers            closes connections that only hold what clients need
+connection_owner     the server, as its connections see it
 context              what the network hands to the request handler, and what the handler returns
 admission            when a connection may begin to receive a request
 memory_pool          the bounded memory of incoming requests (KIP-72)

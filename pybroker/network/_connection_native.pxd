@@ -20,9 +20,11 @@ cdef class ConnectionCore:
     cdef readonly object context
     cdef readonly _counters_native.ListenerCounters counters
     cdef int64_t _noted_until_ns
-    cdef public int64_t active_ns
+    cdef public int64_t active_ns, requests
     cdef public bint is_open
 
+    cpdef int64_t partial_bytes(self)
+    cdef object _count(self, int64_t taken)
     cpdef object buffer_updated(self, int64_t nbytes)
     @cython.locals(receiver=_receiver_native.Receiver)
     cdef object _received(self, int64_t nbytes)

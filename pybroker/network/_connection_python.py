@@ -21,22 +21,18 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing, ProtocolViolation, RequestHandler
+from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing, ProtocolViolation
 from pybroker.network.mute import MuteEvent, MuteReason
 from pybroker.network.receiver import Receiver
 from pybroker.network.sender import COPIED_PIECE_BYTES, HIGH_WATER_BYTES, PIECE_BYTES, Sender
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from concurrent.futures import Executor
 
-    from pybroker.network.admission import Admission
+    from pybroker.network.connection_owner import ConnectionOwner
     from pybroker.network.counters import ListenerCounters
-    from pybroker.network.large_pieces import LargePieces
-    from pybroker.network.mute import MuteCounters
-    from pybroker.turns.watch import Watch
 
 __all__ = ["ConnectionCore"]
 
@@ -44,44 +40,6 @@ logger = logging.getLogger("pybroker.network.connection")
 
 TURN_REQUESTS: Final = 64
 TURN_NS: Final = 2_000_000
-
-
-class ConnectionOwner(Protocol):
-    """The server, as its connections see it."""
-
-    admission: Admission
-    large_pieces: LargePieces
-    scratch: memoryview
-    request_bytes_max: int
-    mute_counters: MuteCounters
-    turns: Watch
-
-    @property
-    def handler(self) -> RequestHandler:
-        """The function that handles requests."""
-
-    @property
-    def executor(self) -> Executor | None:
-        """The executor for cold reads; None is the loop's default."""
-
-    @property
-    def now_ns(self) -> Callable[[], int]:
-        """Monotonic time in ns."""
-
-    def opened(self, connection: ConnectionCore) -> bool:
-        """Return whether the accepted connection may stay; False when a limit forbids it."""
-
-    def active(self, connection: ConnectionCore) -> int:
-        """Note that bytes came or went at `active_ns`. Returns until when (monotonic ns) further bytes need no note."""
-
-    def lost(self, connection: ConnectionCore) -> None:
-        """Forget a connection that is gone. Only called when `opened` returned True."""
-
-    def watch(self, connection: ConnectionCore) -> None:
-        """Call `connection.peer_ended` when its peer sends no more or is gone, although the connection is not read."""
-
-    def unwatch(self, connection: ConnectionCore) -> None:
-        """Stop watching the connection."""
 
 
 class ConnectionCore:
@@ -106,6 +64,7 @@ class ConnectionCore:
         "context",
         "counters",
         "is_open",
+        "requests",
     )
 
     def __init__(
@@ -125,6 +84,7 @@ class ConnectionCore:
         self._has_input_ended = False  # while a request was held; the connection ends when there is no request left
         self.active_ns = 0  # when bytes last came or went, or a parked request was completed
         self._noted_until_ns = 0  # until then the owner need not learn that it is active
+        self.requests = 0  # taken so far
         self.is_open = False
 
     # -- what the transport calls: each is a turn of the loop, or a part of one
@@ -243,6 +203,15 @@ class ConnectionCore:
     def is_waiting_for_broker(self) -> bool:
         """Whether the broker does not receive what the peer sends, for lack of memory: such a connection is not idle."""
         return self._receiver.is_waiting
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether the peer has not taken all of its responses, so that the broker waits for it."""
+        return self._sender.is_blocked
+
+    def partial_bytes(self) -> int:
+        """Return how many bytes have come of a request that is being received; -1 if none is, or if it is not read now."""
+        return -1 if self._mute or self._is_busy else self._receiver.partial_bytes()
 
     def peer_ended(self, *, is_lost: bool) -> None:
         """End the connection because the watched peer sends no more, or is gone."""
@@ -370,17 +339,23 @@ class ConnectionCore:
                 self._schedule_turn()
                 break
         else:
-            self.counters.requests += taken
+            self._count(taken)
             sender.flush()
             if self._mute or receiver.is_waiting:
                 self._settle()
             if self._has_input_ended and not self._is_ending and not self._is_busy:
                 self.end()
             return
-        self.counters.requests += taken
+        self._count(taken)
         receiver.leave_scratch(is_turn_over=self._is_turn_scheduled)
         sender.flush()
         self._settle()
+
+    def _count(self, taken: int) -> None:
+        self.counters.requests += taken
+        if taken and not self.requests:
+            self._owner.requested(self)
+        self.requests += taken
 
     def _send(self, response: EncodedResponse | Future[EncodedResponse]) -> None:
         if isinstance(response, bytes):

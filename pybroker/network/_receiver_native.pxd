@@ -11,6 +11,7 @@ cdef class Receiver:
     cdef bint _is_queued
     cdef public int64_t bytes_wanted, bytes_come
 
+    cpdef int64_t partial_bytes(self)
     @cython.locals(prefix=bytes)
     cpdef object get_buffer(self, bint is_busy)
     cpdef object received(self, int64_t count)

@@ -127,6 +127,14 @@ class Receiver:
             return here >= self._frame_size
         return here > 0 or len(self._prefix) == PREFIX.size
 
+    def partial_bytes(self) -> int:
+        """Return how many bytes have come of a request that is being received; -1 if the peer owes none."""
+        if self._refused is not None or self.has_more:
+            return -1
+        if self._frame_size >= 0 or self._end > self._position:
+            return self._end - self._position
+        return len(self._prefix) or -1
+
     def get_buffer(self, is_busy: bool) -> memoryview:
         """Return where to receive next; never empty. Borrowed until `received`. `is_busy`: a request of this connection is in
         work.

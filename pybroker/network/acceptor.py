@@ -37,9 +37,11 @@ class Acceptor:
         has_room: whether one more connection may be taken.
         on_arrived: called when an accepted connection is set up, or gone, so that it no longer counts as arriving. There may be
             room again then, at any listener: the limits are of all listeners together.
+        on_full: called when a client has to wait because there is no room.
         name: the listener's name, for people.
 
     Attributes:
+        is_waiting: whether a client waits because there is no room.
         arriving: connections that were accepted and are not set up yet.
         shortages: how many times the system had no descriptor for a connection.
         waits: how many times a client had to wait because there was no room.
@@ -53,6 +55,7 @@ class Acceptor:
         connection: Callable[[], asyncio.BaseProtocol],
         has_room: Callable[[], bool],
         on_arrived: Callable[[], None],
+        on_full: Callable[[], None],
         name: str,
     ) -> None:
         self._listening = listening
@@ -60,11 +63,13 @@ class Acceptor:
         self._connection = connection
         self._has_room = has_room
         self._on_arrived = on_arrived
+        self._on_full = on_full
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._is_watched = False
         self._retry: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self.is_waiting = False
         self.shortages = 0
         self.waits = 0
 
@@ -81,7 +86,7 @@ class Acceptor:
     def resume(self) -> None:
         """Accept connections again, if there is room now."""
         if not self._is_watched and self._retry is None and self._listening.fileno() >= 0 and self._has_room():
-            self._is_watched = True
+            self._is_watched, self.is_waiting = True, False
             self._loop.add_reader(self._listening.fileno(), self._accept)
 
     def close(self) -> None:
@@ -113,6 +118,8 @@ class Acceptor:
                         self._name,
                         self.waits,
                     )
+                self.is_waiting = True
+                self._on_full()
                 return
             try:
                 accepted, _ = self._listening.accept()

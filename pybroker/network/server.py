@@ -9,10 +9,10 @@ import logging
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pybroker.network.acceptor import Acceptor
+from pybroker.network.acceptor import ACCEPTS_AT_ONCE, Acceptor
 from pybroker.network.admission import Admission
 from pybroker.network.connection import Connection
 from pybroker.network.context import ConnectionContext, RequestHandler
@@ -22,6 +22,7 @@ from pybroker.network.large_pieces import LargePieces
 from pybroker.network.limits import OS_DEFAULT, BoundListener, Listener, NetworkLimits, host_and_port
 from pybroker.network.mute import MuteCounters
 from pybroker.network.receiver import new_scratch
+from pybroker.network.strangers import LOOK_MS, Strangers
 from pybroker.turns.watchdog import watch_of
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class SocketServer:
         self.now_ns = now_ns
         self.admission = Admission(memory_pool, limits.queued_max_requests)
         self.large_pieces = LargePieces()
+        self.strangers = Strangers(now_ns)
         self.request_bytes_max = limits.socket_request_max_bytes
         self.scratch = new_scratch(limits.socket_request_max_bytes)
         self.mute_counters = MuteCounters()
@@ -86,6 +88,8 @@ class SocketServer:
         self._per_ip: dict[str, int] = {}
         self._last_connection_id = 0
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
+        self._looking: Iterator[None] = iter(())  # a look at the connections that is not finished
         self._all_lost: asyncio.Event | None = None  # while stopping
 
     @property
@@ -135,6 +139,7 @@ class SocketServer:
                 connection=self._factory(loop, listener),
                 has_room=functools.partial(self._has_room, listener),
                 on_arrived=self._let_in,
+                on_full=self._make_room,
                 name=listener.name,
             )
             self._acceptors.append(acceptor)
@@ -143,6 +148,7 @@ class SocketServer:
             logger.info("Listening at %s (%s)", host_and_port(host, port), listener.name)
         if self.limits.connections_max_idle_ms > 0:
             self._schedule_idle_check(loop, self.limits.connections_max_idle_ms)
+        self._schedule_look(loop, LOOK_MS)
         return result
 
     async def stop(self, grace_ms: int) -> None:
@@ -152,6 +158,8 @@ class SocketServer:
             acceptor.close()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        if self._look_timer is not None:
+            self._look_timer.cancel()
         for connection in list(self._connections):
             connection.end()
         if self._connections:
@@ -193,7 +201,12 @@ class SocketServer:
         counters.connections_open += 1
         self._per_ip[context.peer_host] = self._per_ip.get(context.peer_host, 0) + 1
         self._connections[connection] = None
+        self.strangers.opened(connection)
         return True
+
+    def requested(self, connection: ConnectionCore) -> None:
+        """Note the first request of a connection."""
+        self.strangers.requested(connection)
 
     def active(self, connection: ConnectionCore) -> int:
         """Mark the connection as active, the last to be idle; its next mark may come `_NOTE_SHARE` of the idle time later.
@@ -206,6 +219,7 @@ class SocketServer:
     def lost(self, connection: ConnectionCore) -> None:
         """Forget a connection."""
         del self._connections[connection]
+        self.strangers.lost(connection)
         connection.counters.connections_open -= 1
         connection.counters.connections_closed += 1
         peer_host = connection.context.peer_host
@@ -249,6 +263,25 @@ class SocketServer:
         if oldest is not None:
             next_ns = oldest.active_ns + idle_ns - now_ns
         self._schedule_idle_check(loop, next_ns / _NS_PER_MS)
+
+    # -- strangers
+
+    def _schedule_look(self, loop: asyncio.AbstractEventLoop, delay_ms: int) -> None:
+        self._look_timer = loop.call_later(delay_ms / 1000, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look at a slice of the connections, and begin again after LOOK_MS."""
+        if next(self._looking, self) is None:
+            self._schedule_look(loop, 0)
+            return
+        if any(acceptor.is_waiting for acceptor in self._acceptors):
+            self._make_room()
+        self._looking = self.strangers.look(list(self._connections), self.limits, is_pressed=self.admission.waiting > 0)
+        self._schedule_look(loop, LOOK_MS)
+
+    def _make_room(self) -> None:
+        """Give connections up for clients that wait for one, if there are any that no client needs."""
+        self.strangers.give_up(ACCEPTS_AT_ONCE)
 
     # -- accepting
 

@@ -46,6 +46,7 @@ class FakeServer:
         self.parked: list[tuple[bytes, asyncio.Future[EncodedResponse]]] = []
         self.held: list[tuple[RequestHolder, bool, memoryview]] = []
         self.lost_count = 0
+        self.first_requests: list[ConnectionCore] = []
         self.watched: list[ConnectionCore] = []
         self.sent = 0
 
@@ -75,6 +76,9 @@ class FakeServer:
 
     def active(self, connection: ConnectionCore) -> int:
         return 0
+
+    def requested(self, connection: ConnectionCore) -> None:
+        self.first_requests.append(connection)
 
     def lost(self, connection: ConnectionCore) -> None:
         self.lost_count += 1

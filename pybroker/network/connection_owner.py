@@ -1,0 +1,57 @@
+"""The server, as its connections see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from pybroker.network._connection_python import ConnectionCore
+    from pybroker.network.admission import Admission
+    from pybroker.network.context import RequestHandler
+    from pybroker.network.large_pieces import LargePieces
+    from pybroker.network.mute import MuteCounters
+    from pybroker.turns.watch import Watch
+
+
+class ConnectionOwner(Protocol):
+    """The server, as its connections see it."""
+
+    admission: Admission
+    large_pieces: LargePieces
+    scratch: memoryview
+    request_bytes_max: int
+    mute_counters: MuteCounters
+    turns: Watch
+
+    @property
+    def handler(self) -> RequestHandler:
+        """The function that handles requests."""
+
+    @property
+    def executor(self) -> Executor | None:
+        """The executor for cold reads; None is the loop's default."""
+
+    @property
+    def now_ns(self) -> Callable[[], int]:
+        """Monotonic time in ns."""
+
+    def opened(self, connection: ConnectionCore) -> bool:
+        """Return whether the accepted connection may stay; False when a limit forbids it."""
+
+    def active(self, connection: ConnectionCore) -> int:
+        """Note that bytes came or went at `active_ns`. Returns until when (monotonic ns) further bytes need no note."""
+
+    def requested(self, connection: ConnectionCore) -> None:
+        """Note that the connection has completed its first request."""
+
+    def lost(self, connection: ConnectionCore) -> None:
+        """Forget a connection that is gone. Only called when `opened` returned True."""
+
+    def watch(self, connection: ConnectionCore) -> None:
+        """Call `connection.peer_ended` when its peer sends no more or is gone, although the connection is not read."""
+
+    def unwatch(self, connection: ConnectionCore) -> None:
+        """Stop watching the connection."""

@@ -1,0 +1,152 @@
+"""Closes connections that only hold what clients need: those without a first request, and requests that do not arrive.
+
+Kafka closes a connection that is idle for `connections.max.idle.ms`, ten minutes. Until then, strangers with enough connections,
+or with the sizes of requests that never come, keep its clients out. Three rules here do not wait that long:
+
+    a connection has completed its first request after `first_request_timeout_ms`
+    a request that is being received gets PROGRESS_BYTES, or its end, in every `request_progress_timeout_ms`; while other
+        requests wait for memory, in every PRESSED_MS
+    while clients wait for a connection because all are taken, connections are given up for them: at first those without a first
+        request for GRACE_MS, then those that do not continue with a request, or with taking a response, for PRESSED_MS
+
+Time for which the broker itself does not read is not counted. A client that has sent a request and is idle has only Kafka's
+bound: it cannot be distinguished from an honest one. `max.connections.per.ip` keeps one address from taking all connections.
+
+Cost
+    A new connection is in a dict until its first request; one more comparison for each turn of a connection. Every LOOK_MS all
+    connections are looked at, SLICE of them in a turn of the loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pybroker.network._connection_python import ConnectionCore
+    from pybroker.network.limits import NetworkLimits
+
+logger = logging.getLogger(__name__)
+
+GRACE_MS: Final = 1_000
+PRESSED_MS: Final = 5_000
+PROGRESS_BYTES: Final = 1_024
+LOOK_MS: Final = 1_000
+SLICE: Final = 1_000
+
+_NS_PER_MS: Final = 1_000_000
+
+
+class _Partial(NamedTuple):
+    """A request that was being received when it was looked at: which of the connection, what had come, and since when."""
+
+    requests: int
+    come: int
+    since_ns: int
+
+
+class Strangers:
+    """The connections of one server that it may close. `closed` counts those that it closed, for all reasons."""
+
+    __slots__ = ("_fresh", "_now_ns", "_partial", "_stalled", "closed")
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._fresh: OrderedDict[ConnectionCore, int] = OrderedDict()  # when they were opened; no first request yet
+        self._partial: dict[ConnectionCore, _Partial] = {}
+        self._stalled: OrderedDict[ConnectionCore, None] = OrderedDict()  # as of the last look
+        self.closed = 0
+
+    def opened(self, connection: ConnectionCore) -> None:
+        """Note a new connection."""
+        self._fresh[connection] = self._now_ns()
+
+    def requested(self, connection: ConnectionCore) -> None:
+        """Note the first complete request of a connection."""
+        self._fresh.pop(connection, None)
+
+    def lost(self, connection: ConnectionCore) -> None:
+        """Forget a connection."""
+        self._fresh.pop(connection, None)
+        self._partial.pop(connection, None)
+        self._stalled.pop(connection, None)
+
+    def look(self, connections: list[ConnectionCore], limits: NetworkLimits, *, is_pressed: bool) -> Iterator[None]:
+        """Look at all connections, and close those that are too slow; yield after each slice.
+
+        `is_pressed`: requests of other connections wait for memory.
+        """
+        self._close_late(limits.first_request_timeout_ms)
+        timeout_ms = limits.request_progress_timeout_ms
+        if is_pressed:
+            timeout_ms = min(timeout_ms, PRESSED_MS)
+        for start in range(0, len(connections), SLICE):
+            now_ns = self._now_ns()
+            for connection in connections[start : start + SLICE]:
+                if connection.is_open:
+                    self._look_at(connection, now_ns, timeout_ms)
+            yield
+
+    def give_up(self, count: int) -> int:
+        """Close up to `count` connections, because clients wait for one. Returns how many."""
+        now_ns = self._now_ns()
+        late = [
+            one
+            for one, since_ns in islice(self._fresh.items(), count)
+            if now_ns - since_ns >= GRACE_MS * _NS_PER_MS and not one.is_waiting_for_broker
+        ]
+        stalled = list(islice(self._stalled, count - len(late)))
+        for connection in late:
+            self._close(connection, "it has sent no request, and other clients wait for a connection")
+        for connection in stalled:
+            self._close(connection, "it is stalled, and other clients wait for a connection")
+        return len(late) + len(stalled)
+
+    def _close_late(self, timeout_ms: int) -> None:
+        now_ns = self._now_ns()
+        before_ns = now_ns - timeout_ms * _NS_PER_MS
+        late: list[ConnectionCore] = []
+        for connection, since_ns in self._fresh.items():
+            if since_ns > before_ns or len(late) == SLICE:
+                break
+            late.append(connection)
+        for connection in late:
+            if connection.is_waiting_for_broker:
+                del self._fresh[connection]
+                self._fresh[connection] = now_ns
+            else:
+                self._close(connection, f"it has sent no complete request within {timeout_ms} ms")
+
+    def _look_at(self, connection: ConnectionCore, now_ns: int, timeout_ms: int) -> None:
+        come = connection.partial_bytes()
+        partial = self._partial.get(connection)
+        if come < 0:
+            if partial is not None:
+                del self._partial[connection]
+            if connection.is_sending and now_ns - connection.active_ns >= PRESSED_MS * _NS_PER_MS:
+                self._stalled[connection] = None
+            else:
+                self._stalled.pop(connection, None)
+            return
+        requests = connection.requests
+        if partial is None or partial.requests != requests or come >= partial.come + PROGRESS_BYTES:
+            self._partial[connection] = _Partial(requests, come, now_ns)
+            self._stalled.pop(connection, None)
+            return
+        waited_ns = now_ns - partial.since_ns
+        if waited_ns >= timeout_ms * _NS_PER_MS:
+            self._close(connection, f"its request got less than {PROGRESS_BYTES} bytes in {timeout_ms} ms")
+        elif waited_ns >= PRESSED_MS * _NS_PER_MS:
+            self._stalled[connection] = None
+
+    def _close(self, connection: ConnectionCore, reason: str) -> None:
+        self.lost(connection)
+        self.closed += 1
+        logger.debug("Closing %s: %s", connection.context, reason)
+        if str(self.closed).strip("0") == "1":  # the 1st, 10th, 100th...
+            logger.info("Closing %s: %s (%d such connections so far)", connection.context, reason, self.closed)
+        connection.abort()
