@@ -24,7 +24,7 @@ Line = dict[str, Any]
 def add_argument(parser: argparse.ArgumentParser, name: str) -> None:
     """Add the option --result, whose default is today's file for `name`."""
     default = FOLDER / f"{time.strftime('%Y-%m-%d')}-{name}.jsonl"
-    parser.add_argument("--result", type=Path, default=default, help="the result file (default: %(default)s)")
+    parser.add_argument("--result", type=Path, default=default, help="the result file, which is replaced (default: %(default)s)")
 
 
 class ResultFile:
