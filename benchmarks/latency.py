@@ -111,6 +111,8 @@ def main() -> None:
     parser.add_argument("--beside", default=",".join(loads.LOADS), help="the loads (default: %(default)s)")
     parser.add_argument("--busy", type=int, default=0, help="percent of all cores that other work takes (default: %(default)s)")
     options: argparse.Namespace = peers.parsed(parser)
+    if options.busy and options.result == parser.get_default("result"):
+        options.result = options.result.with_stem(options.result.stem + "-busy")
     with (
         ResultFile(options) as results,
         peers.started(options, OVERRIDES) as running,
