@@ -25,9 +25,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
+from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic
 
+from pybroker import slicing
 from pybroker.coordinator.runtime.active import ActiveShard, S, Shard, ShardTimer, ignore
 from pybroker.coordinator.runtime.appender import Appender, RuntimeSettings, Serialize
 from pybroker.coordinator.runtime.gathering import TOO_LARGE, Gathering
@@ -36,7 +38,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
-    from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, Operation
+    from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, Operation, ParkedResponse
     from pybroker.purgatory.timer import OperationTimer
     from pybroker.replication.replica_manager import ReplicaManager
 
@@ -76,6 +78,7 @@ class CoordinatorRuntime(Generic[S]):
         self._timer = timer
         self._new_shard = new_shard
         self._appender = Appender(settings, clock, replicas, serialize)
+        self._call_soon = call_soon
         self._gathering = Gathering(self._appender, call_soon, self._durable)
         self._active: dict[int, ActiveShard[S]] = {}
 
@@ -209,9 +212,18 @@ class CoordinatorRuntime(Generic[S]):
             self._appender.when_durable(active, lambda code: self._durable(active, result, done, code))
         else:
             self._durable(active, result, done, ErrorCode.NONE)
-        for parked in result.parked_responses:
-            parked.respond(parked.response)
         self._start_timers(active, result)
+        if result.parked_responses:
+            self._respond(iter(result.parked_responses))
+
+    def _respond(self, parked_responses: Iterator[ParkedResponse]) -> None:
+        """Respond to requests that waited, in slices: a new generation responds to all members of its group."""
+        end = perf_counter() + slicing.SLICE_S
+        for parked in parked_responses:
+            parked.respond(parked.response)
+            if perf_counter() >= end:
+                self._call_soon(lambda: self._respond(parked_responses))
+                return
 
     def _start_timers(self, active: ActiveShard[S], result: CoordinatorResult) -> None:
         for key, delay_ms, operation, is_kept in result.timers:

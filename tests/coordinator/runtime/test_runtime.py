@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pybroker import slicing
 from pybroker.clock import ManualClock
 from pybroker.coordinator.records import CommittedOffset, from_bytes, group_tombstone, offset_record, to_bytes
 from pybroker.coordinator.runtime.appender import BATCH_BYTES, RuntimeSettings
@@ -102,12 +103,13 @@ class Replicas:
 
 class RuntimeScene:
     def __init__(self) -> None:
+        self.next_turn: list[Callable[[], None]] = []
         self.clock, self.replicas = ManualClock(1000), Replicas()
         self.timer = OperationTimer(self.clock, never)
         self.runtime: CoordinatorRuntime[Shard] = CoordinatorRuntime(
             RuntimeSettings(topic="__consumer_offsets", timeout_ms=5000, required_acks=-1, compression=CompressionType.NONE),
             clock=self.clock, timer=self.timer, replicas=self.replicas, new_shard=Shard,  # type: ignore[arg-type]  # a model of it
-            serialize=to_bytes,
+            serialize=to_bytes, call_soon=self.next_turn.append,
         )  # fmt: skip
         self.shard = self.runtime.begin_loading(0)
         self.runtime.end_loading(0, lambda _shard, _now_ms: CoordinatorResult())
@@ -138,6 +140,24 @@ def test_the_response_goes_out_when_the_records_are_durable(scene: RuntimeScene)
     assert scene.outcomes == ["first", "second", ["g", "g"]]
     scene.read()
     assert scene.outcomes[-1] == ["g", "g"]
+
+
+def test_the_responses_to_all_members_of_a_group_go_out_in_slices(scene: RuntimeScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    responses: list[str] = []
+    parked = [ParkedResponse(responses.append, name) for name in ("a", "b", "c")]
+    begun: list[int] = []
+    timer = TimerChange("session", 10, lambda _shard, now_ms: begun.append(now_ms) or CoordinatorResult())
+    scene.write(CoordinatorResult(parked_responses=parked, timers=[timer]))
+    assert responses == ["a"]
+    scene.clock.advance(10)
+    scene.timer.advance()
+    assert begun, "a session begins with the operation, and not with its response"
+    for count in (2, 3):
+        scene.next_turn.pop()()
+        assert len(responses) == count
+    scene.next_turn.pop()()
+    assert (responses, scene.next_turn) == (["a", "b", "c"], [])
 
 
 def test_an_operation_that_writes_nothing_waits_for_what_it_saw(scene: RuntimeScene) -> None:
