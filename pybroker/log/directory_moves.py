@@ -146,6 +146,7 @@ class DirectoryMoves:
         """Cancel the partition's move, if there is one. A future log that cannot be removed now is removed later."""
         move = self._moves.pop(tp, None)
         if move is not None:
+            checkpoint_pass.forget(move.future)
             if (present := self._logs.get(tp)) is not None:
                 present.is_moving = False
             try:
@@ -246,17 +247,20 @@ class DirectoryMoves:
         directory, future, start = move.future.log_directory, move.future, present.log_start_offset
         try:
             future.log_start_offset = max(future.log_start_offset, start)
-            write = yield from checkpoint_pass.both(directory, list(self._logs.all_logs()), future=future)
+            write = yield from checkpoint_pass.both(directory, self._logs.all_logs, future=future)
             yield InThread(directory.run_in_thread, write)
             move.stored_start = start
         except OSError as error:
             directory.fail(error)
         finally:
             move.is_storing = False
+            if present.topic_partition not in self._moves:  # it was cancelled meanwhile
+                checkpoint_pass.forget(future)
 
     def _serve_from(self, tp: TopicPartition, move: _Move, present: Log) -> None:
         """Let the moved log serve. Raises KafkaError."""
         moved = self._logs.replace(present, move.future)
+        checkpoint_pass.forget(move.future)
         del self._moves[tp]
         self._unsettled[tp] = moved, moved.log_end_offset
         moved.is_moving = True

@@ -176,7 +176,7 @@ class LogManager:
         for log in logs:
             log.finish_close()
         if not directory.is_offline:
-            run_through(checkpoint_pass.both(directory, logs))()
+            run_through(checkpoint_pass.both(directory, lambda: logs))()
             checkpoint.write_clean_shutdown(directory.filesystem, directory.path)
             directory.room.look(len(logs))  # the used part of the reserve is allocated again for the next stop
 
@@ -387,7 +387,7 @@ class LogManager:
     ) -> None:
         """Write `replication-offset-checkpoint` of a directory in its thread, before it is closed."""
         if not directory.is_offline:
-            collection = checkpoint_pass.high_watermarks(directory, self._logs_in(directory), high_watermark)
+            collection = checkpoint_pass.high_watermarks(directory, lambda: self._logs_in(directory), high_watermark)
             directory.run_pass("high watermarks", [run_through(collection)])
 
     def read_high_watermarks(self) -> dict[TopicPartition, Offset]:

@@ -62,6 +62,13 @@ class BelievedOffset(NamedTuple):
     is_certain: bool
 
 
+class Request(NamedTuple):
+    """A request to write offsets that are collected from now on: its number, and the entries that were kept when it began."""
+
+    number: int
+    kept: Mapping[TopicPartition, StoredOffset]
+
+
 class OffsetCheckpoint:
     """One checkpoint file of one log directory. `read`, `offset_for`, `keep` and `writer` belong to the loop."""
 
@@ -134,27 +141,31 @@ class OffsetCheckpoint:
 
     # --- writing ---
 
-    def keep(self, tp: TopicPartition) -> None:
-        """Write a partition's entry again each time: its log cannot be opened now, but may be opened later."""
-        stored = self.read().get(tp)
+    def keep(self, tp: TopicPartition, stored: StoredOffset | None = None) -> None:
+        """Write a partition's entry each time from now on; None is the entry that was read, for a log that cannot be opened now.
+
+        A log that will be moved here has such an entry until it is here: no collection finds it among the logs.
+        """
+        stored = self.read().get(tp) if stored is None else stored
         if stored is not None:
             self._kept[tp] = stored
 
     def drop(self, tp: TopicPartition) -> None:
-        """Undo `keep`."""
+        """Undo `keep`, for requests that begin from now on."""
         self._kept.pop(tp, None)
 
-    def begin(self) -> int:
-        """Return the number of a request whose offsets are collected from now on: it replaces none that begins later."""
+    def begin(self) -> Request:
+        """Return a request whose offsets are collected from now on: it replaces none that begins later."""
         self._requests += 1
-        return self._requests
+        return Request(self._requests, dict(self._kept))
 
-    def writer(self, offsets: Mapping[TopicPartition, StoredOffset], number: int | None = None) -> Callable[[], None]:
+    def writer(self, offsets: Mapping[TopicPartition, StoredOffset], request: Request | None = None) -> Callable[[], None]:
         """Return what replaces the entries by `offsets`, durably, in any thread. It blocks, and raises OSError.
 
-        `number` is that of `begin`; None if the offsets are those of now.
+        `request` is that of `begin`; None if the offsets are those of now.
         """
-        number, entries = self.begin() if number is None else number, {**self._kept, **offsets}
+        number, kept = self.begin() if request is None else request
+        entries = {**kept, **offsets}
         return lambda: self._write(number, entries)
 
     def _write(self, number: int, entries: Mapping[TopicPartition, StoredOffset]) -> None:

@@ -45,17 +45,17 @@ class LogPasses:
     def checkpoint(self) -> None:
         """Write recovery points and log start offsets."""
         for directory in self._online():
-            self._begin_writing("checkpoint", directory, checkpoint_pass.both(directory, self._logs()))
+            self._begin_writing("checkpoint", directory, checkpoint_pass.both(directory, self._logs))
 
     def checkpoint_start_offsets(self) -> None:
         """Write log start offsets."""
         for directory in self._online():
-            self._begin_writing("start offsets", directory, checkpoint_pass.start_offsets(directory, self._logs()))
+            self._begin_writing("start offsets", directory, checkpoint_pass.start_offsets(directory, self._logs))
 
     def write_high_watermarks(self, high_watermark: Callable[[TopicPartition], Offset | None]) -> None:
         """Write `replication-offset-checkpoint` of each directory, for the partitions that `high_watermark` returns one for."""
         for directory in self._online():
-            collection = checkpoint_pass.high_watermarks(directory, self._logs(), high_watermark)
+            collection = checkpoint_pass.high_watermarks(directory, self._logs, high_watermark)
             self._begin_writing("high watermarks", directory, collection)
 
     def clean_up(self, now_ms: int) -> None:

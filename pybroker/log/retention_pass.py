@@ -38,7 +38,7 @@ def retain(directory: LogDirectory, all_logs: Callable[[], Iterable[Log]], now_m
             yield None
     if not due or directory.is_offline:
         return
-    write = yield from checkpoint_pass.start_offsets(directory, all_logs())
+    write = yield from checkpoint_pass.start_offsets(directory, all_logs)
     try:
         yield InThread(directory.run_in_thread, write)
     except OSError as error:

@@ -131,7 +131,7 @@ class World:
     @contextlib.contextmanager
     def drawn_from_seed(self) -> Iterator[None]:
         """Draw the machine's random ids from the seed, and let pools of threads do their work at once. Give the loop back
-        wherever long work may do so, because the time of this machine must not decide.
+        wherever long work may do so, because the time of this machine must not decide, and a few logs must be as many steps.
         """
 
         def drawn() -> uuid.UUID:
@@ -141,5 +141,8 @@ class World:
             mock.patch("uuid.uuid4", drawn),
             mock.patch("pybroker.log.manager.ThreadPoolExecutor", InlineExecutor),
             mock.patch("pybroker.slicing.SLICE_S", 0.0),
+            mock.patch("pybroker.log.checkpoint_pass.LOGS_PER_STEP", 1),
+            mock.patch("pybroker.log.cleaner.progress.LOGS_PER_STEP", 1),
+            mock.patch("pybroker.log.passes.PER_STEP", 1),
         ):
             yield

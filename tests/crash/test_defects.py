@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -16,14 +15,15 @@ from pybroker.log.directory import LogDirectory
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
-from pybroker.log.offset_checkpoint import BelievedOffset, OffsetCheckpoint
+from pybroker.log.offset_checkpoint import BelievedOffset, OffsetCheckpoint, StoredOffset
 from pybroker.log.producer_state import ProducerState
 from pybroker.model import TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from testing.simulation.disk import SimulatedDisk
 from tests.crash.history import FailedHistoryError, History, Plan
 
-SEEDS = 20
+SEEDS = 60
+"""Every change of the broker draws other histories. One of five finds the rarest defects, so this many find them each time."""
 
 
 def _no_fsync_of_data() -> Any:
@@ -64,16 +64,19 @@ def _made_again_while_away() -> Any:
     return mock.patch.object(LogManager, "is_any_directory_missing", new=False)
 
 
-def _shared_temporary_name() -> Any:
-    def write(self: OffsetCheckpoint, number: int, entries: Mapping[TopicPartition, Any]) -> None:
-        self._lock = contextlib.nullcontext()  # type: ignore[assignment]
-        original(self, number, entries)
+def _moved_logs_not_kept() -> Any:
+    """Let a checkpoint that was collected before a log was moved here be written without the log.
 
-    original = OffsetCheckpoint._write
-    stack = contextlib.ExitStack()
-    stack.enter_context(mock.patch("pybroker.log.filesystem._TEMPORARY_NUMBERS", itertools.repeat(1)))
-    stack.enter_context(mock.patch.object(OffsetCheckpoint, "_write", write))
-    return stack
+    A directory's thread is the only writer of its checkpoints, so what goes wrong between two writers of one file is in
+    `tests/log/test_topic_ids.py`.
+    """
+    original = OffsetCheckpoint.keep
+
+    def keep(self: OffsetCheckpoint, tp: TopicPartition, stored: StoredOffset | None = None) -> None:
+        if stored is None:
+            original(self, tp)
+
+    return mock.patch.object(OffsetCheckpoint, "keep", keep)
 
 
 def _acknowledged_before_fsync() -> Any:
@@ -141,14 +144,14 @@ COMPACTION = Plan(
 AWAY = Plan(legs=5, share=0.02, kinds=frozenset({"create", "produce", "rest", "long rest"}), settings={"flush.messages": "1"})
 MOVES = Plan(
     is_away=False,
-    legs=2,
-    actions=40,
+    legs=8,
+    actions=30,
     share=0.0,
     interleaving=0.5,
     names=("x", "y"),
-    kinds=frozenset({"create", "produce", "move", "rest"}),
-    weights={"create": 30, "produce": 12, "move": 20, "rest": 2},
-    settings={"flush.messages": "1", "retention.bytes": "-1"},
+    kinds=frozenset({"create", "produce", "move"}),
+    weights={"create": 30, "produce": 12, "move": 20},
+    settings={"flush.messages": "1", "retention.bytes": "-1", "cleanup.policy": "compact", "segment.bytes": "250"},
 )
 KILLED = Plan(
     is_away=False,
@@ -166,7 +169,7 @@ DEFECTS: dict[str, tuple[Callable[[], Any], Plan]] = {
     "checkpoints are by name": (_checkpoints_by_name, TOPICS),
     "an error removes what replaces others": (_target_removed_after_error, COMPACTION),
     "partitions are made again while a directory is away": (_made_again_while_away, AWAY),
-    "checkpoints share a temporary name": (_shared_temporary_name, MOVES),
+    "checkpoints have no entry of a log that is moved here": (_moved_logs_not_kept, MOVES),
     "an append is acknowledged before its fsync": (_acknowledged_before_fsync, FLUSHED),
     "leader epochs are not raised": (_epochs_not_raised, RECORDS),
     "names that a killed process made are not synced": (_names_of_a_killed_process_forgotten, KILLED),
@@ -174,12 +177,22 @@ DEFECTS: dict[str, tuple[Callable[[], Any], Plan]] = {
     "a clean stop's snapshot of producers is not durable": (_snapshot_not_durable, RECORDS),
 }
 
+FIRST_SEEDS = {
+    "checkpoints are by name": 2,
+    "checkpoints have no entry of a log that is moved here": 1,
+    "leader epochs are not raised": 1,
+    "names that a killed process made are not synced": 1,
+    "partitions are made again while a directory is away": 1,
+}
+"""The seeds that found a defect when this was written, where that is not one of the first: they save time, and nothing else."""
+
 
 @pytest.mark.parametrize("name", sorted(DEFECTS))
 def test_a_defect_is_found(name: str) -> None:
     defect, plan = DEFECTS[name]
+    first = FIRST_SEEDS.get(name, 0)
     with defect():
-        for seed in range(SEEDS):
+        for seed in range(first, first + SEEDS):
             try:
                 History(seed, plan).run()
             except FailedHistoryError:
@@ -189,4 +202,4 @@ def test_a_defect_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(DEFECTS))
 def test_nothing_is_found_without_it(name: str) -> None:
-    History(0, DEFECTS[name][1]).run()
+    History(FIRST_SEEDS.get(name, 0), DEFECTS[name][1]).run()

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log import directory_moves
+from pybroker.log import checkpoint, checkpoint_pass, directory_moves
 from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
+from pybroker.log.offset_checkpoint import read_stored
 from pybroker.model import BrokerId, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.slicing import run_through
 from testing.scenes.logs import TOPIC_ID, TP, Disk, Producer, append, batch, delete_old_segments, read_batches
 
 
@@ -147,6 +149,34 @@ def test_deleted_records_stay_deleted(tmp_path: Path, start: int) -> None:
     again = scene.logs.get(TP)
     assert again is not None
     assert (again.log_start_offset, again.log_end_offset) == (start, 24), "also after a crash"
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_checkpoint_that_was_collected_before_the_log_came_has_its_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """The collection begins before the log serves here, and is written after that."""
+    monkeypatch.setattr(checkpoint_pass, "LOGS_PER_STEP", 1)
+    scene = MoveScene(tmp_path)
+    fill(scene.log)
+    scene.log.increment_log_start_offset(Offset(5), high_watermark=Offset(24))
+    scene.begin()
+    stored = f"{scene.target}/{checkpoint.LOG_START_OFFSET_FILE}"
+    while not Path(stored).exists():
+        assert scene.turn()
+    assert scene.moves.future(TP) is not None, "the log is not here yet"
+    collection = checkpoint_pass.both(scene.logs.directories[1], scene.logs.all_logs)
+    for _ in range(steps):  # the first for recovery points, the second for start offsets
+        next(collection)
+    scene.finish()
+    run_through(collection)()
+    recovery_points = read_stored(Filesystem(), f"{scene.target}/{checkpoint.RECOVERY_POINT_FILE}")
+    assert recovery_points[TP].offset == 24
+    scene.logs.abandon()
+    scene.start()
+    again = scene.logs.get(TP)
+    assert again is not None
+    assert (again.log_start_offset, again.log_end_offset) == (5, 24)
 
 
 def test_records_deleted_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

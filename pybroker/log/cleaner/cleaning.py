@@ -61,7 +61,7 @@ def clean(
     yield lambda: drop_unfinished(log)  # beside an unfinished segment, a start would take a complete one for unfinished too
     # No recovery must read what was cleaned: it would take a gap for a loss, and miss producers that have no
     # batch left.
-    yield (yield from collected(checkpoint_pass.both(log.log_directory, list(logs.all_logs()))))
+    yield (yield from collected(checkpoint_pass.both(log.log_directory, logs.all_logs)))
     if not progress.is_known(log):  # so that a start knows of gaps even if a person removed that checkpoint
         progress.note(log, log.log_start_offset)
         yield (yield from collected(progress.checkpoint(log.log_directory)))

@@ -75,7 +75,7 @@ def cut(
     header = next((batch for _, batch in head.scan(position)), None)
     if header is None or not position:
         return
-    yield (yield from collected(checkpoint_pass.both(log.log_directory, list(all_logs()))))
+    yield (yield from collected(checkpoint_pass.both(log.log_directory, all_logs)))
     with _needing_room(head):
         target = new_target(log, Offset(header.base_offset), now_ms)
     note_target(target)

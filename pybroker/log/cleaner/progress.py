@@ -113,7 +113,7 @@ class Progress:
     def checkpoint(self, directory: LogDirectory) -> Collection:
         """Collect how far the logs of a directory are cleaned; return what writes it, as in `checkpoint_pass`."""
         file = directory.checkpoint(checkpoint.CLEANER_OFFSET_FILE)
-        number = file.begin()
+        request = file.begin()
         offsets: dict[TopicPartition, StoredOffset] = {}
         for count, tp in enumerate(list(self._first_dirty), start=1):
             one, log = self._first_dirty.get(tp), self._logs.get(tp)
@@ -121,7 +121,7 @@ class Progress:
                 offsets[tp] = StoredOffset(one.topic_id, one.offset)
             if count % LOGS_PER_STEP == 0:
                 yield None
-        return file.writer(offsets, number)
+        return file.writer(offsets, request)
 
 
 def _without_threads(collection: Collection) -> Generator[None, None, Callable[[], None]]:
