@@ -45,8 +45,8 @@ def pybroker(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
-def write(bootstrap: str, *, has_transactions: bool) -> None:
-    """Produce in every codec, commit offsets, and end transactions where the broker has them."""
+def write(bootstrap: str) -> None:
+    """Produce in every codec, commit offsets, and end transactions."""
     settings = {"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 2}
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         producer = confluent_kafka.Producer(settings | {"compression.type": codec, "enable.idempotence": True})
@@ -58,8 +58,6 @@ def write(bootstrap: str, *, has_transactions: bool) -> None:
     consumer = confluent_kafka.Consumer(settings | {"group.id": "readers", "enable.auto.commit": False})
     consumer.commit(offsets=[confluent_kafka.TopicPartition("plain", 0, 42)], asynchronous=False)
     consumer.close()
-    if not has_transactions:
-        return
     producer = confluent_kafka.Producer(settings | {"transactional.id": "writer"})
     producer.init_transactions()
     for number in range(12):
@@ -92,7 +90,7 @@ def data(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     try:
         for topic, configs in (("plain", SMALL), ("transactional", SMALL), ("compacted", COMPACTED)):
             create_topic(broker.bootstrap, topic, 1, configs)
-        write(broker.bootstrap, has_transactions=is_peer)
+        write(broker.bootstrap)
         until(lambda: is_compacted(folder), "a compaction")
         running = pybroker("verify", folder)
         assert running.returncode == 0, running.stdout
@@ -121,7 +119,7 @@ def test_files_of_both_brokers_read_the_same(data: Path) -> None:
     stopped = pybroker("verify", data)
     assert stopped.returncode == 0, stopped.stdout
     assert "No problem found" in stopped.stdout
-    names = ["plain-0", "compacted-0", *(["transactional-0"] if (data / "__transaction_state-0").exists() else [])]
+    names = ["plain-0", "compacted-0", "transactional-0"]
     for name in names:
         path = max((data / name).glob("*.log"), key=lambda one: one.stat().st_size)
         ours, theirs = both(path)

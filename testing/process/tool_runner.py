@@ -26,6 +26,7 @@ TOOLS = {
     "console-producer": "kafka.tools.ConsoleProducer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "dump-log": "kafka.tools.DumpLogSegments",
     "features": "org.apache.kafka.tools.FeatureCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "groups": "org.apache.kafka.tools.GroupsCommand",
@@ -40,6 +41,7 @@ TOOLS = {
 MOVED_IN_4 = {
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "dump-log": "org.apache.kafka.tools.DumpLogSegments",
 }
 
 
