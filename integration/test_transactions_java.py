@@ -57,7 +57,7 @@ class Running:
         for _ in range(count):
             assert line_of(self._output, "a transaction", LONG_WAIT_S)
 
-    def join(self) -> None:
+    def finish(self) -> None:
         """Wait for the end. The program must have had no error."""
         try:
             self._process.communicate(timeout=LONG_WAIT_S)
@@ -95,7 +95,7 @@ def test_clients_commit_and_abort_at_each_level_and_across_upgrades(
         for level in (1, 2):
             running.skip(5)
             set_level(tools, bootstrap, level, "upgrade")
-        running.join()
+        running.finish()
     finally:
         tools.close()
     java(release, "commit", bootstrap, TOPIC, "level-2", "6")
@@ -123,7 +123,7 @@ def test_a_loop_is_exact_although_the_broker_is_killed(
         running.skip(2)
         broker.kill()
         broker.start()
-    running.join()
+    running.finish()
     assert values(broker.bootstrap) == [f"out {number}" for number in range(60)]
 
 
