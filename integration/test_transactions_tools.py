@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from pybroker.protocol.codec import decode_response, encode_request
+from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from testing.clients.stock import create_topic, unique
 from testing.process.broker import BrokerProcess
 from testing.process.tool_runner import ToolRunner
+from testing.scenes.api.records import batch_of_values
 
 TIMEOUT_S = 60
 
@@ -104,3 +108,33 @@ def test_the_files_of_transactions_are_read(
     snapshots = sorted((broker.data_dir / "t-0").glob("*.snapshot"))
     producers = re.findall(r"producerId: (\d+) .*currentTxnFirstOffset: (\S+)", tool("dump-log", "--files", str(snapshots[-1])))
     assert [first for _, first in producers] == ["OptionalLong.empty"]
+
+
+def leave_open(bootstrap: str, topic: str) -> None:
+    """Append a batch of a transaction that no coordinator knows."""
+    data = batch_of_values(b"v", producer_id=7_000, producer_epoch=0, base_sequence=0, is_transactional=True)
+    one = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=data)])
+    request = ProduceRequest(transactional_id="none", acks=-1, timeout_ms=1000, topic_data=[one])
+    frame = b"".join(map(bytes, encode_request(request, 11, correlation_id=1, client_id="test")))  # type: ignore[arg-type]
+    host, _, port = bootstrap.partition(":")
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection, connection.makefile("rb") as stream:
+        connection.sendall(frame)
+        body = stream.read(int.from_bytes(stream.read(4)))
+    _, response = decode_response(ProduceResponse, 11, memoryview(body))
+    assert response.responses[0].partition_responses[0].error_code == 0
+
+
+def test_a_transaction_that_hangs_is_found_and_aborted(
+    tool: Callable[..., str], start_broker: Callable[..., BrokerProcess], release: str
+) -> None:
+    broker = start_broker({"transaction.partition.verification.enable": "false"})
+    create_topic(broker.bootstrap, "t", 1)
+    leave_open(broker.bootstrap, "t")
+    server = ("--bootstrap-server", broker.bootstrap)
+    search = (*server, "find-hanging", "--topic", "t", "--max-transaction-timeout", "-6")  # 5 minutes are added, in minutes
+    (hanging,) = rows(tool("transactions", *search))
+    assert hanging[:3] == ["t", "0", "7000"]
+    tool("transactions", *server, "abort", "--topic", "t", "--partition", "0", "--start-offset", "0")
+    assert rows(tool("transactions", *search)) == []
+    producers = rows(tool("transactions", *server, "describe-producers", "--topic", "t", "--partition", "0"))
+    assert [one[-1] for one in producers] == ["None"]
