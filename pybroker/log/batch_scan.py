@@ -13,7 +13,7 @@ What is checked, and what is not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from pybroker.log.file_records import FileTooShortError
 from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset
@@ -22,12 +22,7 @@ from pybroker.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, Bat
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-class DataFile(Protocol):
-    """What is read here: `SegmentFile`, or a file that a thread has opened."""
-
-    def pread(self, length: int, position: int) -> bytes:
-        """Read exactly `length` bytes. Raises FileTooShortError if the file has become shorter than that; OSError."""
+    from pybroker.log.file_records import SegmentFile
 
 
 WINDOW: Final = 4096
@@ -44,7 +39,7 @@ class CorruptDataError(Exception):
         self.reason = reason
 
 
-def read_bytes(file: DataFile, length: int, position: int) -> bytes:
+def read_bytes(file: SegmentFile, length: int, position: int) -> bytes:
     """Read exactly `length` bytes. Raises CorruptDataError if the file has become shorter than it was; OSError."""
     try:
         return file.pread(length, position)
@@ -53,7 +48,7 @@ def read_bytes(file: DataFile, length: int, position: int) -> bytes:
 
 
 def scan(
-    file: DataFile, position: int, end: int, *, base_offset: Offset = FIRST_OFFSET, end_offset: Offset = OFFSET_END
+    file: SegmentFile, position: int, end: int, *, base_offset: Offset = FIRST_OFFSET, end_offset: Offset = OFFSET_END
 ) -> Iterator[tuple[int, BatchView]]:
     """Yield positions and headers of the batches from `position`, where a batch must begin, to `end`. The views hold no
     records.
@@ -101,7 +96,7 @@ def _out_of_order(*, position: int, first: int, last: int, base_offset: Offset, 
 
 
 def find(
-    file: DataFile,
+    file: SegmentFile,
     position: int,
     end: int,
     offset: Offset,
@@ -149,7 +144,7 @@ def find(
     return None
 
 
-def _check_order(file: DataFile, *, position: int, following: int, end: int, last: int) -> None:
+def _check_order(file: SegmentFile, *, position: int, following: int, end: int, last: int) -> None:
     """Check that the batch at `position`, up to offset `last`, ends before the batch at `following` begins.
 
     Compaction leaves gaps before batches, but a damaged base offset looks like a gap too.
@@ -162,7 +157,7 @@ def _check_order(file: DataFile, *, position: int, following: int, end: int, las
             raise CorruptDataError(position, f"a batch up to offset {last} before one from {next_first} on")
 
 
-def _check_valid(file: DataFile, *, position: int, following: int) -> None:
+def _check_valid(file: SegmentFile, *, position: int, following: int) -> None:
     """Check the checksum of the batch in [position, following), because its size in offsets is doubted.
 
     Raises CorruptDataError, OSError.

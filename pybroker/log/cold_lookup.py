@@ -10,28 +10,21 @@ Idea
     A lookup among the batches written last, or in the last bytes of the active segment, is never cold. Any other costs two or
     three system calls of a microsecond. A reader that catches up meets a new window of the index every 2 MB.
 
-What the thread finds counts for nothing: an index that contradicts its data, or a file that is gone, is met and reported by the
-read itself.
+What the thread finds counts for nothing, except for indexes that contradict their data: it rebuilds them (`index_rebuild`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pybroker.log import batch_scan
-from pybroker.log.batch_scan import WINDOW, CorruptDataError
-from pybroker.log.entry_file import CorruptIndexError
-from pybroker.log.file_records import HOT_TAIL, FileTooShortError
-from pybroker.log.offset_index import OffsetIndex
-from pybroker.log.time_index import TimeIndex
+from pybroker.log import index_rebuild
+from pybroker.log.batch_scan import WINDOW
+from pybroker.log.file_records import HOT_TAIL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pybroker.log.filesystem import Filesystem
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
     from pybroker.model import Offset
@@ -47,7 +40,7 @@ def cold_lookup(log: Log, offset: Offset) -> Callable[[], None] | None:
         return None
     if _is_in_memory(segment, offset):
         return None
-    return partial(_warm, segment.filesystem, segment.paths[:3], segment.base_offset, segment.size, offset)
+    return partial(index_rebuild.look, segment, log.path, log.config, offset)
 
 
 def _is_in_memory(segment: LogSegment, offset: Offset) -> bool:
@@ -62,47 +55,3 @@ def _is_in_memory(segment: LogSegment, offset: Offset) -> bool:
         return True
     is_resident, fd = segment.filesystem.is_resident, file.fd
     return all(is_resident(fd, at) for at in (begin, min(begin + WINDOW, size) - 1, min(end, size - 1)))
-
-
-class _Data:
-    """A data file as `batch_scan` reads it."""
-
-    __slots__ = ("_fd", "_filesystem")
-
-    def __init__(self, filesystem: Filesystem, fd: int) -> None:
-        self._filesystem, self._fd = filesystem, fd
-
-    def pread(self, length: int, position: int) -> bytes:
-        """Read exactly `length` bytes. Raises FileTooShortError, OSError."""
-        data = self._filesystem.pread(self._fd, length, position)
-        if len(data) < length:
-            raise FileTooShortError(errno.EIO, "the file is shorter than it was")
-        return data
-
-
-def _warm(filesystem: Filesystem, paths: list[str], base_offset: Offset, size: int, offset: Offset) -> None:
-    """Read what a lookup of `offset` reads, and what loading the indexes reads. Raises OSError."""
-    data_path, index_path, times_path = paths
-    index = OffsetIndex(filesystem, index_path, base_offset=base_offset, bytes_max=0)
-    times = TimeIndex(filesystem, times_path, base_offset=base_offset, bytes_max=0)
-    offsets = [offset]
-    with contextlib.suppress(FileNotFoundError, CorruptIndexError):
-        times.load_entries()
-        if times.count:
-            times.fields(0)
-            offsets.append(times.entry(times.count - 1).offset)
-    with contextlib.suppress(FileNotFoundError, CorruptIndexError):
-        index.load_entries()
-        if index.count:
-            index.fields(0)
-            index.fields(index.count - 1)
-    with contextlib.suppress(FileNotFoundError):
-        fd = filesystem.open(data_path, writable=False)
-        try:
-            data = _Data(filesystem, fd)
-            for one in offsets:
-                with contextlib.suppress(CorruptDataError, CorruptIndexError):
-                    found = index.floor_fields(one - base_offset) if index.count else None
-                    batch_scan.find(data, 0 if found is None else found[1], size, one)
-        finally:
-            filesystem.close(fd)

@@ -52,20 +52,33 @@ def retain(directory: LogDirectory, all_logs: Callable[[], Iterable[Log]], now_m
             logger.warning("Retention of %s fails and is tried again: %s", log.topic_partition, refusal)
 
 
+def _cold_start(log: Log) -> Callable[[], None] | None:
+    """Return what reads the indexes of the first segment, if it is complete and they were not read yet, as after a start."""
+    first = log.segments[0]
+    return None if first.are_indexes_loaded or first.is_active else log.cold_lookup(log.log_start_offset)
+
+
 def _begins_above_segments(directory: LogDirectory, log: Log, now_ms: int) -> Generator[InThread | None, None, bool]:
     """Let a log begin later. Yields between steps; returns whether segments lie below its start."""
+    if (lookup := _cold_start(log)) is not None:
+        try:
+            yield InThread(directory.run_in_thread, lookup)
+        except OSError as error:
+            directory.fail_pass(error)
+        if log.is_closed or directory.is_offline:
+            return False
     removals = log.segments.removals
     steps = retention.advance_steps(log, now_ms, log.settled_end_offset)
-    error: OSError | None = None
+    failure: OSError | None = None
     while True:
         try:
-            step = next(steps) if error is None else steps.throw(error)
+            step = next(steps) if failure is None else steps.throw(failure)
         except StopIteration as end:
             return bool(end.value)
-        error = None
+        failure = None
         try:
             yield step
         except OSError as raised:
-            error = raised
+            failure = raised
         if log.is_closed or directory.is_offline or log.segments.removals != removals:
             return False  # a file that the search reads may be gone; the next pass looks again

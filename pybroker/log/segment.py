@@ -45,6 +45,7 @@ class LogSegment(SegmentFiles):
         end_offset: where the next segment begins, so no batch here may reach it; without a next segment, a segment's
         limit.
         damage: the ranges that cannot be read, in order; empty until a reader has met damage.
+        rebuilt: a segment of the same data with indexes that a thread has rebuilt, which the next rebuild takes.
         known_start: an offset, and the position of the batch that holds it: the log start offset, as it was looked for last.
         young_start: the offset of the record that retention by time let stay last, and its timestamp in ms.
     """
@@ -61,6 +62,7 @@ class LogSegment(SegmentFiles):
         "end_offset",
         "is_gap_told",
         "known_start",
+        "rebuilt",
         "tail",
         "young_start",
     )
@@ -82,6 +84,9 @@ class LogSegment(SegmentFiles):
         self.damage: tuple[Damage, ...] = ()
         self.known_start: tuple[Offset, int] = (NO_OFFSET, 0)
         self.young_start: tuple[Offset, int] = (NO_OFFSET, NO_TIMESTAMP)
+        self.rebuilt: LogSegment | None = (
+            None  # has indexes that a thread has rebuilt (`index_rebuild`), which the next rebuild takes
+        )
         self.is_gap_told = False  # whether it was logged that offsets are missing after this segment
         self._file: SegmentFile | None = None
         self._shown = 0  # bytes that readers with an earlier object of the file may read
@@ -152,6 +157,11 @@ class LogSegment(SegmentFiles):
     def is_open(self) -> bool:
         """Whether the data file is open."""
         return self._file is not None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it takes appends."""
+        return self._is_active
 
     @property
     def are_indexes_loaded(self) -> bool:

@@ -18,6 +18,7 @@ from pybroker.log import batch_scan
 from pybroker.log.batch_scan import OFFSET_END, CorruptDataError
 from pybroker.log.damage import SEGMENT_OFFSETS_MAX, Damage, Survey
 from pybroker.log.entry_file import CorruptIndexError
+from pybroker.log.time_index import TimestampOffset
 from pybroker.model import NO_OFFSET, Offset
 
 if TYPE_CHECKING:
@@ -39,15 +40,20 @@ def load_indexes(self: LogSegment) -> None:
     try:
         if self._is_rebuild_due:
             raise CorruptIndexError("the last rebuild failed")
-        self.offset_index.load(self.size)
-        self.time_index.load()
-        _check_last_timestamp(self)
+        check_indexes(self)
     except (CorruptIndexError, CorruptDataError, FileNotFoundError) as error:
         logger.warning("Rebuilding the indexes of %s: %s", self.path, error)
         claimed = _last_offset_of_indexes(self)
         self.rebuild_indexes()
         _note_missing_end(self, claimed)
     self._is_loaded = True
+
+
+def check_indexes(self: LogSegment) -> None:
+    """Read the ends of the indexes. Raises CorruptIndexError, CorruptDataError, FileNotFoundError if they do not fit the data."""
+    self.offset_index.load(self.size)
+    self.time_index.load()
+    _check_last_timestamp(self)
 
 
 def _check_last_timestamp(self: LogSegment) -> None:
@@ -70,6 +76,10 @@ def rebuild_indexes(self: LogSegment) -> None:
     Raises OSError, after which the next use of an index tries again.
     """
     tail = self.tail
+    rebuilt, self.rebuilt = self.rebuilt, None
+    if rebuilt is not None and rebuilt.size == self.size and rebuilt.end_offset == self.end_offset and not self.is_active:
+        _take_over(self, rebuilt)
+        return
     before, self._is_rebuild_due = (tail.is_max_known, tail.max_timestamp, tail.offset_of_max_timestamp), True
     try:
         self.reset_indexes()
@@ -84,6 +94,23 @@ def rebuild_indexes(self: LogSegment) -> None:
     for one in survey.damage:
         _add_damage(self, one)
     self._is_rebuild_due = False
+
+
+def _take_over(self: LogSegment, rebuilt: LogSegment) -> None:
+    """Take the indexes that a thread has rebuilt, which has logged the damage."""
+    self._is_loaded, self._is_rebuild_due = False, True
+    self.release()
+    self.filesystem.rename(rebuilt.offset_index.path, self.offset_index.path)
+    self.filesystem.rename(rebuilt.time_index.path, self.time_index.path)
+    self.offset_index.load(self.size)
+    self.time_index.load()
+    self._set_max_timestamp(TimestampOffset(rebuilt.tail.max_timestamp, Offset(rebuilt.tail.offset_of_max_timestamp)))
+    self.tail.bytes_since_entry = rebuilt.tail.bytes_since_entry
+    self.damage = rebuilt.damage
+    if self.damage:
+        self.tail.forget()
+    self._forget_starts()
+    self._is_loaded, self._is_rebuild_due = True, False
 
 
 def position_of(self: LogSegment, offset: Offset) -> int:
@@ -197,6 +224,11 @@ def find_batch(self: LogSegment, offset: Offset, end_offset: Offset = OFFSET_END
         logger.warning("Rebuilding the indexes of %s: %s", self.path, error)
         self.rebuild_indexes()
         return _find(self, offset, end_offset)
+
+
+def find(self: LogSegment, offset: Offset) -> None:
+    """Look `offset` up as `find_batch` does in its first attempt. Raises CorruptDataError, CorruptIndexError, OSError."""
+    _find(self, offset, self.end_offset)
 
 
 def _find(self: LogSegment, offset: Offset, end_offset: Offset) -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.log import cold_lookup
+from pybroker.log import cold_lookup, index_rebuild
 from pybroker.replication.cold_lookups import PER_ROUND_MAX
 from testing.scenes.api import records
 from testing.scenes.api.whole import Whole
@@ -38,14 +38,14 @@ class Lookups:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.threads: list[threading.Thread] = []
         self.may_run = threading.Event()
-        warm = cold_lookup._warm
+        warm = index_rebuild.look
 
         def watched(*arguments: Any) -> None:
             assert self.may_run.wait(60)
             self.threads.append(threading.current_thread())
             warm(*arguments)
 
-        monkeypatch.setattr(cold_lookup, "_warm", watched)
+        monkeypatch.setattr(index_rebuild, "look", watched)
 
 
 @pytest.mark.parametrize("version", [4, 12])
@@ -86,6 +86,6 @@ async def test_a_fetch_that_cannot_be_looked_up_gets_the_error_of_the_read(
     def failing(*_: Any) -> None:
         raise OSError("bad sector")
 
-    monkeypatch.setattr(cold_lookup, "_warm", failing)
+    monkeypatch.setattr(index_rebuild, "look", failing)
     ((code, values), *_) = partition_responses(await whole.ask(request(0), 12))
     assert (code, values) == (0, VALUES), "the read itself found no error"
