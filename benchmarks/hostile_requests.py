@@ -176,8 +176,9 @@ def names(count: int) -> bytes:
 
 
 def fetch_of_many(topic: str) -> bytes:
-    asks = (raw.Ask(topic=topic, partition=number) for number in range(500_000))
-    return raw.request(raw.FETCH, 4, raw.fetch_body(4, list(asks)))
+    partitions = groups.array(struct.pack(">iqi", number, 0, MIB) for number in range(500_000))
+    body = struct.pack(">iiiib", -1, 0, 1, 50 * MIB, 0) + struct.pack(">i", 1) + raw.string(topic) + partitions
+    return raw.request(raw.FETCH, 4, body)
 
 
 def create_ten_thousand(bootstrap: str, topic: str) -> list[bytes]:
