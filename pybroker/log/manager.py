@@ -177,8 +177,20 @@ class LogManager:
             log.finish_close()
         if not directory.is_offline:
             run_through(checkpoint_pass.both(directory, lambda: logs))()
-            checkpoint.write_clean_shutdown(directory.filesystem, directory.path)
+            if self._is_recovered(directory):
+                checkpoint.write_clean_shutdown(directory.filesystem, directory.path)
             directory.room.look(len(logs))  # the used part of the reserve is allocated again for the next stop
+
+    def _is_recovered(self, directory: LogDirectory) -> bool:
+        """Return whether no log of the directory needs a recovery: one that cannot be opened after an unclean stop does."""
+        left = [] if directory.was_clean else [one for one in self._unopened.values() if one.found.directory is directory]
+        if left:
+            logger.warning(
+                "Log directory %s does not stop cleanly: the next start recovers its logs, because %d could not be opened",
+                directory.path,
+                len(left),
+            )
+        return not left
 
     def let_go(self, directory: LogDirectory) -> None:
         """Release the directory's files and its lock, after `close_directory` has ended or failed."""

@@ -373,6 +373,28 @@ def test_a_partition_that_cannot_be_opened_is_offline_alone_and_keeps_its_state(
     logs.stop()
 
 
+@pytest.mark.parametrize("was_clean", [False, True])
+def test_a_stop_is_not_clean_before_every_log_is_recovered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, was_clean: bool
+) -> None:
+    """A clean stop would say that the log has a snapshot of its producers."""
+    broker = Broker(tmp_path, "a")
+    logs = broker.start()
+    append(logs.create(TPS[0], TOPIC_ID, TopicConfig()), batch(3))
+    (logs.stop if was_clean else logs.abandon)()
+
+    def failing(_log: Log, **_options: object) -> None:
+        raise ValueError("unexpected")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recovery, "load", failing)
+        broker.start().stop()
+    logs = broker.start()
+    assert logs.directories[0].was_clean is was_clean
+    assert broker.spans(logs)[0] == 3
+    logs.stop()
+
+
 def test_a_log_that_cannot_be_opened_can_be_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(tmp_path, "a")
     logs = broker.start()
