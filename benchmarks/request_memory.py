@@ -3,6 +3,7 @@
     python -m benchmarks.request_memory [--connections 200] [--trickle 10] [--no-pool] [--no-kafka]
     python -m benchmarks.request_memory --announce [--connections 1000] [--no-kafka]
     python -m benchmarks.request_memory --burst [--connections 100] [--no-kafka]
+    python -m benchmarks.request_memory --elements [--no-kafka]
 
 Every connection sends one request of 11 partitions x 950 kB, evenly over the trickle time, and waits for its response. Without
 a bound the broker holds 2 GB of half-read requests at once. With queued.max.request.bytes it continues to read only as memory
@@ -14,6 +15,9 @@ Kafka allocates what is announced, so it gets no more than 5 connections (its he
 
 With --burst, every connection sends its request at once, and there is no bound. The figures are RssAnon before, at its peak, a
 second after the last response, and when it has not fallen for 10 s.
+
+With --elements, one connection after the other sends a request with a million elements, or with as many as 100 MB have place
+for. The figure is the growth of RssAnon at its peak.
 """
 
 from __future__ import annotations
@@ -27,18 +31,30 @@ import struct
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from benchmarks import peers
 from benchmarks.peers import Peer, pin_client
+from pybroker.protocol.codec import encode_request
+from pybroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from pybroker.protocol.messages.fetch import FetchRequest, FetchTopic
+from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pybroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from testing.clients.stock import create_topic
 from testing.process import procstat
 from testing.samples import T0_MS, Sample
 from testing.wire import raw
 from testing.wire.batches import sample_batch
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 TOPIC, PARTITIONS, BATCH_BYTES = "trickle", 11, 950_000
 POOL_BYTES, REQUEST_BYTES_MAX = 104_857_601, 104_857_600
 KAFKA_ANNOUNCED_MAX, SETTLE_S = 5, 2
+ELEMENTS = 1_000_000
 BURST_S, AFTER_S, QUIET_S = 1, 1, 10
 TIMEOUT_S = 300
 TICK_S = 0.02
@@ -175,11 +191,60 @@ def compare_bursts(options: argparse.Namespace) -> None:
     peers.table(title, ["broker", "requests", "before", "peak", "a second after", "in the end"], rows)
 
 
+def _framed(message: object, version: int) -> bytes:
+    return b"".join(encode_request(message, version, correlation_id=1, client_id=""))  # type: ignore[arg-type]  # no late parts
+
+
+def long_requests(count: int) -> Iterator[tuple[str, bytes]]:
+    """Yield requests whose largest array has `count` elements, or as many as 100 MB have place for."""
+    for message, version, elements, element in (
+        (MetadataRequest(), 9, "topics", MetadataRequestTopic(name="a")),
+        (OffsetFetchRequest(group_id="g"), 7, "topics", OffsetFetchRequestTopic(name="a")),
+        (DescribeConfigsRequest(), 4, "resources", DescribeConfigsResource(resource_name="a")),
+        (CreateTopicsRequest(), 7, "topics", CreatableTopic(name="a")),
+        (OffsetCommitRequest(group_id="g"), 8, "topics", OffsetCommitRequestTopic(name="a")),
+        (FetchRequest(), 12, "topics", FetchTopic(topic="a")),
+    ):
+        setattr(message, elements, [element])
+        size = len(_framed(message, version))
+        setattr(message, elements, [element] * 2)
+        each = len(_framed(message, version)) - size
+        setattr(message, elements, [element] * min(count, (REQUEST_BYTES_MAX - size - 8) // each))
+        yield type(message).__name__, _framed(message, version)
+
+
+def long_request(peer: Peer, request: bytes) -> tuple[str, float, float]:
+    """Return what came of a request, the growth of RssAnon in MB at its peak, and the seconds."""
+    host, _, port = peer.bootstrap.rpartition(":")
+    began = time.monotonic()
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as client, procstat.PeakSampler(peer.pid) as sampler:
+        try:
+            client.sendall(request)
+            outcome = "response" if client.recv(4) else "closed"
+        except ConnectionError:
+            outcome = "closed"
+        except TimeoutError:
+            outcome = "silent"
+    return outcome, (sampler.peak_bytes - sampler.before_bytes) / 1e6, time.monotonic() - began
+
+
+def compare_elements(options: argparse.Namespace) -> None:
+    rows = []
+    with peers.started(options) as running:
+        for peer in running:
+            for count in (ELEMENTS, REQUEST_BYTES_MAX):
+                for name, request in long_requests(count):
+                    rows.append((peer.name, name, len(request) / 1e6, *long_request(peer, request)))
+                    peers.row(rows[-1])
+    peers.table("requests with many elements", ["broker", "request", "MB", "outcome", "growth, MB", "seconds"], rows)
+
+
 def main() -> None:
     parser = peers.arguments(__doc__)
     parser.add_argument("--connections", type=int, default=200, help="connections, each with one request (default: %(default)s)")
     parser.add_argument("--announce", action="store_true", help="announce sizes and send nothing")
     parser.add_argument("--burst", action="store_true", help="send everything at once, and look at the memory afterwards")
+    parser.add_argument("--elements", action="store_true", help="send requests with many elements")
     parser.add_argument("--trickle", type=float, default=10, help="seconds over which each request is sent")
     parser.add_argument("--no-pool", dest="pool", action="store_false", help="leave the bound out, to see what it is for")
     options = peers.parsed(parser)
@@ -188,6 +253,9 @@ def main() -> None:
         return
     if options.burst:
         compare_bursts(options)
+        return
+    if options.elements:
+        compare_elements(options)
         return
     overrides = {"queued.max.request.bytes": str(POOL_BYTES)} if options.pool else {}
     rows = []

@@ -62,7 +62,7 @@ class Dispatcher(DispatcherCore):
 
     def __init__(self, broker: Services) -> None:
         super().__init__(broker)
-        self._long_messages = LongMessages()
+        self._long_messages = LongMessages(broker.config.pybroker_request_elements_max)
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
 
     def _first_of(self, key: int) -> Route | None:

@@ -40,11 +40,15 @@ class Encoded(NamedTuple):
 
 
 class LongMessages:
-    """The thread, which is started for the first long message. Belongs to the loop."""
+    """The thread, which is started for the first long message. Belongs to the loop.
 
-    __slots__ = ("_executor",)
+    `request_elements_max` (pybroker.request.elements.max) bounds the elements of a request, and so what its decoded form takes.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_executor", "request_elements_max")
+
+    def __init__(self, request_elements_max: int) -> None:
+        self.request_elements_max = request_elements_max
         self._executor: ThreadPoolExecutor | None = None
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> asyncio.Future[Result]:
@@ -56,7 +60,7 @@ class LongMessages:
     async def decode(self, cls: type[Any], version: int, held: HeldRequest, offset: int) -> Any:
         """Return the message of a request. Raises ProtocolViolation."""
         try:
-            return await self.run(decode, cls, version, held.frame, offset)
+            return await self.run(partial(decode, cls, version, held.frame, offset, whole_max=self.request_elements_max))
         except DecodeError as error:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
 

@@ -208,6 +208,7 @@ class BrokerConfig(BaseSettings):
     pybroker_down_conversion_padding: str
     pybroker_first_request_timeout_ms: int
     pybroker_produce_inflation_max: int
+    pybroker_request_elements_max: int
     pybroker_request_progress_timeout_ms: int
     queued_max_request_bytes: int
     queued_max_requests: int

@@ -154,6 +154,11 @@ SERVER_SETTINGS: Final = (
         "Time without a request after which a connection is closed, in ms; below 0 is never.",
     ),
     Setting(
+        "pybroker.request.elements.max", _I, 1_048_576,
+        "pybroker's own: a connection is closed when a request has more elements of arrays, or kB of texts, by sum. With its"
+        " share of the response, an element takes up to about 1 kB of memory.", at_least(8192),
+    ),
+    Setting(
         "pybroker.first.request.timeout.ms", _L, 60_000,
         "pybroker's own: a connection that has not completed its first request after this time is closed, in ms.", at_least(1),
     ),

@@ -34,6 +34,7 @@ from pybroker.protocol.wire import (
     bad_length,
     bad_uuid,
     no_place,
+    too_many,
     too_short,
 )
 
@@ -59,6 +60,7 @@ cdef extern from "Python.h":
     int PyObject_IsTrue(object value) except -1
     ctypedef struct PyThreadState:
         pass
+    Py_ssize_t PY_SSIZE_T_MAX
     PyThreadState *PyEval_SaveThread()
     void PyEval_RestoreThread(PyThreadState *state)
     int64_t PyLong_AsLongLong(object value) except? -1
@@ -189,7 +191,7 @@ cdef class Plan:
             self.kept += (plan, default)
         return steps
 
-    def decode(self, buffer, Py_ssize_t offset, Py_ssize_t elements_max=0):
+    def decode(self, buffer, Py_ssize_t offset, Py_ssize_t elements_max=0, Py_ssize_t whole_max=0):
         """Return a message from the bytes from `offset` on."""
         cdef Py_buffer view
         cdef Cursor cursor
@@ -199,7 +201,7 @@ cdef class Plan:
             cursor.position = offset
             cursor.end = view.len
             cursor.source = <PyObject *>buffer
-            cursor.patience = patience_for(elements_max)
+            cursor.patience = patience_for(elements_max, whole_max)
             message = self._read(&cursor)
             if self.is_exact and cursor.position != cursor.end:
                 raise DecodeError(f"{cursor.end - cursor.position} bytes too many")
@@ -217,7 +219,7 @@ cdef class Plan:
         out.size = out.closed_size = 0
         out.capacity = STACK_BYTES
         out.parts = NULL
-        out.patience = patience_for(elements_max)
+        out.patience = patience_for(elements_max, 0)
         out.is_divided = out.patience.is_patient
         try:
             if head is not None:

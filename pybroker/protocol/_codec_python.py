@@ -28,6 +28,7 @@ from pybroker.protocol.wire import (
     no_place,
     put_records,
     read_uvarint,
+    too_many,
     too_short,
     uvarint,
 )
@@ -57,9 +58,10 @@ _SHORT_VARINTS: Final = [bytes((value,)) for value in range(128)]
 
 
 class _Budget(threading.local):
-    """The elements that the message under way in this thread may still have; None if it may have any number."""
+    """The elements that the message under way in this thread may still have, at once and as a whole; None for any number."""
 
     left: int | None = None
+    whole_left: int | None = None
 
 
 _budget: Final = _Budget()
@@ -71,6 +73,11 @@ def _spend(count: int) -> None:
         if count > left:
             raise LongMessageError
         _budget.left = left - count
+    whole_left = _budget.whole_left
+    if whole_left is not None:
+        if count > whole_left:
+            raise too_many()
+        _budget.whole_left = whole_left - count
 
 
 class Plan:
@@ -96,15 +103,16 @@ class Plan:
         self._tag_writers = [(step, _tag_writer(step, is_flexible)) for step in tagged]
         self._absent = absent
 
-    def decode(self, buffer: memoryview, offset: int, elements_max: int = 0) -> object:
+    def decode(self, buffer: memoryview, offset: int, elements_max: int = 0, whole_max: int = 0) -> object:
         """Return a message from the bytes from `offset` on.
 
         With `elements_max`, it raises LongMessageError when it has met more elements of arrays; each kB of a text counts as one.
-        Without, it may take long, and lets go of the interpreter again and again.
+        Without, it may take long, and lets go of the interpreter again and again. More than `whole_max` elements (0: no bound)
+        are damage, unless the message is given up before.
 
         Raises DecodeError, struct.error, IndexError and UnicodeDecodeError for damage.
         """
-        _budget.left = elements_max or None
+        _budget.left, _budget.whole_left = elements_max or None, whole_max or None
         message, position = self.read(buffer, offset)
         if self._is_exact and position != len(buffer):
             raise DecodeError(f"{len(buffer) - position} bytes too many")
@@ -119,7 +127,7 @@ class Plan:
         """
         pieces: list[Part] = [] if head is None else [head]
         large: list[int] = []
-        _budget.left = elements_max or None
+        _budget.left, _budget.whole_left = elements_max or None, None
         self.write(message, pieces, large)
         parts, size = _join(pieces, large)
         if head is not None:

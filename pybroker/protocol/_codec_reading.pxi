@@ -106,6 +106,7 @@ cdef object read_value(Cursor *cursor, Step *step, int kind, bint is_nullable, b
     if kind == ARRAY:
         if length * step.least > cursor.end - cursor.position:
             raise too_short(length)
+        foresee(&cursor.patience, length)
         elements = PyList_New(length) if step.least else []
         for index in range(length):
             spend(&cursor.patience, 1)

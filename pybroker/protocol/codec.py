@@ -167,12 +167,13 @@ def _skip_tags(frame: memoryview, position: int) -> int:
     return skip_tagged(frame, position, count)
 
 
-def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0, *, elements_max: int = 0) -> T:
+def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0, *, elements_max: int = 0, whole_max: int = 0) -> T:
     """Return a message from the bytes that begin at `offset` and end with the buffer.
 
     Records fields are views into the buffer; everything else is copied out of it.
 
     Raises DecodeError for everything that is not exactly one message of that version; only a request may have bytes after it.
+    Also if `whole_max` is not 0, and the message has more elements of arrays, or kB of texts.
     Raises LongMessageError if `elements_max` is not 0, and the message has more elements of arrays, or kB of texts.
     """
     try:
@@ -180,7 +181,7 @@ def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0, *, e
     except (KeyError, AttributeError):
         decoder = _decoder(schema_of(cls), version)
     try:
-        message: T = decoder(buffer, offset, elements_max)
+        message: T = decoder(buffer, offset, elements_max, whole_max)
     except _DAMAGE as error:
         raise DecodeError(f"{cls.__name__} v{version} {_damage(error)}") from error
     except DecodeError as error:

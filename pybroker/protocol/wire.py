@@ -116,6 +116,11 @@ def skip_tagged(buffer: bytes | memoryview, position: int, count: int) -> int:
     return position
 
 
+def too_many() -> DecodeError:
+    """Return the error for a message whose elements would take too much memory."""
+    return DecodeError("has more elements than pybroker.request.elements.max")
+
+
 def too_short(wanted: int) -> DecodeError:
     """Return the error for a length or a count that reaches beyond the end."""
     return DecodeError(f"{wanted} bytes or elements do not fit into the bytes that are left")

@@ -99,6 +99,17 @@ async def test_damage_behind_many_elements_ends_the_connection(tmp_path: Path) -
         await settled(whole.dispatcher.handle(whole.connection, frame))
 
 
+async def test_a_request_of_too_many_elements_ends_the_connection_and_its_bytes_are_let_go(tmp_path: Path) -> None:
+    whole = await broker(tmp_path, auto_create_topics_enable=False, pybroker_request_elements_max=8192)
+    assert len((await whole.ask(names(8192), 11)).topics) == 8192
+    parts = codec.encode_request(names(8193), 11, correlation_id=77, client_id="test")
+    frame = memoryview(bytearray(b"".join(parts)))[4:]  # type: ignore[arg-type]  # no late parts
+    whole.connection.holder = holder = Holder(stays=True)
+    with pytest.raises(ProtocolViolation, match=r"more elements than pybroker\.request\.elements\.max"):
+        await settled(whole.dispatcher.handle(whole.connection, frame))
+    assert (holder.held, holder.released) == ([len(frame)], 1)
+
+
 async def test_an_error_of_all_is_the_error_of_each(tmp_path: Path) -> None:
     whole = await Whole(tmp_path, offsets_topic_num_partitions=2).start()
     whole.dispatcher.at_once_elements = 2

@@ -198,6 +198,32 @@ def test_a_long_message_is_given_up_where_its_elements_are_bounded(request_: Met
         encode_response(response, 12, 1, elements_max=elements - 1)
 
 
+@pytest.mark.parametrize(
+    ("request_", "elements"), [(names(*[1] * 5000), 5000), (names(1, 3 * 1024, 1023), 3 + 3)], ids=["many", "large"]
+)
+def test_a_message_of_more_elements_than_may_be_as_a_whole_is_refused(request_: MetadataRequest, elements: int) -> None:
+    data = memoryview(encoded(request_, 12))
+    assert decode(MetadataRequest, 12, data, whole_max=elements) == request_
+    with pytest.raises(DecodeError, match="more elements"):
+        decode(MetadataRequest, 12, data, whole_max=elements - 1)
+    assert decode(MetadataRequest, 12, data) == request_, "the bound is that of one call"
+    with pytest.raises(LongMessageError):
+        decode(MetadataRequest, 12, data, elements_max=elements - 1, whole_max=elements - 1)
+
+
+def test_a_count_beyond_the_bound_takes_no_memory() -> None:
+    count = 50_000_000
+    data = memoryview(count.to_bytes(4) + bytes(2 * count))
+    tracemalloc.start()
+    try:
+        for bound in ({"elements_max": 1000}, {"whole_max": 1000}):
+            with pytest.raises((LongMessageError, DecodeError)):
+                decode(MetadataRequest, 1, data, **bound)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_long_response_has_parts_that_are_the_whole() -> None:
     response = MetadataResponse(topics=[MetadataResponseTopic(name=f"{number:05}" * 10) for number in range(20_000)])
     parts = encode_response(response, 9, 1)
