@@ -8,21 +8,25 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from testing.scenes.api.whole import Whole
 from testing.scenes.logs import HeldThread
+from tests.api.offset_transactions import GROUP, OffsetProducer, committed
 from tests.api.transactions import Producer, broker, fetched
 
 NONE = ErrorCode.NONE
 
 
-def slow(whole: Whole) -> HeldThread:
-    """Let the records of `__transaction_state` be durable only when the test runs the jobs of the disk."""
+def slow(whole: Whole, topic: str = "__transaction_state") -> HeldThread:
+    """Let the records of a topic be durable only when the test runs the jobs of the disk."""
     (directory,), thread = whole.logs.directories, HeldThread()
     directory.run_in_thread = thread
     for topic_partition, partition in whole.replicas.partitions.items():
-        if topic_partition.topic == "__transaction_state":
+        if topic_partition.topic == topic:
             partition.log.config = dataclasses.replace(partition.log.config, flush_messages=1)
     return thread
 
@@ -83,3 +87,43 @@ async def test_markers_wait_until_the_decision_is_durable(tmp_path: Path) -> Non
     disk.run_next()
     assert await ended == NONE
     assert end_offset(whole) == 2
+
+
+async def test_the_end_is_complete_when_the_marker_of_the_offsets_is_durable(tmp_path: Path) -> None:
+    whole = await broker(tmp_path, offsets_topic_num_partitions=1)
+    await whole.ask(FindCoordinatorRequest(key=GROUP), 3)
+    producer = OffsetProducer(whole, 2)
+    assert await producer.init() == NONE
+    disk = slow(whole, "__consumer_offsets")
+    sent = await parked(producer.commit(7))
+    disk.run_next()
+    assert await sent == [NONE]
+    assert await producer.end(commit=True) == NONE
+    assert await producer.init() == ErrorCode.CONCURRENT_TRANSACTIONS  # the marker is not durable yet
+    fetch = await parked(committed(whole))
+    while disk.jobs:
+        disk.run_next()
+    assert await fetch == [7, -1]
+    assert await producer.init() == NONE
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_start_names_a_transaction_whose_decision_is_lost(
+    tmp_path: Path, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = await broker(tmp_path, transaction_state_log_num_partitions=1)
+    producer = Producer(whole, version)
+    assert await producer.init() == NONE
+    for _ in range(2):
+        whole.pass_time(1_000)
+        assert await producer.add(0, 1) == [NONE, NONE]
+        assert await producer.send(0, b"a") == NONE
+        whole.serve()
+        assert "lost the decision" not in caplog.text
+        log = whole.replicas.partition_or_raise(TopicPartition("__transaction_state", 0)).log
+        before = log.log_end_offset
+        whole.pass_time(1_000)
+        assert await producer.end(commit=True) == NONE
+    log.truncate_to(before)
+    whole.serve()
+    assert "is open, but the machine has lost the decision that ended it: t-0, t-1 had the marker" in caplog.text

@@ -7,6 +7,7 @@
     listing     what administrators ask: one id by name, or all that pass filters
     ending      the end of transactions: what a prepared one needs, and the records that complete it
     markers     the one seam through which markers go to the partitions, in slices
+    lost        names transactions that a lost machine has brought back in part
     records     the records of `__transaction_state`, as bytes and back
 
 They run on `coordinator/runtime/`. `docs/design/transactions.md` says how they work together.

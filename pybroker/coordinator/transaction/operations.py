@@ -269,8 +269,7 @@ def forget_partitions(shard: TransactionShard, exists: Callable[[TopicPartition]
     """
     result = CoordinatorResult(is_atomic=False)
     for transactional_id, one in shard.transactions.items():
-        gone = frozenset(tp for tp in one.partitions if not exists(tp))
-        if gone:
+        if one.partitions and (gone := frozenset(tp for tp in one.partitions if not exists(tp))):
             result.records.append(write(shard, transactional_id, one._replace(partitions=one.partitions - gone)))
     return result
 

@@ -21,6 +21,7 @@ from pybroker.coordinator.runtime.loader import Loader
 from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done
 from pybroker.coordinator.transaction import ending as endings
 from pybroker.coordinator.transaction import listing, operations
+from pybroker.coordinator.transaction.lost import name_lost_decisions
 from pybroker.coordinator.transaction.markers import MarkerWriter
 from pybroker.coordinator.transaction.operations import NEEDS_PRODUCER_ID
 from pybroker.coordinator.transaction.records import replay_batch, to_bytes
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.service import GroupCoordinator
     from pybroker.coordinator.transaction.ending import Ending
     from pybroker.coordinator.transaction.state import Transaction
+    from pybroker.log.producer_entry import ProducerEntry
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.purgatory.timer import OperationTimer
@@ -130,11 +132,20 @@ class TransactionCoordinator:
             if number in no_longer_led:
                 no_longer_led.discard(number)
             else:
-                epoch = CoordinatorEpoch(replica.leader_epoch)
-                first = partial(operations.first_operation, partition=number, epoch=epoch, exists=self._exists)
+                first = partial(self._first_operation, partition=number, epoch=CoordinatorEpoch(replica.leader_epoch))
                 self._loader.start(number, replica.log, first)
         for number in no_longer_led:
             self.runtime.unload(number)
+
+    def _first_operation(
+        self, shard: TransactionShard, now_ms: int, *, partition: int, epoch: CoordinatorEpoch
+    ) -> CoordinatorResult:
+        name_lost_decisions(shard, self._entry_of)
+        return operations.first_operation(shard, now_ms, partition=partition, epoch=epoch, exists=self._exists)
+
+    def _entry_of(self, topic_partition: TopicPartition, producer_id: ProducerId) -> ProducerEntry | None:
+        replica = self._replicas.partition(topic_partition)
+        return None if isinstance(replica, ErrorCode) else replica.log.producers.producers.get(producer_id)
 
     @property
     def _partition_count(self) -> int:
