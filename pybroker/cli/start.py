@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_COLLECTIONS = (10_000, 5, 5)
-"""The thresholds of the garbage collector. With Python's own, 700, it goes through the requests that wait several times in a turn
-of the loop: a fifth of what a commit of twelve partitions costs beside 49 others (docs/design/cost.md).
-"""
-
 
 @click.command("start")
 @click.argument("config", required=False, type=click.Path(path_type=Path))
@@ -131,9 +126,9 @@ def serve(loaded: Loaded, lifecycle: Lifecycle | None = None) -> int:
         logger.info("%s", line)
 
     import pybroker.broker.process  # noqa: PLC0415
+    from pybroker.turns.garbage import keep_collections_short  # noqa: PLC0415
 
-    gc.freeze()
-    gc.set_threshold(*_COLLECTIONS)
+    keep_collections_short()
     gc.enable()
     try:
         return pybroker.broker.process.run(loaded.config, lifecycle)

@@ -66,6 +66,19 @@ def new_scratch(socket_request_max_bytes: int) -> memoryview:
     return memoryview(bytearray(max(PREFIX.size, min(SCRATCH_BYTES, socket_request_max_bytes))))
 
 
+class _Gone:
+    """The listener of a receiver that is closed: it does nothing."""
+
+    def memory_granted(self) -> None:
+        """Do nothing."""
+
+    def memory_failed(self, error: MemoryError) -> None:
+        """Do nothing."""
+
+
+_GONE: Final = _Gone()
+
+
 class Receiver:
     """Takes the bytes that the socket delivers and yields requests one by one.
 
@@ -101,7 +114,7 @@ class Receiver:
             pool.size - pool.size // 2 - len(scratch)
         )  # what may be in use when more than a request is received
         self._request_bytes_max = request_bytes_max
-        self._listener = listener
+        self._listener: MemoryListener = listener
         self._prefix = b""
         self._source = scratch  # unparsed bytes are source[position:end]
         self._position = 0
@@ -266,6 +279,7 @@ class Receiver:
         if self._kept is not None:
             self._release()
         self._prefix, self._position, self._end, self._frame_size = b"", 0, 0, _SIZE_UNKNOWN
+        self._listener = _GONE  # no cycle remains, so the garbage collector need not find it
 
     def _set_queued(self, is_queued: bool) -> None:
         if is_queued != self._is_queued:
@@ -313,8 +327,9 @@ class Receiver:
         try:
             self._kept.grow()
         except MemoryError as error:
+            listener = self._listener
             self.close()  # from now on the scratch receives, and no code reads it
-            self._listener.memory_failed(error)
+            listener.memory_failed(error)
         else:
             self._source = self._kept.view
 

@@ -89,6 +89,25 @@ class SenderOwner(Protocol):
         """Close the connection: a part could not give the bytes it had promised, so the response cannot be finished."""
 
 
+class _Gone:
+    """The owner of a sender that is closed: it does nothing."""
+
+    def run_in_thread(self, function: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        """Run nothing."""
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call nothing."""
+
+    def output_ready(self) -> None:
+        """Do nothing."""
+
+    def output_failed(self, error: BaseException) -> None:
+        """Do nothing."""
+
+
+_GONE: Final = _Gone()
+
+
 class Sender:
     """The responses of one connection, in order.
 
@@ -131,7 +150,7 @@ class Sender:
         now_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
         self._output = output
-        self._owner = owner
+        self._owner: SenderOwner = owner
         self._counters = counters
         self._large_pieces = large_pieces
         self._large_piece_bytes = piece_bytes
@@ -207,6 +226,7 @@ class Sender:
             on_sent()
         if not self._is_in_thread:
             self._discard()  # else when the thread is done with the part
+        self._owner = _GONE  # no cycle remains, so the garbage collector need not find it
 
     def _discard(self) -> None:
         outgoing, self._outgoing = self._outgoing, None
