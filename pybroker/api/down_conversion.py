@@ -20,7 +20,8 @@ Source: KIP-74, KIP-283; KafkaApis.maybeConvertFetchedData.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.parts import SendPart
@@ -29,12 +30,16 @@ from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionEr
 from pybroker.records.lazy_down_conversion import OVERFLOW_MESSAGE_SIZE, LazyDownConversion, down_convert_eagerly
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.file_records import FileRecords
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.model import Offset
+
+
+Converted: TypeAlias = SendPart | bytes | ErrorCode
+Conversion: TypeAlias = Generator[Callable[[], None], None, Converted]
 
 
 def magic_for(version: int) -> int | None:
@@ -66,9 +71,9 @@ class DownConversion:
         *,
         cut_batch_size: int = 0,
         read_on: Callable[[int], FileRecords | None],
-    ) -> SendPart | bytes | ErrorCode:
+    ) -> Conversion:
         """Return the part to send in place of `records`, which it owns; UNSUPPORTED_COMPRESSION_TYPE for zstd, or
-        CORRUPT_MESSAGE.
+        CORRUPT_MESSAGE. A generator, which yields what takes too long for the loop: run that in a thread.
 
         `cut_batch_size` is the size of the first batch where `records` end inside it, because the batch is larger than the limit;
         else 0. `read_on(offset)` returns the records that follow, None at the end. Such clients only advance by records, so where
@@ -83,10 +88,10 @@ class DownConversion:
             if self._is_eager:
                 data = down_convert_eagerly(records, to_magic=self._to_magic, first_offset=fetch_offset)
                 return data[:limit] if cut_batch_size else data
-            lazy = whole = self._lazy(records, fetch_offset)
+            lazy = whole = yield from self._lazy(records, fetch_offset)
             while not whole.first_size and (more := read_on(whole.passed_offset)) is not None:
                 whole.close()
-                lazy = whole = self._lazy(more, fetch_offset)
+                lazy = whole = yield from self._lazy(more, fetch_offset)
             if cut_batch_size:
                 lazy = CutConversion(whole, limit)
         except UnsupportedCompressionError:
@@ -100,14 +105,20 @@ class DownConversion:
         self._kept_bytes += lazy.kept_bytes
         return _Counted(lazy, self._metrics, topic)
 
-    def _lazy(self, records: FileRecords, fetch_offset: Offset) -> LazyDownConversion:
-        return LazyDownConversion(
+    def _lazy(self, records: FileRecords, fetch_offset: Offset) -> Generator[Callable[[], None], None, LazyDownConversion]:
+        lazy = LazyDownConversion(
             records,
             to_magic=self._to_magic,
             first_offset=fetch_offset,
             chunk_bytes=self._chunk_bytes,
             overflow_message_size=self._overflow_message_size,
+            is_measured=False,
         )
+        if lazy.is_long:
+            yield lazy.measure
+        else:
+            lazy.measure()
+        return lazy
 
 
 class _Counted(SendPart):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.api.down_conversion import magic_for
 from pybroker.model import Offset
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pybroker.api.context import Services
-    from pybroker.api.down_conversion import DownConversion
+    from pybroker.api.down_conversion import Conversion, DownConversion
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.protocol.messages.fetch import FetchableTopicResponse
+    from pybroker.protocol.parts import SendPart
 
 _STORAGE_ERROR_VERSION: Final = 6
 ZSTD_VERSION: Final = 10
@@ -61,9 +63,13 @@ def _refused(wanted: FetchPartition, code: ErrorCode, data: FetchPartitionData =
 
 
 def partition_response(
-    broker: Services, version: int, conversion: DownConversion | None, wanted: FetchPartition, data: FetchPartitionData
+    broker: Services,
+    version: int,
+    wanted: FetchPartition,
+    data: FetchPartitionData,
+    converted: SendPart | bytes | ErrorCode | None = None,
 ) -> PartitionData:
-    """Return the response about `wanted`, which owns the records of `data`."""
+    """Return the response about `wanted`, which owns the records of `data`; `converted` is what `conversion_of` has made."""
     code = data.error_code
     if code:
         if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_VERSION:
@@ -90,25 +96,42 @@ def partition_response(
             epoch=data.diverging_epoch.epoch, end_offset=data.diverging_epoch.end_offset
         )
     if version < ZSTD_VERSION:
-        partition = broker.replica_manager.partitions.get(wanted.topic_partition)
-        config = None if partition is None else partition.log.config
-        if config is not None and config.compression_type == "zstd":
-            return _refused(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if conversion is not None:
-            if config is not None and not config.message_downconversion_enable:
-                return _refused(wanted, ErrorCode.UNSUPPORTED_VERSION)
-            if records is not None:
-                converted = conversion.convert(
-                    wanted.topic_partition.topic,
-                    records,
-                    wanted.fetch_offset,
-                    cut_batch_size=data.cut_batch_size,
-                    read_on=lambda offset: None if partition is None else partition.read_on(Offset(offset), records.size),
-                )
-                if isinstance(converted, ErrorCode):
-                    return _refused(wanted, converted)
-                response.records = converted
+        refusal = _refusal(broker, version, wanted)
+        if refusal is not None:
+            return _refused(wanted, refusal)
+        if isinstance(converted, ErrorCode):
+            return _refused(wanted, converted)
+        if converted is not None:
+            response.records = converted
     return response
+
+
+def _refusal(broker: Services, version: int, wanted: FetchPartition) -> ErrorCode | None:
+    """Return why a client of an old version cannot read a topic, as its settings have it; None if it can."""
+    partition = broker.replica_manager.partitions.get(wanted.topic_partition)
+    config = None if partition is None else partition.log.config
+    if config is None:
+        return None
+    if config.compression_type == "zstd":
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    return ErrorCode.UNSUPPORTED_VERSION if magic_for(version) is not None and not config.message_downconversion_enable else None
+
+
+def conversion_of(
+    broker: Services, version: int, conversion: DownConversion, wanted: FetchPartition, data: FetchPartitionData
+) -> Conversion | None:
+    """Return the conversion of the records of `data`, which is to be run; None if there is nothing to convert."""
+    records = data.records
+    if data.error_code or records is None or _refusal(broker, version, wanted) is not None:
+        return None
+    partition = broker.replica_manager.partitions.get(wanted.topic_partition)
+    return conversion.convert(
+        wanted.topic_partition.topic,
+        records,
+        wanted.fetch_offset,
+        cut_batch_size=data.cut_batch_size,
+        read_on=lambda offset: None if partition is None else partition.read_on(Offset(offset), records.size),
+    )
 
 
 def topic_responses(

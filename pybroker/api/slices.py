@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeVar
 
 from pybroker.slicing import run_slice
@@ -39,3 +39,27 @@ def in_slices(work: Generator[None, None, Response]) -> Response | asyncio.Futur
 
     loop.call_soon(continue_)
     return future
+
+
+async def complete(work: Generator[None, None, Response]) -> Response:
+    """Run `work` as `in_slices` does, and return its response."""
+    response = in_slices(work)
+    return await response if isinstance(response, asyncio.Future) else response
+
+
+async def in_threads(steps: Generator[Callable[[], None], None, Response]) -> Response:
+    """Run `steps`, which yields what takes too long for the loop: that is run in a thread, and what it raises is raised where it
+    was yielded. Return what `steps` returns.
+    """
+    error: BaseException | None = None
+    while True:
+        try:
+            step = next(steps) if error is None else steps.throw(error)
+        except StopIteration as stopped:
+            response: Response = stopped.value
+            return response
+        error = None
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, step)
+        except Exception as raised:
+            error = raised

@@ -199,6 +199,8 @@ def down_converted_size(section, int64_t record_count, int64_t base_offset, int 
     cdef Py_buffer view
     cdef Conversion c
     cdef int64_t size = 0
+    cdef Bytes start
+    cdef Bytes end
     cdef int fault
     c.base_offset = base_offset
     c.magic = to_magic
@@ -207,7 +209,13 @@ def down_converted_size(section, int64_t record_count, int64_t base_offset, int 
     try:
         if view.len > SECTION_MAX:
             raise record_fault(TOO_LARGE)
-        fault = measure(<Bytes>view.buf, <Bytes>view.buf + view.len, record_count, &c, &size)
+        start = <Bytes>view.buf
+        end = start + view.len
+        if view.len > RELEASE_GIL_BYTES:
+            with nogil:
+                fault = measure(start, end, record_count, &c, &size)
+        else:
+            fault = measure(start, end, record_count, &c, &size)
     finally:
         PyBuffer_Release(&view)
     if fault != FINE:
@@ -238,7 +246,11 @@ def down_convert_records(section, int64_t record_count, int64_t base_offset, int
             raise record_fault(TOO_LARGE)
         start = <Bytes>view.buf
         end = start + view.len
-        fault = measure(start, end, record_count, &c, &size)
+        if view.len > RELEASE_GIL_BYTES:
+            with nogil:
+                fault = measure(start, end, record_count, &c, &size)
+        else:
+            fault = measure(start, end, record_count, &c, &size)
         if fault == FINE:
             messages = PyBytes_FromStringAndSize(NULL, size)
             out = <uint8_t *>PyBytes_AS_STRING(messages)

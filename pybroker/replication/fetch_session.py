@@ -31,7 +31,7 @@ import abc
 import logging
 import secrets
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.model import NO_OFFSET, Offset, new_tuple
@@ -56,6 +56,7 @@ EPOCH_MAX: Final = 2**31 - 1
 EVICTION_MS: Final = 120_000
 TOPIC_ID_VERSION_MIN: Final = 13
 
+_STEP_PARTITIONS: Final = 200
 _NO_ERROR: Final = ErrorCode.NONE  # looking up an enum's member costs more than the comparison
 
 TopicNames = Callable[["TopicId"], str | None]
@@ -193,6 +194,11 @@ class FetchContext(abc.ABC):
     def respond(self, results: FetchResults) -> SessionResponse:
         """Return the response. Called once, with a result for each of `partitions`: for these very objects, in any order."""
 
+    def respond_in_steps(self, results: FetchResults) -> Generator[None, None, SessionResponse]:
+        """Return the response, as `respond` does at once. Yields wherever others may have their turn."""
+        yield
+        return self.respond(results)
+
 
 class ErrorContext(FetchContext):
     """A request that does not fit its session: there is nothing to read."""
@@ -234,7 +240,18 @@ class FullContext(FetchContext):
 
     def respond(self, results: FetchResults) -> SessionResponse:
         """Return all results, and the new session's id if there was room for one."""
-        session_id = self._cache.create(results, is_privileged=self._is_from_follower, uses_topic_ids=self._uses_topic_ids)
+        return self._respond(results, _cached(results))
+
+    def respond_in_steps(self, results: FetchResults) -> Generator[None, None, SessionResponse]:
+        """Return the response, as `respond` does at once."""
+        partitions: dict[SessionKey, CachedPartition] = {}
+        for some in _steps(results):
+            partitions |= _cached(some)
+            yield
+        return self._respond(results, partitions)
+
+    def _respond(self, results: FetchResults, partitions: dict[SessionKey, CachedPartition]) -> SessionResponse:
+        session_id = self._cache.create(partitions, is_privileged=self._is_from_follower, uses_topic_ids=self._uses_topic_ids)
         return SessionResponse(ErrorCode.NONE, session_id, results)
 
 
@@ -252,6 +269,24 @@ class IncrementalContext(FetchContext):
         """Return the changes since the last response; INVALID_FETCH_SESSION_EPOCH if another request has advanced the
         session.
         """
+        return self._refusal() or self._response(self._changed(results))
+
+    def respond_in_steps(self, results: FetchResults) -> Generator[None, None, SessionResponse]:
+        """Return the response, as `respond` does at once. Another request may advance the session in between."""
+        refusal = self._refusal()
+        changed: FetchResults = []
+        for some in _steps(results):
+            if refusal is not None:
+                return refusal
+            changed += self._changed(some)
+            yield
+            refusal = self._refusal()
+        return refusal or self._response(changed)
+
+    def _response(self, changed: FetchResults) -> SessionResponse:
+        return SessionResponse(ErrorCode.NONE, self._session.session_id, changed)
+
+    def _refusal(self) -> SessionResponse | None:
         session = self._session
         if session.epoch != self._epoch:
             logger.info(
@@ -261,6 +296,11 @@ class IncrementalContext(FetchContext):
                 self._epoch,
             )
             return SessionResponse(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, [])
+        return None
+
+    def _changed(self, results: FetchResults) -> FetchResults:
+        """Return the results that the client does not know yet, and remember that it will."""
+        session = self._session
         changed: FetchResults = []
         for result in results:
             partition, data = result
@@ -271,7 +311,24 @@ class IncrementalContext(FetchContext):
             if data.records is not None and data.records.size:
                 del session.partitions[partition.key]
                 session.partitions[partition.key] = partition
-        return SessionResponse(ErrorCode.NONE, session.session_id, changed)
+        return changed
+
+
+def _steps(results: FetchResults) -> Iterator[FetchResults]:
+    """Yield the results a few at a time."""
+    for start in range(0, len(results), _STEP_PARTITIONS):
+        yield results[start : start + _STEP_PARTITIONS]
+
+
+def _cached(results: FetchResults) -> dict[SessionKey, CachedPartition]:
+    """Return the partitions of a response as those of a new session."""
+    partitions: dict[SessionKey, CachedPartition] = {}
+    for asked, data in results:
+        cached = CachedPartition(asked, asked.topic)
+        cached.sent_high_watermark = data.high_watermark
+        cached.sent_log_start_offset = data.log_start_offset
+        partitions[cached.key] = cached
+    return partitions
 
 
 class FetchSessionCache:
@@ -343,17 +400,11 @@ class FetchSessionCache:
         self._touch(session, self._clock.monotonic_ms())
         return IncrementalContext(session)
 
-    def create(self, results: FetchResults, *, is_privileged: bool, uses_topic_ids: bool) -> int:
-        """Make a session of the partitions of a response. Returns its id, or NO_SESSION_ID if there is no room."""
+    def create(self, partitions: dict[SessionKey, CachedPartition], *, is_privileged: bool, uses_topic_ids: bool) -> int:
+        """Make a session of partitions, which it owns. Returns its id, or NO_SESSION_ID if there is no room."""
         now_ms = self._clock.monotonic_ms()
-        if len(self._sessions) >= self._slots_max and not self._evict((is_privileged, len(results), 0), now_ms):
+        if len(self._sessions) >= self._slots_max and not self._evict((is_privileged, len(partitions), 0), now_ms):
             return NO_SESSION_ID
-        partitions: dict[SessionKey, CachedPartition] = {}
-        for asked, data in results:
-            cached = CachedPartition(asked, asked.topic)
-            cached.sent_high_watermark = data.high_watermark
-            cached.sent_log_start_offset = data.log_start_offset
-            partitions[cached.key] = cached
         session_id = secrets.randbelow(EPOCH_MAX) + 1
         while session_id in self._sessions:
             session_id = secrets.randbelow(EPOCH_MAX) + 1

@@ -313,8 +313,13 @@ class ReplicaManager:
             return results, False
         if params.isolation is _LOG_END:
             self._note_follower(params.replica_id, results)
+        return results, self.is_enough(params, results)
+
+    @staticmethod
+    def is_enough(params: FetchParams, results: FetchResults) -> bool:
+        """Return whether the response can be sent now, as `read_first` describes."""
         if params.max_wait_ms <= 0 or not results:
-            return results, True
+            return True
         bytes_readable = unknown_count = 0
         for _, data in results:
             if data.records is not None:
@@ -322,8 +327,8 @@ class ReplicaManager:
             elif data.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 unknown_count += 1
             elif data.error_code or data.diverging_epoch is not None or data.preferred_read_replica >= 0:
-                return results, True
-        return results, bytes_readable >= params.min_bytes or unknown_count == len(results)
+                return True
+        return bytes_readable >= params.min_bytes or unknown_count == len(results)
 
     def wait_for_more(self, params: FetchParams, results: FetchResults, on_complete: Callable[[FetchResults], None]) -> None:
         """Read again when there is enough or `params.max_wait_ms` are over, and call back. `results` are those of

@@ -15,12 +15,15 @@ Source: KafkaApis.handleFetchRequest, FetchResponse.of; KIP-74, KIP-227, KIP-283
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Final, NamedTuple
+from asyncio import Future
+from itertools import count
+from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
-from pybroker.api.down_conversion import DownConversion, magic_for
-from pybroker.api.fetch_partition import ZSTD_VERSION, count_partition, partition_response, topic_responses
+from pybroker.api.down_conversion import Converted, DownConversion, magic_for
+from pybroker.api.fetch_partition import ZSTD_VERSION, conversion_of, count_partition, partition_response, topic_responses
+from pybroker.api.fetch_steps import LARGE_PARTITIONS, is_large, read_in_steps, topics_in_steps, wanted_in_steps
+from pybroker.api.slices import complete, in_threads
 from pybroker.model import BrokerId, TopicId, new_tuple
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
@@ -39,8 +42,7 @@ from pybroker.replication.fetch_data import (
 from pybroker.replication.fetch_session import FINAL_EPOCH, NO_SESSION_ID
 
 if TYPE_CHECKING:
-    from asyncio import Future
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.replication.fetch_data import FetchParams
@@ -59,58 +61,34 @@ _COPIED_BYTES_MAX: Final = 64 << 10
 _new_response: Final = maker(FetchResponse, "error_code", "session_id", "responses")
 
 
-def handle(broker: Services, context: RequestContext, request: FetchRequest) -> FetchResponse | Future[FetchResponse]:
+def handle(
+    broker: Services, context: RequestContext, request: FetchRequest
+) -> FetchResponse | Future[FetchResponse] | Coroutine[None, None, FetchResponse]:
     """Read the partitions of the request's session, and wait for more records where the request wants that."""
     version = context.api_version
     replica_id = request.replica_state.replica_id if version >= _REPLICA_STATE_VERSION else request.replica_id
+    if is_large(request):
+        return _large(broker, context, request, replica_id)
     is_sessionless = request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION_ID
     if is_sessionless and replica_id < 0 and version >= ZSTD_VERSION:
         response = _at_once(broker, version, request)
         if response is not None:
             return response
-    session = _session(broker, version, request, is_from_follower=replica_id >= 0)
-    wanted = session.partitions
-    erroneous: FetchResults = []
-    if version >= _TOPIC_ID_VERSION:
-        erroneous = [(one, FetchPartitionData(ErrorCode.UNKNOWN_TOPIC_ID)) for one in wanted if one.topic is None]
-        if erroneous:
-            wanted = [one for one in wanted if one.topic is not None]
+    names = _names(broker) if version >= _TOPIC_ID_VERSION else None
+    partitions = reading.wanted_partitions(request.topics, names)
+    if len(partitions) > 1 and _repeats_a_partition(request):  # the last one counts, at the place of the first
+        partitions = list({one.session_key: one for one in partitions}.values())
+    session = _session(broker, version, request, partitions, is_from_follower=replica_id >= 0)
+    params = _params(broker, context, request, replica_id)
+    if len(session.partitions) > LARGE_PARTITIONS or magic_for(version) is not None:
+        return _in_steps(broker, version, session, params)
+    wanted, erroneous = _known(version, session)
     if not wanted:
         return _response(broker, version, session, erroneous)
-    client = None
-    if version >= _RACK_VERSION:
-        client = new_tuple(ClientMetadata, (request.rack_id, context.client_id or "", context.connection.peer_host))
-    params = fetch_params(
-        version=version,
-        replica_id=BrokerId(replica_id),
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=request.max_bytes,
-        is_read_committed=request.isolation_level == _READ_COMMITTED,
-        broker_fetch_max_bytes=broker.config.fetch_max_bytes,
-        client=client,
-    )
     cold = ColdLookups()
     results, is_enough = broker.replica_manager.read_first(params, wanted, cold)
-    fetch = _Fetch(broker, version, session, params, erroneous)
     if cold:
-        return asyncio.ensure_future(_read_when_warm(fetch, wanted, cold))
-    return _respond(fetch, results, is_enough=is_enough)
-
-
-class _Fetch(NamedTuple):
-    """A request that is being served; `erroneous` are the results of partitions that are not read."""
-
-    broker: Services
-    version: int
-    session: FetchContext
-    params: FetchParams
-    erroneous: FetchResults
-
-
-def _respond(fetch: _Fetch, results: FetchResults, *, is_enough: bool) -> FetchResponse | Future[FetchResponse]:
-    """Return the response with `results`, or wait for more."""
-    broker, version, session, params, erroneous = fetch
+        return _in_steps(broker, version, session, params)
     if is_enough:
         return _response(broker, version, session, results + erroneous if erroneous else results)
     deferred: Deferred[FetchResults, FetchResponse] = Deferred(
@@ -120,15 +98,70 @@ def _respond(fetch: _Fetch, results: FetchResults, *, is_enough: bool) -> FetchR
     return deferred.response()
 
 
-async def _read_when_warm(fetch: _Fetch, wanted: Sequence[FetchPartition], cold: ColdLookups) -> FetchResponse:
-    """Look up in a thread what the page cache lacks, and then read."""
-    results: FetchResults = []
-    is_enough = False
-    while cold:
-        await asyncio.get_running_loop().run_in_executor(None, cold.take())
-        results, is_enough = fetch.broker.replica_manager.read_first(fetch.params, wanted, cold)
-    response = _respond(fetch, results, is_enough=is_enough)
-    return await response if isinstance(response, asyncio.Future) else response
+async def _large(broker: Services, context: RequestContext, request: FetchRequest, replica_id: int) -> FetchResponse:
+    """Handle a request that names many partitions."""
+    version = context.api_version
+    names = _names(broker) if version >= _TOPIC_ID_VERSION else None
+    partitions = await complete(wanted_in_steps(request, names))
+    session = _session(broker, version, request, partitions, is_from_follower=replica_id >= 0)
+    return await _in_steps(broker, version, session, _params(broker, context, request, replica_id))
+
+
+async def _in_steps(broker: Services, version: int, session: FetchContext, params: FetchParams) -> FetchResponse:
+    """Handle a request for many partitions, one of an old client, for which records are converted, or one that must look up in a
+    thread what the page cache lacks.
+    """
+    manager = broker.replica_manager
+    wanted, erroneous = _known(version, session)
+    results = await read_in_steps(manager, params, wanted)
+    if not manager.is_enough(params, results):
+        more: Deferred[FetchResults, FetchResults] = Deferred(lambda later: later)
+        manager.wait_for_more(params, results, more.complete)
+        waited = more.response()
+        results = await waited if isinstance(waited, Future) else waited
+    magic = magic_for(version)
+    converted: dict[int, Converted] = {}
+    if magic is not None:
+        conversion = DownConversion(broker.config, broker.metrics, magic)
+        for number, (one, data) in enumerate(results):
+            steps = conversion_of(broker, version, conversion, one, data)
+            if steps is not None:
+                converted[number] = await in_threads(steps)
+    session_response = await complete(session.respond_in_steps(results + erroneous))
+    places = count()
+
+    def respond(one: FetchPartition, data: FetchPartitionData) -> PartitionData:
+        count_partition(broker.metrics, one, data)
+        return partition_response(broker, version, one, data, converted.get(next(places)))
+
+    steps_to_topics = topics_in_steps(session_response.results, broker.metrics, respond, is_plain=version >= ZSTD_VERSION)
+    topics = await complete(steps_to_topics)
+    return _new_response(session_response.error_code, session_response.session_id, topics)
+
+
+def _known(version: int, session: FetchContext) -> tuple[Sequence[FetchPartition], FetchResults]:
+    """Return the partitions to read, and the results of those whose topics' ids are unknown."""
+    wanted = session.partitions
+    if version < _TOPIC_ID_VERSION:
+        return wanted, []
+    erroneous = [(one, FetchPartitionData(ErrorCode.UNKNOWN_TOPIC_ID)) for one in wanted if one.topic is None]
+    return [one for one in wanted if one.topic is not None] if erroneous else wanted, erroneous
+
+
+def _params(broker: Services, context: RequestContext, request: FetchRequest, replica_id: int) -> FetchParams:
+    client = None
+    if context.api_version >= _RACK_VERSION:
+        client = new_tuple(ClientMetadata, (request.rack_id, context.client_id or "", context.connection.peer_host))
+    return fetch_params(
+        version=context.api_version,
+        replica_id=BrokerId(replica_id),
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        is_read_committed=request.isolation_level == _READ_COMMITTED,
+        broker_fetch_max_bytes=broker.config.fetch_max_bytes,
+        client=client,
+    )
 
 
 def _at_once(broker: Services, version: int, request: FetchRequest) -> FetchResponse | None:
@@ -145,13 +178,10 @@ def _at_once(broker: Services, version: int, request: FetchRequest) -> FetchResp
     return None if results is None else _new_response(_NONE, 0, topic_responses(results, broker.metrics, None, _COPIED_BYTES_MAX))
 
 
-def _session(broker: Services, version: int, request: FetchRequest, *, is_from_follower: bool) -> FetchContext:
-    topics = request.topics
+def _session(
+    broker: Services, version: int, request: FetchRequest, partitions: list[FetchPartition], *, is_from_follower: bool
+) -> FetchContext:
     uses_ids = version >= _TOPIC_ID_VERSION
-    names = _names(broker) if uses_ids else None
-    partitions = reading.wanted_partitions(topics, names)
-    if len(partitions) > 1 and _repeats_a_partition(request):  # the last one counts, at the place of the first
-        partitions = list({one.session_key: one for one in partitions}.values())
     forgotten: list[SessionKey] = [
         (TopicId(topic.topic_id) if uses_ids else topic.topic, number)
         for topic in request.forgotten_topics_data
@@ -164,7 +194,7 @@ def _session(broker: Services, version: int, request: FetchRequest, *, is_from_f
         is_from_follower=is_from_follower,
         partitions=partitions,
         forgotten=forgotten,
-        topic_names=names or _names(broker),
+        topic_names=_names(broker),
     )
 
 
@@ -190,12 +220,10 @@ def _repeats_a_partition(request: FetchRequest) -> bool:
 
 def _response(broker: Services, version: int, session: FetchContext, results: FetchResults) -> FetchResponse:
     session_response = session.respond(results)
-    magic = magic_for(version)
-    conversion = None if magic is None else DownConversion(broker.config, broker.metrics, magic)
 
     def respond(wanted: FetchPartition, data: FetchPartitionData) -> PartitionData:
         count_partition(broker.metrics, wanted, data)
-        return partition_response(broker, version, conversion, wanted, data)
+        return partition_response(broker, version, wanted, data)
 
     responses = topic_responses(
         session_response.results, broker.metrics, respond, _COPIED_BYTES_MAX, is_plain=version >= ZSTD_VERSION

@@ -1,0 +1,92 @@
+"""A fetch of many partitions, in steps between which the loop serves others.
+
+What others see between two steps
+    Each partition is read at the time of its step, as each request thread of Kafka does while others append. The limits of the
+    response, and the order of the partitions, are those of the whole request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from pybroker.api.fetch_partition import topic_responses
+from pybroker.api.pieces import cut
+from pybroker.replication import reading
+from pybroker.replication.cold_lookups import ColdLookups
+from pybroker.slicing import SLICE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from pybroker.metrics.broker_metrics import BrokerMetrics
+    from pybroker.model import TopicId
+    from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, PartitionData
+    from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchPartitionData, FetchResults, SessionKey
+    from pybroker.replication.replica_manager import ReplicaManager
+
+LARGE_PARTITIONS: Final = 1_000
+"""A fetch of more partitions is done in steps."""
+_STEP_PARTITIONS: Final = 200
+
+
+def is_large(request: FetchRequest) -> bool:
+    """Return whether a request names many partitions."""
+    count = 0
+    for topic in request.topics:
+        count += len(topic.partitions)
+    return count > LARGE_PARTITIONS
+
+
+def wanted_in_steps(
+    request: FetchRequest, names: Callable[[TopicId], str | None] | None
+) -> Generator[None, None, list[FetchPartition]]:
+    """Return the partitions of a request; of one that is named twice, the last counts, at the place of the first."""
+    partitions: dict[SessionKey, FetchPartition] = {}
+    for piece, _ in cut(request, ["topics", "partitions"], _STEP_PARTITIONS):
+        partitions |= {one.session_key: one for one in reading.wanted_partitions(piece.topics, names)}
+        yield
+    return list(partitions.values())
+
+
+async def read_in_steps(replicas: ReplicaManager, params: FetchParams, wanted: Sequence[FetchPartition]) -> FetchResults:
+    """Read whatever is available, within the limits, as `ReplicaManager.read_first` does at once; what the page cache lacks is
+    looked up in a thread.
+    """
+    results: FetchResults = []
+    end = perf_counter() + SLICE_S
+    for start in range(0, len(wanted), _STEP_PARTITIONS):
+        cold = ColdLookups()
+        asked = wanted[start : start + _STEP_PARTITIONS]
+        some, _ = replicas.read_first(params, asked, cold)
+        while cold:
+            await asyncio.get_running_loop().run_in_executor(None, cold.take())
+            some, _ = replicas.read_first(params, asked, cold)
+        results += some
+        size = sum(data.records.size for _, data in some if data.records is not None)
+        if size:
+            params = dataclasses.replace(params, max_bytes=max(0, params.max_bytes - size), hard_max_bytes_limit=True)
+        if perf_counter() >= end:
+            await asyncio.sleep(0)
+            end = perf_counter() + SLICE_S
+    return results
+
+
+def topics_in_steps(
+    results: FetchResults,
+    metrics: BrokerMetrics,
+    respond: Callable[[FetchPartition, FetchPartitionData], PartitionData],
+    *,
+    is_plain: bool,
+) -> Generator[None, None, list[FetchableTopicResponse]]:
+    """Return the responses by topics, as `topic_responses` does at once. No slice is copied into them."""
+    topics: list[FetchableTopicResponse] = []
+    for start in range(0, len(results), _STEP_PARTITIONS):
+        some = topic_responses(results[start : start + _STEP_PARTITIONS], metrics, respond, 0, is_plain=is_plain)
+        if topics and (topics[-1].topic, topics[-1].topic_id) == (some[0].topic, some[0].topic_id):
+            topics[-1].partitions += some.pop(0).partitions
+        topics += some
+        yield
+    return topics

@@ -1,0 +1,82 @@
+"""Batches that take long to convert for an old client do not hold the loop: neither large ones, nor those that inflate far."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.model import Offset
+from pybroker.network.context import Outgoing
+from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pybroker.protocol.parts import SendPart
+from pybroker.records import kernels, legacy
+from pybroker.records.batch import Record
+from pybroker.records.build import build_batch
+from pybroker.records.compression import CompressionType
+from testing.scenes.api.whole import Whole, settled
+from testing.turns import run_watched
+
+SIZE_MAX = 64 << 20
+ENDING = {"garbage", "Loop.shutdown_default_executor"}
+
+
+def produced(codec: CompressionType, count: int, size: int) -> ProduceRequest:
+    records = [Record(Offset(number), 1000 + number, None, bytes(size)) for number in range(count)]
+    data = [PartitionProduceData(index=0, records=bytes(build_batch(records, compression=codec)))]
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=data)])
+
+
+def fetch() -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=SIZE_MAX)
+    return FetchRequest(max_wait_ms=0, max_bytes=SIZE_MAX, topics=[FetchTopic(topic="t", partitions=[partition])])
+
+
+async def sent(outgoing: bytes | Outgoing) -> bytes:
+    """Return all bytes of a response, pulled as the network does: with what is cold in a thread, and each pull in a turn."""
+    if isinstance(outgoing, bytes):
+        return outgoing
+    pieces: list[Any] = []
+    for part in outgoing.parts:
+        if not isinstance(part, SendPart):
+            pieces.append(part)
+            continue
+        left = part.size
+        while left:
+            await asyncio.sleep(0)
+            if (cold := part.cold()) is not None:
+                await asyncio.get_running_loop().run_in_executor(None, cold)
+                await asyncio.sleep(0)
+            pulled = part.pull(1 << 20)
+            left -= sum(map(len, pulled))
+            pieces += pulled
+        part.close()
+    return await asyncio.get_running_loop().run_in_executor(None, b"".join, pieces)
+
+
+@pytest.mark.skipif(not kernels.IS_NATIVE, reason="the kernels in Python take turns at the interpreter with the loop")
+@pytest.mark.parametrize("version", [0, 3])
+@pytest.mark.parametrize(
+    ("codec", "count", "size"), [(CompressionType.GZIP, 30, 1 << 20), (CompressionType.NONE, 30_000, 600)], ids=["bomb", "large"]
+)
+def test_a_long_conversion_does_not_hold_the_loop(
+    tmp_path: Path, codec: CompressionType, count: int, size: int, version: int
+) -> None:
+    request = produced(codec, count, size)
+
+    async def ask() -> bytes:
+        whole = await Whole(tmp_path, message_max_bytes=SIZE_MAX).start()
+        await whole.create("t")
+        parts = await whole.ask(request, 8)
+        assert parts.responses[0].partition_responses[0].error_code == 0
+        await asyncio.sleep(0)
+        return await sent(await settled(whole.send(fetch(), version)))
+
+    turns = run_watched(ask, limit_ms=50)  # 20 on a quiet machine
+    assert [str(turn) for turn in turns.long if not ENDING & set(str(turn).split())] == []
+    response = Whole.read(None, turns.result, fetch(), version)  # type: ignore[arg-type]  # it needs nothing of a broker
+    records = response.responses[0].partitions[0].records
+    assert [record.offset for record in legacy.records(records)] == list(range(count))
