@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from pybroker.api.fetch_partition import topic_responses
 from pybroker.api.pieces import cut
 from pybroker.replication import reading
-from pybroker.replication.cold_lookups import ColdLookups
 from pybroker.slicing import SLICE_S
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.model import TopicId
     from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, PartitionData
+    from pybroker.replication.cold_lookups import ColdLookups
     from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchPartitionData, FetchResults, SessionKey
     from pybroker.replication.replica_manager import ReplicaManager
 
@@ -51,23 +51,26 @@ def wanted_in_steps(
     return list(partitions.values())
 
 
-async def read_in_steps(replicas: ReplicaManager, params: FetchParams, wanted: Sequence[FetchPartition]) -> FetchResults:
+async def read_in_steps(
+    replicas: ReplicaManager, params: FetchParams, wanted: Sequence[FetchPartition], cold: ColdLookups
+) -> FetchResults:
     """Read whatever is available, within the limits, as `ReplicaManager.read_first` does at once; what the page cache lacks is
-    looked up in a thread.
+    looked up in a thread, and what is known of that already comes first.
     """
     results: FetchResults = []
     end = perf_counter() + SLICE_S
     for start in range(0, len(wanted), _STEP_PARTITIONS):
-        cold = ColdLookups()
         asked = wanted[start : start + _STEP_PARTITIONS]
-        some, _ = replicas.read_first(params, asked, cold)
-        while cold:
-            await asyncio.get_running_loop().run_in_executor(None, cold.take())
+        is_read = False
+        while cold or not is_read:
+            if cold:
+                await asyncio.get_running_loop().run_in_executor(None, cold.take())
             some, _ = replicas.read_first(params, asked, cold)
+            is_read = True
         results += some
         size = sum(data.records.size for _, data in some if data.records is not None)
         if size:
-            params = dataclasses.replace(params, max_bytes=max(0, params.max_bytes - size), hard_max_bytes_limit=True)
+            params = dataclasses.replace(params, max_bytes=max(0, params.max_bytes - size), is_continued=True)
         if perf_counter() >= end:
             await asyncio.sleep(0)
             end = perf_counter() + SLICE_S

@@ -6,7 +6,7 @@ Source: GroupMetadataManager.onLoaded, GroupCoordinatorRecordSerde.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.offsets import forget_topics
@@ -18,7 +18,6 @@ from pybroker.coordinator.records import (
     offset_key_from_bytes,
 )
 from pybroker.model import GroupId
-from pybroker.records.entries import entries
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -27,13 +26,14 @@ if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
     from pybroker.model import ProducerId
     from pybroker.records.batch import BatchView
+    from pybroker.records.entries import Entry
 
 
-def replay_batch(shard: GroupShard, batch: BatchView, skipped: Counter[int]) -> None:
-    """Replay a batch, and count records of types that mean nothing here in `skipped`."""
+def replay_batch(shard: GroupShard, batch: BatchView, some: Iterable[Entry], skipped: Counter[int]) -> None:
+    """Replay some records of a batch, and count those of types that mean nothing here in `skipped`."""
     names: bytes | None = None
     group_id, topic = GroupId(""), ""
-    for key, value in entries(batch):
+    for key, value in some:
         if key is None:
             continue
         if key.startswith(OFFSET_PREFIX) and value is not None:  # nearly every record

@@ -78,7 +78,10 @@ class ClientMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class FetchParams:
-    """The parameters of a whole fetch request. `fetch_params` has the rules of the limits."""
+    """The parameters of a whole fetch request. `fetch_params` has the rules of the limits.
+
+    `is_continued`: an earlier step of the same fetch has read a batch, so none need be read beyond the limits.
+    """
 
     replica_id: BrokerId
     max_wait_ms: int
@@ -87,6 +90,7 @@ class FetchParams:
     isolation: FetchIsolation
     hard_max_bytes_limit: bool
     client: ClientMetadata | None = None
+    is_continued: bool = False
 
     @property
     def is_from_follower(self) -> bool:

@@ -35,7 +35,7 @@ def read_partitions(
 ) -> FetchResults:
     """Read one partition after the other within the limits of `params`; `read_one` handles every case."""
     bytes_left, isolation = params.max_bytes, params.isolation
-    min_one_batch = not params.hard_max_bytes_limit
+    min_one_batch = not params.hard_max_bytes_limit and not params.is_continued
     results: FetchResults = []
     for wanted in wanted_partitions:
         bytes_max = min(bytes_left, wanted.max_bytes)

@@ -88,7 +88,7 @@ def handle(
     cold = ColdLookups()
     results, is_enough = broker.replica_manager.read_first(params, wanted, cold)
     if cold:
-        return _in_steps(broker, version, session, params)
+        return _in_steps(broker, version, session, params, cold)
     if is_enough:
         return _response(broker, version, session, results + erroneous if erroneous else results)
     deferred: Deferred[FetchResults, FetchResponse] = Deferred(
@@ -107,13 +107,15 @@ async def _large(broker: Services, context: RequestContext, request: FetchReques
     return await _in_steps(broker, version, session, _params(broker, context, request, replica_id))
 
 
-async def _in_steps(broker: Services, version: int, session: FetchContext, params: FetchParams) -> FetchResponse:
+async def _in_steps(
+    broker: Services, version: int, session: FetchContext, params: FetchParams, cold: ColdLookups | None = None
+) -> FetchResponse:
     """Handle a request for many partitions, one of an old client, for which records are converted, or one that must look up in a
-    thread what the page cache lacks.
+    thread what the page cache lacks: `cold`, if that is known.
     """
     manager = broker.replica_manager
     wanted, erroneous = _known(version, session)
-    results = await read_in_steps(manager, params, wanted)
+    results = await read_in_steps(manager, params, wanted, cold or ColdLookups())
     if not manager.is_enough(params, results):
         more: Deferred[FetchResults, FetchResults] = Deferred(lambda later: later)
         manager.wait_for_more(params, results, more.complete)

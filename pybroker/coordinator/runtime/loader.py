@@ -12,13 +12,18 @@ from __future__ import annotations
 import gc
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, Generic
 
 from pybroker.coordinator.runtime.active import S
 from pybroker.records.batch import batches
 from pybroker.records.control import ControlType, control_type
+from pybroker.records.entries import entries
 from pybroker.records.errors import CorruptRecordError
+from pybroker.slicing import SLICE_S
+from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import Operation
@@ -26,11 +31,12 @@ if TYPE_CHECKING:
     from pybroker.log.log import Log
     from pybroker.model import Offset, ProducerId
     from pybroker.records.batch import BatchView
+    from pybroker.records.entries import Entry
 
 logger = logging.getLogger(__name__)
 
-SLICE_RECORDS: Final = 1_000
-"""The number of records that are replayed in a slice, which takes a few ms."""
+STEP_RECORDS: Final = 100
+"""The number of records of one batch that are replayed in a step. A commit of many offsets is one batch."""
 
 FREEZE_RECORDS: Final = 20_000
 """After this many replayed records the loader freezes all present objects, so that the garbage collector ignores them. They live
@@ -40,10 +46,10 @@ long, and to go through a million offsets again and again costs a third of the l
 _MARKERS: Final = frozenset({ControlType.COMMIT, ControlType.ABORT})
 
 Loading = Iterator[int]
-"""An iterator that replays a batch per step and yields the number of its records."""
+"""An iterator that replays some records of a batch per step and yields their number."""
 
-ReplayBatch = Callable[[S, "BatchView", Counter[int]], None]
-"""Replays the records of a batch into the shard, and counts the types that mean nothing there. The batch may belong to an open
+ReplayBatch = Callable[[S, "BatchView", Iterable["Entry"], Counter[int]], None]
+"""Replays some records of a batch into the shard, and counts the types that mean nothing there. The batch may belong to an open
 transaction; its marker comes later.
 """
 
@@ -94,9 +100,11 @@ class Loader(Generic[S]):
         else:
             callback()
 
+    @job("loading of a coordinator")
     def _slice(self) -> None:
         replayed_count = 0
-        while self._queue and replayed_count < SLICE_RECORDS:
+        end = perf_counter() + SLICE_S
+        while self._queue and perf_counter() < end:
             partition, shard, loading, loaded = self._queue[0]
             if not self._runtime.is_loading(partition, shard):
                 self._queue.popleft()  # unloaded meanwhile
@@ -170,8 +178,10 @@ def replay_log(
                     replay_marker(shard, batch.producer_id, kind is ControlType.COMMIT)
                     yield 1
             else:
-                replay_batch(shard, batch, skipped)
-                yield batch.record_count
+                records = entries(batch)
+                while some := list(islice(records, STEP_RECORDS)):
+                    replay_batch(shard, batch, some, skipped)
+                    yield len(some)
     for type_id, count in skipped.items():
         logger.warning("%s: the broker skipped %d records of the unknown type %d", log.topic_partition, count, type_id)
 

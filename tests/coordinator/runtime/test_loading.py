@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -21,8 +23,11 @@ from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from pybroker.records.entries import Entry
+from pybroker.slicing import SLICE_S
 from testing.scenes.api.groups import GROUP, broker, commit_request
 from testing.scenes.api.whole import NOW_MS, Whole
+from testing.turns import run_watched
 
 PARTITION = TopicPartition("__consumer_offsets", 1)  # of GROUP
 
@@ -146,8 +151,8 @@ async def test_whatever_fails_a_partition_the_others_are_loaded(
     await whole.ask(commit_request(offset=4), 8)  # in partition 1
     await whole.ask(commit_request(group_id="h", offset=5), 8)  # in partition 0
 
-    def replay(shard: GroupShard, batch: BatchView, skipped: Counter[int]) -> None:
-        loading.replay_batch(shard, batch, skipped)
+    def replay(shard: GroupShard, batch: BatchView, some: Iterable[Entry], skipped: Counter[int]) -> None:
+        loading.replay_batch(shard, batch, some, skipped)
         if "h" in shard.offsets:
             raise error
 
@@ -200,7 +205,8 @@ async def test_many_offsets_of_several_groups_in_a_batch(tmp_path: Path) -> None
 
 
 async def test_loading_gives_the_loop_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "SLICE_RECORDS", 3)
+    times = itertools.count(step=0.3 * SLICE_S)  # three steps, each of a batch, are a slice
+    monkeypatch.setattr(loader, "perf_counter", times.__next__)
     whole = await broker(tmp_path)
     for number in range(10):
         await whole.ask(commit_request(offset=number), 8)
@@ -220,6 +226,28 @@ async def test_loading_gives_the_loop_its_turn(tmp_path: Path, monkeypatch: pyte
     turns.pop()()
     assert turns == []
     assert await offset(whole) == 9
+
+
+def test_a_batch_of_many_offsets_is_loaded_in_slices(tmp_path: Path) -> None:
+    committed = CommittedOffset(Offset(1), LeaderEpoch(-1), "", NOW_MS)
+    entries = [to_bytes(offset_record(GroupId(f"g{number}"), "t", 0, committed)) for number in range(10_000)]
+    data = build_batch([Record(Offset(at), NOW_MS, *entry) for at, entry in enumerate(entries)])
+
+    async def load() -> int:
+        whole = await broker(tmp_path)
+        append(whole, data)
+        whole.groups.stop()
+        whole.groups._loader._call_soon = asyncio.get_running_loop().call_soon
+        await asyncio.sleep(0)
+        whole.groups.start()
+        while whole.groups.runtime.loading_count:  # noqa: ASYNC110  each turn of the loop is looked at
+            await asyncio.sleep(0)
+        (shard,) = [shard for shard in whole.groups.runtime.shards if shard.offsets]
+        return len(shard.offsets)
+
+    turns = run_watched(load, limit_ms=50)  # 20 on a quiet machine
+    assert [str(turn) for turn in turns.long if "loading" in str(turn)] == []
+    assert turns.result == 10_000
 
 
 async def test_a_partition_that_is_lost_while_it_is_loaded(tmp_path: Path) -> None:

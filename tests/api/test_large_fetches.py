@@ -1,0 +1,88 @@
+"""Fetches of many partitions are done in steps: the response is that at once, and the loop is not held."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.api import fetch_steps
+from pybroker.api.handlers import fetch as handler
+from pybroker.protocol import codec
+from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from testing.scenes.api.whole import Whole, settled
+from testing.scenes.logs import batch
+from testing.turns import run_watched
+
+MANY = 10_000
+
+
+def fetch(*numbers: int, topic_id: bytes = bytes(16), **fields: Any) -> FetchRequest:
+    partitions = [FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1 << 20) for number in numbers]
+    asked = [FetchTopic(topic="t", topic_id=topic_id, partitions=partitions)] if numbers else []
+    return FetchRequest(**{"max_wait_ms": 0, "max_bytes": 1 << 20, **fields}, topics=asked)
+
+
+async def filled(tmp_path: Path, count: int) -> tuple[Whole, bytes]:
+    whole = await Whole(tmp_path).start()
+    topic_id = await whole.create("t", count)
+    data = [PartitionProduceData(index=number, records=batch()) for number in range(0, min(count, 50), 7)]
+    await whole.ask(ProduceRequest(acks=1, timeout_ms=100, topic_data=[TopicProduceData(name="t", partition_data=data)]), 8)
+    return whole, topic_id
+
+
+@pytest.fixture
+def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setattr(fetch_steps, "LARGE_PARTITIONS", 0)
+    monkeypatch.setattr(handler, "LARGE_PARTITIONS", 0)
+    monkeypatch.setattr(fetch_steps, "_STEP_PARTITIONS", 3)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("version", [3, 4, 11, 13, 17])
+@pytest.mark.parametrize("limit", [0, 250, 1 << 20])
+async def test_the_response_is_that_at_once(
+    tmp_path: Path, everything_is_large: pytest.MonkeyPatch, version: int, limit: int
+) -> None:
+    whole, topic_id = await filled(tmp_path, 20)
+    request = fetch(*range(25), 3, topic_id=topic_id, max_bytes=limit)
+    in_steps = await whole.ask(request, version)
+    everything_is_large.undo()
+    at_once = await whole.ask(request, version)
+    assert in_steps == at_once
+    assert [one.partition_index for one in at_once.responses[0].partitions] == list(range(25))
+
+
+@pytest.mark.parametrize("version", [11, 17])
+async def test_a_session_is_served_in_steps(tmp_path: Path, everything_is_large: pytest.MonkeyPatch, version: int) -> None:
+    whole, topic_id = await filled(tmp_path, 20)
+    full = await whole.ask(fetch(*range(20), topic_id=topic_id, session_epoch=0), version)
+    assert (len(full.responses[0].partitions), full.session_id > 0) == (20, True)
+    news = await whole.ask(fetch(session_id=full.session_id, session_epoch=1), version)
+    assert [one.partition_index for one in news.responses[0].partitions] == [0, 7, 14], "those with records"
+    late = whole.send(fetch(session_id=full.session_id, session_epoch=2, max_wait_ms=500, min_bytes=1 << 20), version)
+    await asyncio.sleep(0)
+    assert not late.done()
+    whole.pass_time(500)
+    assert (await late) is not None
+
+
+@pytest.mark.skipif(not codec.IS_NATIVE, reason="to read and encode this many in Python takes longer than a turn may")
+def test_many_partitions_do_not_hold_the_loop(tmp_path: Path) -> None:
+    async def ask() -> int:
+        whole, _ = await filled(tmp_path, 1)
+        numbers = range(MANY)
+        for epoch in (-1, 0):
+            parts = codec.encode_request(fetch(*numbers, session_epoch=epoch), 11, correlation_id=77, client_id="test")
+            frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
+            await asyncio.sleep(0)
+            full = whole.read(await settled(whole.dispatcher.handle(whole.connection, frame)), fetch(), 11)
+            await asyncio.sleep(0)
+        return len(full.responses[0].partitions)
+
+    turns = run_watched(ask, limit_ms=20)
+    assert turns.result == MANY
+    assert [str(turn) for turn in turns.long if "ask" not in str(turn) and "garbage" not in str(turn)] == []
