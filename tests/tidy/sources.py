@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,3 +35,27 @@ def text(path: Path) -> str:
 @functools.cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(text(path))
+
+
+def for_each(paths: Sequence[Path]) -> Callable[[Callable[[Path], None]], Callable[[], None]]:
+    """Make one test of a check of a file: it checks every file of `paths`, and fails with the faults of all of them.
+
+    One case for each file and rule would be a third of all cases of the unit tests, and most of their time is that of pytest.
+    """
+
+    def decorate(check: Callable[[Path], None]) -> Callable[[], None]:
+        def test() -> None:
+            faults = []
+            for path in paths:
+                try:
+                    check(path)
+                except AssertionError as error:
+                    faults.append(f"{relative(path)}: {error}")
+            assert paths, "no file is checked"
+            assert not faults, "\n".join(faults)
+
+        test.__name__, test.__qualname__, test.__doc__ = check.__name__, check.__qualname__, check.__doc__
+        test.__module__ = check.__module__
+        return test
+
+    return decorate

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-from tests.tidy.sources import ROOT, relative, text
+from tests.tidy.sources import ROOT, for_each, text
 from tests.tidy.test_documents import FILES
 
 LIST = ROOT / "benchmarks" / "README.md"
@@ -33,7 +31,7 @@ def test_the_check_finds_what_is_not_there() -> None:
     assert faults("unread_requests", "") == ["benchmarks.unread_requests does not exist"]
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
+@for_each(FILES)
 def test_commands_of_benchmarks_exist(path: Path) -> None:
     found = [fault for match in COMMAND.finditer(text(path)) for fault in faults(match["name"], match["rest"])]
     assert not found, "\n".join(found)

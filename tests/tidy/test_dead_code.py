@@ -7,9 +7,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
-from tests.tidy.sources import ROOT, relative, sources, text, tree
+from tests.tidy.sources import ROOT, for_each, sources, text, tree
 
 CALLED_BY_LIBRARIES = {
     *("list_commands", "get_command"),  # click
@@ -66,14 +64,14 @@ def test_every_exception_is_needed() -> None:
     assert defined >= CALLED_BY_LIBRARIES | FOR_TESTS.keys()
 
 
-@pytest.mark.parametrize("path", MODULES, ids=relative)
+@for_each(MODULES)
 def test_definitions_are_used(path: Path) -> None:
     here = Counter(definitions(tree(path)))
     unused = [name for name in here if WORDS[name] <= here[name] and name not in CALLED_BY_LIBRARIES | FOR_TESTS.keys()]
     assert not unused
 
 
-@pytest.mark.parametrize("path", SUPPORT, ids=relative)
+@for_each(SUPPORT)
 def test_support_of_tests_is_used(path: Path) -> None:
     here = Counter(definitions(tree(path)))
     unused = [name for name in here if SUPPORT_WORDS[name] <= here[name] and name not in SUPPORT_CALLED_BY_LIBRARIES]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.sources import relative, sources, tree
+from tests.tidy.sources import for_each, relative, sources, tree
 
 NO_VERBS = frozenset(
     (
@@ -85,7 +85,7 @@ def test_the_check_finds_fragments_of_classes_and_tests(name: str) -> None:
     assert list(faults(name, "Of the end")) == ["begins with 'of'", "does not end as a sentence"]
 
 
-@pytest.mark.parametrize("path", sources(".py"), ids=relative)
+@for_each(sources(".py"))
 def test_docstrings_are_sentences(path: Path) -> None:
     found = [
         f"{relative(path)}:{line}: {name} {fault}" for line, name, words in described(tree(path)) for fault in faults(name, words)

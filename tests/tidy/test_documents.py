@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-from tests.tidy.sources import PACKAGE, ROOT, documents, relative, sources, text
+from tests.tidy.sources import PACKAGE, ROOT, documents, for_each, relative, sources, text
 
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
 PATH = re.compile(r"`([A-Za-z_][\w./-]*)`")
@@ -35,23 +33,23 @@ def exists(name: str, beside: Path) -> bool:
     return any((base / name).exists() for base in (ROOT, beside.parent)) or any(ROOT.glob(f"[!.]*/**/{name}"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
+@for_each(FILES)
 def test_lines_of_prose_fit_a_window(path: Path) -> None:
     assert not [line for line in NO_PROSE.sub("", text(path)).splitlines() if len(line) > LINE_MAX]
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
+@for_each(FILES)
 def test_links_lead_somewhere(path: Path) -> None:
     assert not [target for target in LINK.findall(text(path)) if not (path.parent / target).exists()]
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
+@for_each(FILES)
 def test_named_files_exist(path: Path) -> None:
     named = {name for name in PATH.findall(text(path)) if name.endswith(SUFFIXES) or name.startswith("pybroker/")}
     assert not [name for name in sorted(named - PLACEHOLDERS) if not exists(name.rstrip("/"), path)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
+@for_each(FILES)
 def test_named_functions_exist(path: Path) -> None:
     for name, function in IN_FILE.findall(text(path)):
         (found, *_) = [base / name for base in (ROOT, PACKAGE, path.parent) if (base / name).exists()] or [None]
@@ -60,7 +58,7 @@ def test_named_functions_exist(path: Path) -> None:
             assert re.search(rf"\b(def|class) {part}\b", text(found)), f"no {part} in {name}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
+@for_each(FILES)
 def test_named_methods_exist(path: Path) -> None:
     """The methods are those of our own classes; `LogCleaner.offset` may be a name of Kafka's, so the class has to be here."""
     for name, method in METHOD.findall(text(path)):
@@ -68,6 +66,6 @@ def test_named_methods_exist(path: Path) -> None:
             assert re.search(rf"\b{method}\b", CLASSES[name]), f"{name} has no {method}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=relative)
+@for_each(FILES)
 def test_named_make_targets_exist(path: Path) -> None:
     assert set(MAKE.findall(text(path))) <= MAKE_TARGETS

@@ -6,9 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
-from tests.tidy.sources import PACKAGE, relative, tree
+from tests.tidy.sources import PACKAGE, for_each, tree
 
 HANDLERS = sorted(path for path in (PACKAGE / "api" / "handlers").glob("*.py") if path.name != "__init__.py")
 FIRST_LINE = re.compile(r"\w+ \(key \d+\), v\S+: .+")
@@ -19,7 +17,7 @@ def test_there_are_handlers_to_look_at() -> None:
     assert len(HANDLERS) > 35
 
 
-@pytest.mark.parametrize("path", HANDLERS, ids=relative)
+@for_each(HANDLERS)
 def test_a_handler_says_what_it_serves(path: Path) -> None:
     header = ast.get_docstring(tree(path)) or ""
     assert FIRST_LINE.match(header)

@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.tidy.sources import PACKAGE, relative, sources, text, tree
+from tests.tidy.sources import PACKAGE, for_each, relative, sources, text, tree
 
 SOURCE_LINES_MAX = 500
 TEST_LINES_MAX = 650
@@ -31,14 +29,14 @@ def test_there_are_sources_to_look_at() -> None:
     assert len(sources(".pyx")) > 3
 
 
-@pytest.mark.parametrize("path", sources(".py", ".pyx", ".pxd", ".pxi", ".h", ".java"), ids=relative)
+@for_each(sources(".py", ".pyx", ".pxd", ".pxi", ".h", ".java"))
 def test_sources_stay_small(path: Path) -> None:
     is_test = relative(path).startswith(("tests/", "testing/", "integration/"))
     limit = HANDLER_LINES_MAX if path.parent == HANDLERS else TEST_LINES_MAX if is_test else SOURCE_LINES_MAX
     assert len(text(path).splitlines()) <= limit
 
 
-@pytest.mark.parametrize("path", sources(".py"), ids=relative)
+@for_each(sources(".py"))
 def test_functions_stay_small(path: Path) -> None:
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -63,7 +61,7 @@ def test_the_length_of_a_native_function_is_that_of_its_lines() -> None:
     assert [*native_functions(source)] == [("first", 6), ("second", 1)]
 
 
-@pytest.mark.parametrize("path", sources(".pyx", ".pxd", ".pxi"), ids=relative)
+@for_each(sources(".pyx", ".pxd", ".pxi"))
 def test_native_functions_stay_small(path: Path) -> None:
     for name, length in native_functions(text(path)):
         assert length <= NATIVE_FUNCTION_LINES_MAX, f"{name} has {length} lines"

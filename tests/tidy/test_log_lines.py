@@ -6,9 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.tidy.sources import relative, sources, tree
+from tests.tidy.sources import for_each, relative, sources, tree
 
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 FREE = "%"
@@ -29,7 +27,7 @@ def test_there_are_lines_to_look_at() -> None:
     assert sum(1 for path in sources(".py", folders=("pybroker",)) for _ in lines(path)) > 80
 
 
-@pytest.mark.parametrize("path", sources(".py", folders=("pybroker",)), ids=relative)
+@for_each(sources(".py", folders=("pybroker",)))
 def test_log_lines_have_one_form(path: Path) -> None:
     for line, message in lines(path):
         where = f"{relative(path)}:{line}: {message!r}"
@@ -37,7 +35,7 @@ def test_log_lines_have_one_form(path: Path) -> None:
         assert not message.endswith("."), f"{where} ends with a full stop"
 
 
-@pytest.mark.parametrize("path", sources(".py", folders=("pybroker",)), ids=relative)
+@for_each(sources(".py", folders=("pybroker",)))
 def test_a_logger_is_called_logger(path: Path) -> None:
     for node in tree(path).body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):

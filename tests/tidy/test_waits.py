@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from testing.places import ROOT
+from tests.tidy.sources import for_each
 
 WITHOUT_A_LIMIT = {"acquire", "communicate", "get", "join", "result", "wait"}
 """Of processes, threads, queues, futures and locks: without an argument they wait without end."""
@@ -44,7 +45,7 @@ def _is_wait_for(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "asyncio.wait_for"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each(SOURCES)
 def test_every_wait_has_a_limit(path: Path) -> None:
     found = [line for line in endless(path.read_text()) if line.partition(": ")[2] not in EXCEPTIONS]
     assert not found, f"{path}: give it a limit, testing/waiting.py helps"
