@@ -153,6 +153,7 @@ def loop_with_confluent(bootstrap: str, source: str, target: str, options: dict[
             producer.commit_transaction(TIMEOUT_S)
             done += len(messages)
         else:
+            producer.flush(TIMEOUT_S)  # an abort drops what is not sent yet, and the test wants to see aborted records
             producer.abort_transaction(TIMEOUT_S)
             for committed in consumer.committed(consumer.assignment(), TIMEOUT_S):
                 consumer.seek(committed)
@@ -185,6 +186,7 @@ def loop_with_aiokafka(bootstrap: str, source: str, target: str, _options: dict[
                     await producer.commit_transaction()
                     done += len(messages)
                 else:
+                    await asyncio.wait_for(producer.flush(), TIMEOUT_S)
                     await producer.abort_transaction()
                     await consumer.seek_to_committed(where)
 
