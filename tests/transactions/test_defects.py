@@ -36,11 +36,11 @@ def _a_partition_without_its_marker() -> Any:
     def send(original: Any, self: MarkerWriter, ending: Any) -> Any:
         return original(self, ending._replace(partitions=frozenset(sorted(ending.partitions)[:2])))
 
-    return _changed(MarkerWriter, "_send_all", send)
+    return _changed(MarkerWriter, "send", send)
 
 
 def _aborted_by_a_commit_marker() -> Any:
-    return _changed(MarkerWriter, "_send_all", lambda original, self, ending: original(self, ending._replace(is_commit=True)))
+    return _changed(MarkerWriter, "send", lambda original, self, ending: original(self, ending._replace(is_commit=True)))
 
 
 def _no_list_of_aborted_transactions() -> Any:
