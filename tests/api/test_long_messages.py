@@ -183,7 +183,7 @@ def test_what_is_taken_apart_leaves_numbers_of_others() -> None:
 
 
 @pytest.mark.skipif(not codec.IS_NATIVE, reason="in Python each element of the test itself takes long")
-@pytest.mark.parametrize(("request_", "version"), [(names(60_000), 11), (old_fetch(100_000), 7)], ids=["names", "partitions"])
+@pytest.mark.parametrize(("request_", "version"), [(names(150_000), 11), (old_fetch(300_000), 7)], ids=["names", "partitions"])
 def test_a_long_message_does_not_hold_the_loop(tmp_path: Path, request_: Any, version: int) -> None:
     parts = codec.encode_request(request_, version, correlation_id=77, client_id="test")
     frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts

@@ -230,7 +230,7 @@ async def test_loading_gives_the_loop_its_turn(tmp_path: Path, monkeypatch: pyte
 
 def test_a_batch_of_many_offsets_is_loaded_in_slices(tmp_path: Path) -> None:
     committed = CommittedOffset(Offset(1), LeaderEpoch(-1), "", NOW_MS)
-    entries = [to_bytes(offset_record(GroupId(f"g{number}"), "t", 0, committed)) for number in range(10_000)]
+    entries = [to_bytes(offset_record(GroupId(f"g{number}"), "t", 0, committed)) for number in range(20_000)]
     data = build_batch([Record(Offset(at), NOW_MS, *entry) for at, entry in enumerate(entries)])
 
     async def load() -> int:
@@ -247,7 +247,7 @@ def test_a_batch_of_many_offsets_is_loaded_in_slices(tmp_path: Path) -> None:
 
     turns = run_watched(load, limit_ms=50)  # 20 on a quiet machine
     assert [str(turn) for turn in turns.long if "loading" in str(turn)] == []
-    assert turns.result == 10_000
+    assert turns.result == 20_000
 
 
 async def test_a_partition_that_is_lost_while_it_is_loaded(tmp_path: Path) -> None:
