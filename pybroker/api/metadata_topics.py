@@ -19,17 +19,22 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.metadata import MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage
     from pybroker.model import BrokerId
     from pybroker.protocol.messages.metadata import MetadataRequest
+
+STEP_PARTITIONS: Final = 200
+"""The loop may serve others after this many partitions, each of which takes about 2 us."""
 
 NOT_ASKED_FOR: Final = -(2**31)
 """The value for requests that do not ask for authorized operations."""
 
 
 class MetadataTopics:
-    """The topics of one image in one combination. What it returns is shared: never change it."""
+    """The topics of one image in one combination. The topics that it returns are shared: never change them."""
 
     __slots__ = ("_all", "_by_name", "_hides_unreachable", "_image", "_names_listener", "_reachable", "operations")
 
@@ -65,11 +70,21 @@ class MetadataTopics:
             image.derived[key] = topics
         return topics
 
-    def all(self) -> list[MetadataResponseTopic]:
-        """Return every topic of the image."""
+    def all(self) -> Generator[None, None, list[MetadataResponseTopic]]:
+        """Return a list of every topic of the image; the first time it yields after every STEP_PARTITIONS partitions or more.
+
+        The list is the caller's own.
+        """
         if self._all is None:
-            self._all = [self.topic(topic) for topic in self._image.topics.values()]
-        return self._all
+            topics, count = [], 0
+            for topic in self._image.topics.values():
+                topics.append(self.topic(topic))
+                count += 1 + len(topic.partitions)
+                if count >= STEP_PARTITIONS:
+                    count = 0
+                    yield
+            self._all = topics
+        return self._all.copy()
 
     def named(self, name: str) -> MetadataResponseTopic | None:
         """Return the topic `name`, if the image has it."""
@@ -120,7 +135,7 @@ class MetadataTopics:
 
 
 def metadata_brokers(broker: Services, context: RequestContext) -> list[MetadataResponseBroker]:
-    """Return the brokers that the client can reach. Shared: never change it."""
+    """Return a list of the brokers that the client can reach. They are shared: never change them."""
     reachable, derived = reach(broker, context), broker.controller.image.derived
     brokers: list[MetadataResponseBroker] | None = derived.get(reachable)
     if brokers is None:
@@ -128,4 +143,4 @@ def metadata_brokers(broker: Services, context: RequestContext) -> list[Metadata
             MetadataResponseBroker(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
             for node in reachable.nodes
         ]
-    return brokers
+    return brokers.copy()

@@ -6,16 +6,21 @@ import asyncio
 
 import pytest
 
+from pybroker import slicing
+from pybroker.api import metadata_topics
 from pybroker.api.handlers import metadata
+from pybroker.api.metadata_topics import NOT_ASKED_FOR, MetadataTopics
 from pybroker.metadata.entries import encode_topic, topic_key
-from pybroker.metadata.image import BrokerRegistration, Endpoint, PartitionImage, TopicImage
+from pybroker.metadata.image import BrokerRegistration, Endpoint, PartitionImage, TopicImage, empty_image
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from pybroker.slicing import run_slice
 from testing.scenes.api.cluster import ClusterScene
+from testing.turns import watched
 
 VERSIONS = range(message_versions(ApiKey.METADATA)[1] + 1)
 UNKNOWN, INVALID = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -198,3 +203,37 @@ async def test_responses_follow_the_cluster() -> None:
     await cluster.controller.delete_topics([TopicId(topic_id)])
     assert errors(await ask(cluster, 12, everything)) == {"u": 0}
     assert errors(await ask(cluster, 12, names("t", allow_auto_topic_creation=False))) == {"t": UNKNOWN}
+
+
+def test_the_topics_of_a_large_cluster_are_made_in_slices() -> None:
+    partition = PartitionImage(
+        leader=BrokerId(1), leader_epoch=LeaderEpoch(0), replicas=(BrokerId(1),), isr=(BrokerId(1),), partition_epoch=0
+    )
+    made = (
+        TopicImage(name=f"t{number}", topic_id=TopicId(number.to_bytes(16)), partitions=(partition,) * 4, configs={})
+        for number in range(10_000)
+    )
+    image, _ = empty_image(BrokerId(1)).changed(revision=1, topics=made)
+    known = MetadataTopics(
+        image, frozenset({BrokerId(1)}), operations=NOT_ASKED_FOR, hides_unreachable=False, names_listener=True
+    )
+    work, topics = known.all(), None
+    with watched() as turns:
+        while topics is None:
+            _, topics = turns.run(run_slice, work)
+    assert [str(turn) for turn in turns.long if "garbage" not in str(turn)] == []
+    assert turns.count > 2
+    assert [topic.name for topic in topics] == list(image.topics)
+    assert run_slice(known.all()) == (True, topics), "the second time they are there"
+
+
+async def test_a_response_of_several_slices_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(metadata_topics, "STEP_PARTITIONS", 1)
+    cluster = await ClusterScene().start()
+    for name in "abc":
+        await cluster.create(name)
+    asked = metadata.handle(cluster.broker, cluster.context(12), MetadataRequest(topics=None))
+    assert isinstance(asked, asyncio.Future)
+    assert [topic.name for topic in (await asked).topics] == ["a", "b", "c"]
+    assert isinstance(metadata.handle(cluster.broker, cluster.context(12), MetadataRequest(topics=None)), MetadataResponse)

@@ -17,12 +17,13 @@ Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache; KIP-430, KIP-5
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.metadata_topics import MetadataTopics, metadata_brokers
 from pybroker.api.nodes import CLUSTER_OPERATIONS, reach
 from pybroker.api.pieces import Pieces
+from pybroker.api.slices import in_slices
 from pybroker.metadata.names import invalid_name_reason, is_internal
 from pybroker.model import ZERO_TOPIC_ID, TopicId
 from pybroker.protocol.error_codes import ErrorCode
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
 
 KEEPS_RESPONSES: Final = True
-"""The responses follow from the image, the client's address and the request; see `ResponseMemo`."""
+"""The responses follow from the image, the client's address and the request; see `ResponseMemo`. They share their topics."""
 
 PIECES: Final = Pieces(("topics", "topics"), elements=50)
 
@@ -46,7 +47,7 @@ def handle(broker: Services, context: RequestContext, request: MetadataRequest) 
     """Respond at once, unless topics have to be created first."""
     asked, version = request.topics, context.api_version
     if asked is None or (version == 0 and not asked):
-        return _respond(broker, context, request, MetadataTopics.of(broker, context, request).all())
+        return in_slices(_all_topics(broker, context, request))
     names: dict[str, None] = {}  # in the order of the request, each once
     ids: dict[TopicId, None] = {}
     for topic in asked:
@@ -65,6 +66,13 @@ def handle(broker: Services, context: RequestContext, request: MetadataRequest) 
         if creatable:
             return _create_and_respond(broker, context, request, names, creatable)
     return _respond(broker, context, request, _topics_by_name(broker, context, request, names, {}))
+
+
+def _all_topics(broker: Services, context: RequestContext, request: MetadataRequest) -> Generator[None, None, MetadataResponse]:
+    """Return the response with every topic of the image that is there now; the image may be replaced meanwhile."""
+    response = _respond(broker, context, request, [])
+    response.topics = yield from MetadataTopics.of(broker, context, request).all()
+    return response
 
 
 async def _create_and_respond(
