@@ -232,7 +232,12 @@ class Dispatcher(DispatcherCore):
                 outer.set_exception(failed)
 
         held, response = [response], None
-        encoding = self._long_messages.encode(held, version=context.api_version, correlation_id=context.correlation_id)
+        encoding = self._long_messages.encode(
+            held,
+            version=context.api_version,
+            correlation_id=context.correlation_id,
+            is_shared=api.memo is not None,  # what is kept for later requests, the handler keeps by element, too
+        )
         encoding.add_done_callback(encoded)
 
     def _failure(self, api: Api, context: RequestContext, request: object, error: BaseException) -> object:

@@ -64,25 +64,33 @@ class LongMessages:
         except DecodeError as error:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
 
-    def encode(self, response: list[Any], *, version: int, correlation_id: int) -> asyncio.Future[Encoded]:
-        """Encode the only element of the list `response`, which is taken out, so that the thread frees it, too."""
-        return self.run(partial(_encode, response, version=version, correlation_id=correlation_id))
+    def encode(
+        self, response: list[Any], *, version: int, correlation_id: int, is_shared: bool = False
+    ) -> asyncio.Future[Encoded]:
+        """Encode the only element of the list `response`, which is taken out, so that the thread frees it, too.
+
+        With `is_shared` other responses have the same elements, which then stay as they are.
+        """
+        return self.run(partial(_encode, response, version=version, correlation_id=correlation_id, is_shared=is_shared))
 
 
-def _encode(held: list[Any], *, version: int, correlation_id: int) -> Encoded:
+def _encode(held: list[Any], *, version: int, correlation_id: int, is_shared: bool) -> Encoded:
     response = held.pop()
     encoded = Encoded(encode_response(response, version, correlation_id), Counter(error_codes(response)))
-    dissolve(response, schema_of(type(response)))
+    dissolve(response, schema_of(type(response)), is_shared=is_shared)
     return encoded
 
 
-def dissolve(message: Any, schema: Schema) -> None:
-    """Take the long lists of a message apart, a few elements at a time: to free all of it at once is one long step."""
+def dissolve(message: Any, schema: Schema, *, is_shared: bool = False) -> None:
+    """Take the long lists of a message apart, a few elements at a time: to free all of it at once is one long step.
+
+    With `is_shared` only the lists of the message itself are its own; those of their elements stay as they are.
+    """
     for field in schema.fields:
         elements = getattr(message, field.name) if field.is_array else None
         if not elements or field.struct is None:
             continue
-        if len(elements) <= _LONG_LIST:
+        if len(elements) <= _LONG_LIST and not is_shared:
             inner = schema_of(field.struct)
             for element in elements:
                 dissolve(element, inner)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pybroker.api import long_messages
 from pybroker.api.long_messages import HeldRequest, dissolve
 from pybroker.network.context import ConnectionContext, ProtocolViolation
 from pybroker.protocol import codec
@@ -180,6 +181,24 @@ def test_what_is_taken_apart_leaves_numbers_of_others() -> None:
     dissolve(response, schema_of(MetadataResponse))
     assert len(partitions) < 300
     assert len(replicas) == 5000
+
+
+@pytest.mark.parametrize("topics", [[MetadataRequestTopic(name="t")], None], ids=["one", "all"])
+async def test_a_long_metadata_response_is_there_again_for_the_next_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: list[MetadataRequestTopic] | None
+) -> None:
+    whole = await broker(tmp_path)
+    request = MetadataRequest(topics=topics)
+    usual = await whole.ask(request, 11)
+    assert len(usual.topics[-1].partitions) == 2
+    monkeypatch.setattr(long_messages, "_LONG_LIST", 1)
+    monkeypatch.setattr(long_messages, "_FREED_ELEMENTS", 1)
+    whole.dispatcher.at_once_elements = 1
+    for version in (12, 10, 9, 12):  # none of them has a response that was kept
+        response = await whole.ask(request, version)
+        assert [(topic.name, topic.partitions) for topic in response.topics] == [
+            (topic.name, topic.partitions) for topic in usual.topics
+        ]
 
 
 @pytest.mark.skipif(not codec.IS_NATIVE, reason="in Python each element of the test itself takes long")
