@@ -12,6 +12,7 @@ a JVM sizes itself by it. TEST_MEMORY_BYTES sets another limit; 0 sets none.
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import random
 import resource
@@ -54,7 +55,11 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Seed `random`, also for the helpers that draw from it."""
+    """Seed `random`, also for the helpers that draw from it, and let the collector see again what a broker in this process froze.
+
+    Frozen objects are never collected if they refer to each other, and are invisible to hypothesis, which looks for referrers.
+    """
+    gc.unfreeze()
     random.seed(f"{item.nodeid} {item.config.getoption('--hypothesis-seed')}")
 
 

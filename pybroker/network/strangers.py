@@ -88,7 +88,7 @@ class Strangers:
             now_ns = self._now_ns()
             for connection in connections[start : start + SLICE]:
                 if connection.is_open:
-                    self._look_at(connection, now_ns, timeout_ms)
+                    self._look_at(connection, now_ns=now_ns, timeout_ms=timeout_ms)
             yield
 
     def give_up(self, count: int) -> int:
@@ -121,7 +121,7 @@ class Strangers:
             else:
                 self._close(connection, f"it has sent no complete request within {timeout_ms} ms")
 
-    def _look_at(self, connection: ConnectionCore, now_ns: int, timeout_ms: int) -> None:
+    def _look_at(self, connection: ConnectionCore, *, now_ns: int, timeout_ms: int) -> None:
         come = connection.partial_bytes()
         partial = self._partial.get(connection)
         if come < 0:

@@ -155,7 +155,7 @@ class LazyDownConversion(SendPart):
         """Whether to measure, or to make the next chunk, takes too long for the loop."""
         head = self._source.read(self._position, HEADER_SIZE) if self._position < self._source.size else b""
         size = claimed_size(head)
-        return size is not None and _is_long(memoryview(head), 0, size, LOOP_COMPRESSED_BYTES)
+        return size is not None and _is_long(memoryview(head), 0, size=size, compressed_bytes_max=LOOP_COMPRESSED_BYTES)
 
     def measure(self) -> None:
         """Measure the first batch of the source that has anything for such a client, in a thread if it is long.
@@ -261,7 +261,7 @@ class LazyDownConversion(SendPart):
         compressed_left = compressed_bytes_max
         while (size := entry_size(chunk, position)) is not None:
             if compressed_left is not None and first is None:
-                if parts and _is_long(chunk, position, size, compressed_left):
+                if parts and _is_long(chunk, position, size=size, compressed_bytes_max=compressed_left):
                     return
                 compressed_left -= size if _is_compressed(chunk, position) else 0
             if first is not None:
@@ -323,7 +323,7 @@ def _is_compressed(chunk: memoryview, position: int) -> bool:
     return bool(chunk[position + MAGIC_AT + 1] & COMPRESSION_MASK)
 
 
-def _is_long(chunk: memoryview, position: int, size: int, compressed_bytes_max: int) -> bool:
+def _is_long(chunk: memoryview, position: int, *, size: int, compressed_bytes_max: int) -> bool:
     """Return whether the conversion of a batch, of which at least the header is there, is too long for the loop."""
     if size <= compressed_bytes_max:
         return False

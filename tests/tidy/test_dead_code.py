@@ -29,6 +29,7 @@ FOR_TESTS = {
     "is_pending": "shows the state of a timer",
     "mute_reasons": "shows why a connection is not read",
     "parts_bytes": "joins the parts of a message, which the network never does",
+    "stop_freezing": "gives a test process its garbage collections back",
     "write_offsets": "writes one checkpoint file, as Kafka or an older broker leaves it",
 }
 """Definitions that only tests and benchmarks use, each with its reason to lie in the package."""
