@@ -55,7 +55,8 @@ class Appender:
         self._serialize = serialize
 
     def batches(self, records: list[CoordinatorRecord], *, is_atomic: bool) -> list[tuple[list[CoordinatorRecord], list[bytes]]]:
-        """Return the records with their ends (`records/entries.py`) for one batch, or for several of about BATCH_BYTES.
+        """Return the records with their ends (`records/entries.py`) for one batch, or for several of at most
+        BATCH_BYTES; a larger record has a batch of its own.
 
         Raises EncodeError.
         """
@@ -65,12 +66,12 @@ class Appender:
         size = 0
         for record in records:
             end = record_end(*self._serialize(record))
+            if ends and size + len(end) > BATCH_BYTES and not is_atomic:
+                batches.append((batch_records, ends))
+                batch_records, ends, size = [], [], 0
             batch_records.append(record)
             ends.append(end)
             size += len(end)
-            if size >= BATCH_BYTES and not is_atomic:
-                batches.append((batch_records, ends))
-                batch_records, ends, size = [], [], 0
         if ends:
             batches.append((batch_records, ends))
         return batches

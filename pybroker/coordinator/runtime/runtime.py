@@ -85,6 +85,11 @@ class CoordinatorRuntime(Generic[S]):
     # Shards
 
     @property
+    def topic(self) -> str:
+        """Return the topic whose partitions the shards belong to."""
+        return self._settings.topic
+
+    @property
     def shards(self) -> Iterator[S]:
         """Return the shards that are loaded."""
         return (active.shard for active in self._active.values() if active.is_loaded)

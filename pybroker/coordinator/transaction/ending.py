@@ -64,7 +64,8 @@ def _on_prepared(shard: TransactionShard, transactional_ids: tuple[str, ...], co
     for transactional_id in transactional_ids:
         transaction = shard.transactions.get(transactional_id)
         if transaction is None or transaction.state not in PREPARED or transactional_id in shard.ending:
-            continue
+            continue  # among others because the record was refused: the transaction remains open, and its time runs on
+        result.timers.append(timeout_timer(transactional_id, None))
         if code:  # it is in the log, and may be durable later
             again = partial(_resume_one, transactional_id=transactional_id)
             result.timers.append(TimerChange(("end", transactional_id), RETRY_MS, again))
@@ -98,6 +99,9 @@ def send_again(_shard: TransactionShard, _now_ms: int, ending: Ending) -> Coordi
 
 
 def _send(shard: TransactionShard, _now_ms: int, ending: Ending) -> CoordinatorResult:
+    transaction = shard.transactions.get(ending.transactional_id)
+    if transaction is not None:  # a partition that was removed meanwhile may be there again, as another one
+        ending = ending._replace(partitions=ending.partitions & transaction.partitions)
     return CoordinatorResult(parked_responses=[ParkedResponse(shard.settings.send, ending)])
 
 
@@ -136,6 +140,10 @@ def timeout_timer(transactional_id: str, delay_ms: int | None) -> TimerChange:
     return TimerChange(("timeout", transactional_id), delay_ms, operation)
 
 
+def _is_due(transaction: Transaction, now_ms: int) -> bool:
+    return transaction.state is State.ONGOING and transaction.start_ms + transaction.timeout_ms <= now_ms
+
+
 def abort_due(shard: TransactionShard, now_ms: int) -> CoordinatorResult:
     """Abort transactions whose time is up, and fence their producers."""
     due, shard.due = shard.due[:ABORTED_MAX], shard.due[ABORTED_MAX:]
@@ -143,7 +151,7 @@ def abort_due(shard: TransactionShard, now_ms: int) -> CoordinatorResult:
     aborted = []
     for transactional_id in due:
         transaction = shard.transactions.get(transactional_id)
-        if transaction is not None and transaction.state is State.ONGOING:
+        if transaction is not None and _is_due(transaction, now_ms):  # it may have ended since, and another one begun
             aborted.append(transactional_id)
             result.records.append(write(shard, transactional_id, transaction.fenced(now_ms)))
             result.timers.append(timeout_timer(transactional_id, RETRY_MS))  # in case that the record cannot be written

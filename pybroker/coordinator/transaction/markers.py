@@ -117,8 +117,11 @@ class MarkerWriter:
 
     def _all(self) -> Generator[None, None, None]:
         while self._queue:
-            for _ in self._queue[0]:
-                yield
+            try:
+                for _ in self._queue[0]:
+                    yield
+            except Exception:  # whatever it is, the markers of the other transactions must be written
+                logger.exception("Markers cannot be written, which is a bug; their transaction ends after the next start")
             self._queue.popleft()
 
     def _write_all(self, marker: Marker, partitions: Iterable[TopicPartition], written: Written) -> Generator[None, None, None]:

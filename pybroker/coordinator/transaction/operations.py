@@ -199,7 +199,6 @@ def end(
     return CoordinatorResult(
         response=following,
         records=[write(shard, transactional_id, new)],
-        timers=[timeout_timer(transactional_id, None)],
         on_durable=after_prepared(shard, (transactional_id,)),
     )
 

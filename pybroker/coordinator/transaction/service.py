@@ -249,10 +249,12 @@ class TransactionCoordinator:
         async def again() -> None:
             try:
                 unused = await self._controller.producer_ids.next()
+                self.runtime.write(partition, lambda shard, now_ms: operation(shard, now_ms, unused), done)
             except KafkaError as error:
                 done(error.code)
-                return
-            self.runtime.write(partition, lambda shard, now_ms: operation(shard, now_ms, unused), done)
+            except Exception:  # a task has no caller that would respond
+                logger.exception("A producer id cannot be assigned, which is a bug")
+                done(ErrorCode.UNKNOWN_SERVER_ERROR)
 
         self.runtime.write(partition, lambda shard, now_ms: operation(shard, now_ms, None), first)
 

@@ -6,9 +6,13 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import pytest
+
+from pybroker.coordinator.runtime.appender import BATCH_BYTES
 from pybroker.coordinator.runtime.result import CoordinatorResult
-from pybroker.coordinator.transaction import ending
+from pybroker.coordinator.transaction import ending, markers
 from pybroker.coordinator.transaction.shard import TransactionShard
 from pybroker.coordinator.transaction.state import State, Transaction
 from pybroker.model import ProducerEpoch, ProducerId, TopicPartition
@@ -123,3 +127,47 @@ def test_a_transaction_over_many_partitions_ends_in_slices(tmp_path: Path) -> No
     turns = run_watched(end, limit_ms=LIMIT_MS)
     assert turns.result == (State.COMPLETE_COMMIT, {1})
     assert [str(turn) for turn in turns.long if "garbage" not in str(turn)] == []
+
+
+async def test_a_failure_at_one_transaction_holds_up_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    whole = await broker(tmp_path)
+    first, second = Producer(whole, 2, "first"), Producer(whole, 2, "second")
+    for producer in (first, second):
+        assert await producer.init() == ErrorCode.NONE
+        assert await producer.send(0, b"a") == ErrorCode.NONE
+    with mock.patch.object(markers, "build_transaction_marker", side_effect=ZeroDivisionError):
+        assert await first.end(commit=True) == ErrorCode.NONE
+    assert "Markers cannot be written" in caplog.text
+    assert await second.end(commit=True) == ErrorCode.NONE
+    assert await second.init() == ErrorCode.NONE
+    whole.serve()
+    assert await first.init() == ErrorCode.NONE
+
+
+async def test_an_error_of_the_store_is_the_response_to_the_request_that_needs_an_id(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    with mock.patch.object(type(whole.controller.producer_ids), "next", side_effect=OSError("the store")):
+        assert await asyncio.wait_for(Producer(whole).init(), 10) == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_a_large_record_has_a_batch_of_its_own(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    shard = next(whole.transactions.runtime.shards)
+    many = Transaction(ProducerId(1), ProducerEpoch(0), 1_000, State.ONGOING, frozenset(TopicPartition("t", n) for n in range(5)))
+    large = many._replace(partitions=frozenset(TopicPartition(f"{n:0200}", 0) for n in range(3_000)))
+    records = [ending.write(shard, "t", one) for one in (*[many] * 3_000, large, many)]
+    batches = whole.transactions.runtime._appender.batches(records, is_atomic=False)
+    sizes = [sum(map(len, ends)) for _, ends in batches]
+    assert [record for some, _ in batches for record in some] == records
+    assert [size > BATCH_BYTES for size in sizes] == [False, True, False]
+
+
+async def test_a_transaction_that_began_after_another_was_due_is_not_aborted(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    shard = next(whole.transactions.runtime.shards)
+    now_ms = whole.clock.time_ms()
+    shard.transactions["t-1"] = Transaction(ProducerId(1), ProducerEpoch(0), 1_000, State.ONGOING, start_ms=now_ms)
+    shard.due = ["t-1"]
+    assert not ending.abort_due(shard, now_ms + 999).records
+    shard.due = ["t-1"]
+    assert len(ending.abort_due(shard, now_ms + 1_000).records) == 1
