@@ -104,7 +104,7 @@ class Loader(Generic[S]):
     def _slice(self) -> None:
         replayed_count = 0
         end = perf_counter() + SLICE_S
-        while self._queue and perf_counter() < end:
+        while self._queue:
             partition, shard, loading, loaded = self._queue[0]
             if not self._runtime.is_loading(partition, shard):
                 self._queue.popleft()  # unloaded meanwhile
@@ -119,6 +119,8 @@ class Loader(Generic[S]):
                 self._end(partition, loaded)
             else:
                 replayed_count += step
+            if perf_counter() >= end:
+                break  # after a step at least, however short a slice is
         self._replayed += replayed_count
         if self._replayed >= FREEZE_RECORDS:
             gc.freeze()
@@ -137,8 +139,13 @@ class Loader(Generic[S]):
             self._give_up(partition, error)
 
     def _give_up(self, partition: int, error: Exception) -> None:
-        """Unload the shard, so that no broker coordinates its groups until the next change of the partition's leader."""
-        logger.error("Partition %d of the groups cannot be loaded; its groups get NOT_COORDINATOR", partition, exc_info=error)
+        """Unload the shard, so that no broker coordinates what it holds until the next change of the partition's leader."""
+        logger.error(
+            "%s-%d cannot be loaded: the broker does not coordinate what it holds, and clients get NOT_COORDINATOR",
+            self._runtime.topic,
+            partition,
+            exc_info=error,
+        )
         self._runtime.unload(partition)
 
 

@@ -7,6 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -205,7 +206,7 @@ async def test_many_offsets_of_several_groups_in_a_batch(tmp_path: Path) -> None
 
 
 async def test_loading_gives_the_loop_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    times = itertools.count(step=0.3 * SLICE_S)  # three steps, each of a batch, are a slice
+    times = itertools.count(step=0.4 * SLICE_S)  # three steps, each of a batch, are a slice
     monkeypatch.setattr(loader, "perf_counter", times.__next__)
     whole = await broker(tmp_path)
     for number in range(10):
@@ -278,3 +279,25 @@ async def test_who_waits_for_the_loading_is_called_when_the_last_partition_is_th
     while turns:
         turns.pop()()
     assert called == [0, 0]
+
+
+async def test_each_slice_replays_something_however_short_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(commit_request(offset=5), 8)
+    monkeypatch.setattr(loader, "SLICE_S", 0.0)
+    turns: list[Callable[[], None]] = []
+    whole.groups._loader._call_soon = turns.append
+    whole.groups.stop()
+    whole.groups.start()
+    for _ in range(2):  # a step replays the commit, and one ends
+        turns.pop()()
+    assert turns == []
+    assert await offset(whole) == 5
+
+
+async def test_a_failed_load_names_the_partition(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(commit_request(offset=5), 8)
+    with mock.patch.object(loader, "entries", side_effect=ZeroDivisionError):
+        load_all_in_turn(whole)
+    assert "__consumer_offsets-1 cannot be loaded" in caplog.text
