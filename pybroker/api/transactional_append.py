@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from pybroker.api.context import Services
+    from pybroker.replication.partition import Partition
 
 _ADDS_PARTITIONS_VERSION: Final = 12
 _ABORTABLE_VERSION: Final = 11
@@ -50,6 +51,7 @@ _OPEN: Final = ProducerEntry(NO_PRODUCER_ID)
 """Stands for a producer with an open transaction: no log has this object."""
 
 Entries = dict[TopicPartition, memoryview]
+Guard = Callable[[TopicPartition], ErrorCode]
 Outcome = Mapping[TopicPartition, ErrorCode] | ErrorCode
 
 
@@ -61,7 +63,7 @@ class Verified(NamedTuple):
 
     entries: Entries
     refused: ProduceResults = MappingProxyType({})  # type: ignore[assignment]  # nothing is added to it
-    guard: Callable[[TopicPartition], ErrorCode] | None = None
+    guard: Guard | None = None
 
 
 def verify(
@@ -82,6 +84,8 @@ def verify(
     (producer,) = producers
     adds = version >= _ADDS_PARTITIONS_VERSION
     unverified, guard = _guarded(broker, producer, transactional)
+    if adds:
+        guard = _from_the_first_on(broker, producer[0], transactional, guard)
     if not unverified or not (adds or broker.config.transaction_partition_verification_enable):
         return Verified(entries, guard=guard)
 
@@ -147,14 +151,16 @@ def _producers(records: memoryview) -> set[tuple[ProducerId, ProducerEpoch]]:
 
 def _guarded(
     broker: Services, producer: tuple[ProducerId, ProducerEpoch], transactional: Iterable[TopicPartition]
-) -> tuple[list[TopicPartition], Callable[[TopicPartition], ErrorCode]]:
+) -> tuple[list[TopicPartition], Guard]:
     """Return the partitions where the producer has no open transaction, and the guard of all partitions."""
     unverified: list[TopicPartition] = []
     known: dict[TopicPartition, ProducerEntry | None] = {}  # of the producer, by the logs
+    found: dict[TopicPartition, Partition] = {}
     for topic_partition in transactional:
         partition = broker.replica_manager.partition(topic_partition)
         if isinstance(partition, ErrorCode):
             continue  # the append has the error
+        found[topic_partition] = partition
         producers = partition.log.producers
         if producers.has_open_transaction(*producer):
             known[topic_partition] = _OPEN
@@ -163,15 +169,35 @@ def _guarded(
             known[topic_partition] = producers.producers.get(producer[0])
 
     def guard(topic_partition: TopicPartition) -> ErrorCode:
-        """Return INVALID_TXN_STATE if the transaction may have ended here since."""
+        """Return INVALID_TXN_STATE if the transaction may have ended here since, or what else keeps the batch out."""
         partition = broker.replica_manager.partition(topic_partition)
         if topic_partition not in known or isinstance(partition, ErrorCode):
             return ErrorCode.NONE
+        if partition is not found[topic_partition]:  # another topic of the name, which the transaction does not have
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         producers = partition.log.producers
         is_as_before = producers.producers.get(producer[0]) is known[topic_partition]
         return ErrorCode.NONE if is_as_before or producers.has_open_transaction(*producer) else ErrorCode.INVALID_TXN_STATE
 
     return unverified, guard
+
+
+def _from_the_first_on(
+    broker: Services, producer_id: ProducerId, transactional: Mapping[TopicPartition, memoryview], guard: Guard
+) -> Guard:
+    """Return a guard that also refuses a producer's first batch if its sequence is not 0: the batches before it were refused, and
+    the client sends them again. An epoch of transaction version 2 begins with each transaction, so its sequences begin at 0.
+    """
+    sequences = {tp: next(batches(records)).base_sequence for tp, records in transactional.items()}
+
+    def with_sequence(topic_partition: TopicPartition) -> ErrorCode:
+        if sequences.get(topic_partition):
+            partition = broker.replica_manager.partition(topic_partition)
+            if not isinstance(partition, ErrorCode) and producer_id not in partition.log.producers.producers:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return guard(topic_partition)
+
+    return with_sequence
 
 
 def _for_producer(code: ErrorCode, version: int) -> ErrorCode:

@@ -127,3 +127,17 @@ async def test_a_start_names_a_transaction_whose_decision_is_lost(
     log.truncate_to(before)
     whole.serve()
     assert "is open, but the machine has lost the decision that ended it: t-0, t-1 had the marker" in caplog.text
+
+
+async def test_a_batch_that_waited_does_not_go_to_a_new_topic_of_the_name(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    producer = Producer(whole, 2)
+    assert await producer.init() == NONE
+    disk = slow(whole)
+    sent = await parked(producer.send(0, b"late"))
+    await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
+    await whole.create("t", 2)
+    while disk.jobs:
+        disk.run_next()
+    assert await sent == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert end_offset(whole) == 0

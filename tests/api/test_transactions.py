@@ -170,3 +170,16 @@ async def test_a_missing_partition_keeps_all_partitions_out(tmp_path: Path) -> N
     await producer.init()
     assert await producer.add(0, 7) == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert await producer.end(commit=True) == ErrorCode.INVALID_TXN_STATE
+
+
+async def test_a_batch_behind_one_that_was_refused_is_refused_too(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    producer = Producer(whole, 2)
+    assert await producer.init() == NONE
+    assert await producer.send(1, b"a") == NONE
+    producer.sequences[0] = 1  # the first batch got CONCURRENT_TRANSACTIONS, and its response is on the way
+    assert await producer.send(0, b"second") == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    producer.sequences[0] = 0
+    assert [await producer.send(0, value) for value in (b"first", b"second")] == [NONE, NONE]
+    assert await producer.end(commit=True) == NONE
+    assert (await fetched(whole, 0, committed=True))[0][:2] == [b"first", b"second"]
