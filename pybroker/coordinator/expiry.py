@@ -17,7 +17,9 @@ Source: OffsetMetadataManager.cleanupExpiredOffsets, ClassicGroup.offsetExpirati
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.records import NO_TIMESTAMP, OffsetKey, offset_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
@@ -25,37 +27,66 @@ from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorRe
 if TYPE_CHECKING:
     from pybroker.coordinator.group import Group
     from pybroker.coordinator.shard import GroupShard
+    from pybroker.model import GroupId
 
 
-def clean_up(shard: GroupShard, now_ms: int) -> CoordinatorResult:
-    """Write a tombstone for each offset that has expired, and the tombstones of groups that have nothing left."""
+STEP_OFFSETS: Final = 1000
+"""A clean-up gives the loop back after this many offsets and groups, and those of the topic that it has begun. An offset that
+expires takes about 5 us.
+"""
+
+Places = Iterator[tuple["Group", str | None]]
+"""Where a clean-up still has to look: the topics of a group, then the group itself, with None."""
+
+
+def places(shard: GroupShard) -> Places:
+    """Return the places of all groups that are there now."""
+    for group in tuple(shard.all_groups()):
+        for topic in tuple(shard.offsets.get(group.group_id, ())):
+            yield group, topic
+        yield group, None
+
+
+def clean_up(shard: GroupShard, rest: Places, now_ms: int) -> tuple[CoordinatorResult, bool]:
+    """Write a tombstone for each offset that has expired, and the tombstones of groups that have nothing left.
+
+    Looks at some of the places `rest`; the second value is whether it has seen the last of them. What clients commit between
+    two calls counts: a group is removed only if nothing but what this call expires is left of its offsets.
+    """
     result = CoordinatorResult(is_atomic=False)
-    for group in shard.all_groups():
-        kept_count = _expire_offsets(shard, group, result.records, now_ms)
-        if not kept_count and group.is_unused and not shard.pending.keys_of(group.group_id):
-            result.records += group.tombstones()
-    return result
+    expired: Counter[GroupId] = Counter()
+    count = 0
+    for group, topic in rest:
+        if shard.find_group(group.group_id) is not group:
+            continue  # it was removed since, or is of another kind now
+        offsets = shard.offsets.get(group.group_id, {})
+        if topic is None:
+            count += 1
+            kept_count = sum(map(len, offsets.values())) - expired[group.group_id]
+            if not kept_count and group.is_unused and not shard.pending.keys_of(group.group_id):
+                result.records += group.tombstones()
+        elif topic in offsets:
+            count += len(offsets[topic])
+            tombstones = _expired(shard, group, topic, now_ms)
+            expired[group.group_id] += len(tombstones)
+            result.records += tombstones
+        if count >= STEP_OFFSETS:
+            return result, False
+    return result, True
 
 
-def _expire_offsets(shard: GroupShard, group: Group, records: list[CoordinatorRecord], now_ms: int) -> int:
-    """Add a tombstone for each expired offset to `records`. Returns the number of offsets that remain."""
-    topics = shard.offsets.get(group.group_id)
-    if topics is None:
-        return 0
+def _expired(shard: GroupShard, group: Group, topic: str, now_ms: int) -> list[CoordinatorRecord]:
+    """Return a tombstone for each offset of the topic that has expired."""
     is_counted, since_ms = group.offset_age
+    if not is_counted or group.is_subscribed_to(topic):
+        return []
     newest_expired_ms = now_ms - shard.settings.offsets_retention_ms
-    kept_count = 0
-    for topic, partitions in topics.items():
-        if not is_counted or group.is_subscribed_to(topic):
-            kept_count += len(partitions)
-            continue
-        for partition, committed in partitions.items():
-            if committed.expire_ms != NO_TIMESTAMP:
-                is_expired = now_ms >= committed.expire_ms
-            else:
-                is_expired = (committed.commit_ms if since_ms is None else since_ms) <= newest_expired_ms
-            if is_expired and OffsetKey(group.group_id, topic, partition) not in shard.pending.by_key:
-                records.append(offset_tombstone(group.group_id, topic, partition))
-            else:
-                kept_count += 1
-    return kept_count
+    tombstones = []
+    for partition, committed in shard.offsets[group.group_id][topic].items():
+        if committed.expire_ms != NO_TIMESTAMP:
+            is_expired = now_ms >= committed.expire_ms
+        else:
+            is_expired = (committed.commit_ms if since_ms is None else since_ms) <= newest_expired_ms
+        if is_expired and OffsetKey(group.group_id, topic, partition) not in shard.pending.by_key:
+            tombstones.append(offset_tombstone(group.group_id, topic, partition))
+    return tombstones

@@ -14,6 +14,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.coordinator import administration, expiry, offsets
@@ -62,6 +63,9 @@ HASHES_MAX: Final = 10_000
 """The number of groups whose hashes are kept."""
 
 CLEAN_UP_STEPS: Final = 100
+
+CLEAN_UP_PAUSE_MS: Final = 10
+"""The time between two slices of a clean-up. A slice takes about 5 ms if all that it looks at expires."""
 
 
 def group_settings(config: BrokerConfig, new_member_id: Callable[[str], MemberId]) -> GroupSettings:
@@ -195,10 +199,14 @@ class GroupCoordinator:
         return TimerChange("clean up", self._config.offsets_retention_check_interval_ms + more_ms, self._clean_up)
 
     def _clean_up(self, shard: GroupShard, now_ms: int) -> CoordinatorResult:
-        result = expiry.clean_up(shard, now_ms)
+        return self._clean_up_some(expiry.places(shard), shard, now_ms)
+
+    def _clean_up_some(self, rest: expiry.Places, shard: GroupShard, now_ms: int) -> CoordinatorResult:
+        result, is_done = expiry.clean_up(shard, rest, now_ms)
         if result.records:
             logger.info("The coordinator writes %d tombstones for expired offsets and empty groups", len(result.records))
-        result.timers.append(self._next_clean_up())
+        continue_ = partial(self._clean_up_some, rest)
+        result.timers.append(self._next_clean_up() if is_done else TimerChange("clean up", CLEAN_UP_PAUSE_MS, continue_))
         return result
 
     def _unload(self, partition: int) -> None:
