@@ -93,7 +93,7 @@ class OffsetsOfTopic:
         self.offsets = offsets
 
     def ends(self) -> list[bytes]:
-        """See `BulkRecords`."""
+        """Return the bytes of each record that follow its offset. Raises EncodeError."""
         names = _offset_key_bytes(OffsetKey(self.group_id, self.topic, 0))[: -_INT32.size]
         start = varint(len(names) + _INT32.size) + names
         try:
@@ -107,7 +107,7 @@ class OffsetsOfTopic:
             raise EncodeError(f"an offset cannot be written: {error}") from error
 
     def replay(self, shard: GroupShard) -> None:
-        """See `BulkRecords`."""
+        """Replace the offsets that the group has committed for these partitions."""
         shard.replay_offsets(self.group_id, self.topic, self.offsets)
 
 
@@ -121,7 +121,7 @@ class PendingOffsetsOfTopic(OffsetsOfTopic):
         self.producer_id = producer_id
 
     def replay(self, shard: GroupShard) -> None:
-        """See `BulkRecords`."""
+        """Keep the offsets as pending, until the producer's transaction ends."""
         for partition, committed in self.offsets.items():
             shard.replay_pending(self.producer_id, OffsetKey(self.group_id, self.topic, partition), committed)
 

@@ -270,27 +270,27 @@ class ClassicGroup:
 
     @property
     def type(self) -> GroupType:
-        """See `Group`."""
+        """Return the kind of the group, which is the same for every group of this class."""
         return GroupType.CLASSIC
 
     @property
     def state_name(self) -> str:
-        """See `Group`."""
+        """Return the name of the state, which is Kafka's name and on the wire."""
         return self.state.value
 
     @property
     def listed_protocol_type(self) -> str:
-        """See `Group`."""
+        """Return the protocol type of the group's members; empty for a simple group."""
         return self.protocol_type or ""
 
     @property
     def is_unused(self) -> bool:
-        """See `Group`."""
+        """Return whether the group has no members and no client is about to join."""
         return self.state is GroupState.EMPTY and not self.pending_joins
 
     @property
     def offset_age(self) -> OffsetAge:
-        """See `Group`; the table is in `expiry`."""
+        """Return how the age of offsets counts in this state; the table is in `expiry`."""
         if self.protocol_type is None:
             return SINCE_COMMIT
         if self.state is GroupState.EMPTY:
@@ -299,7 +299,7 @@ class ClassicGroup:
         return SINCE_COMMIT if is_counted else NEVER_OLD
 
     def check_commit(self, committer: Committer) -> ErrorCode:
-        """See `Group`."""
+        """Return NONE if the committer may commit in the group's state and generation, else what is wrong."""
         if self.state is GroupState.EMPTY and committer.generation_id < 0:
             return ErrorCode.NONE
         is_transactional = committer.producer is not None
@@ -315,20 +315,20 @@ class ClassicGroup:
         return ErrorCode.REBALANCE_IN_PROGRESS if is_early else ErrorCode.NONE
 
     def check_fetch(self, _member_id: MemberId | None, _member_epoch: MemberEpoch) -> ErrorCode:
-        """See `Group`; every client may fetch."""
+        """Return NONE, because every client may fetch the offsets of a classic group."""
         return ErrorCode.NONE
 
     def check_offset_delete(self) -> ErrorCode:
-        """See `Group`; the broker knows what members read only when they are consumers."""
+        """Return NONE if the group is empty or of consumers: of other members the broker does not know what they read."""
         may = self.state is GroupState.EMPTY or self.is_consumer_group
         return ErrorCode.NONE if may else ErrorCode.NON_EMPTY_GROUP
 
     def check_delete(self) -> ErrorCode:
-        """See `Group`."""
+        """Return NONE if the group is empty, else NON_EMPTY_GROUP."""
         return ErrorCode.NONE if self.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """See `Group`."""
+        """Return the one record that ends the group."""
         return [group_tombstone(self.group_id)]
 
     # Members

@@ -35,33 +35,33 @@ class ClassicGroupRequests:
         self._group_id = group_id
 
     def make_way(self, _request: JoinRequest) -> CoordinatorResult:
-        """See `GroupRequests`. A classic group remains."""
+        """Return nothing to do, because a classic group remains when a member joins."""
         return CoordinatorResult()
 
     def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
-        """See `join`."""
+        """Serve a JoinGroup; the function of the same name describes it."""
         return join(self._shard, request, now_ms)
 
     def sync(self, request: SyncGroupRequest, respond: Respond, _now_ms: int) -> CoordinatorResult:
-        """See `sync`."""
+        """Serve a SyncGroup; the function of the same name describes it."""
         return sync(self._shard, request, respond)
 
     def heartbeat(self, request: HeartbeatRequest, _now_ms: int) -> CoordinatorResult:
-        """See `heartbeat`."""
+        """Serve a Heartbeat; the function of the same name describes it."""
         return heartbeat(self._shard, request)
 
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> CoordinatorResult:
-        """See `leave`."""
+        """Serve a LeaveGroup; the function of the same name describes it."""
         return leave(self._shard, request, now_ms)
 
     def note_commit(self, result: CoordinatorResult, member_id: MemberId) -> None:
-        """See `GroupRequests`. A member that commits is alive."""
+        """Start the session of a member that commits again in `result`, because it is alive."""
         group = self._shard.classic_groups.get(self._group_id)
         if group is not None and (member := group.members.get(member_id)) is not None:
             rebalance.restart_session(result, group, member)
 
     def resume(self, result: CoordinatorResult, now_ms: int) -> None:
-        """See `GroupRequests`. Every session begins, and so does a rebalance of a group that is too large."""
+        """Start every session in `result`, and a rebalance if the group is stable and too large."""
         group = self._shard.classic_groups[self._group_id]
         for member in group.members.values():
             rebalance.restart_session(result, group, member)
@@ -69,7 +69,7 @@ class ClassicGroupRequests:
             rebalance.prepare(self._shard, result, group, now_ms)
 
     def refuse_waiting(self, code: ErrorCode) -> list[ParkedResponse]:
-        """See `GroupRequests`."""
+        """Return the responses, with this code, to the JoinGroup and SyncGroup requests that wait."""
         group = self._shard.classic_groups[self._group_id]
         return [
             refusal

@@ -144,31 +144,31 @@ class ConsumerGroup:
 
     @property
     def type(self) -> GroupType:
-        """See `Group`."""
+        """Return the kind of the group, which is the same for every group of this class."""
         return GroupType.CONSUMER
 
     @property
     def state_name(self) -> str:
-        """See `Group`."""
+        """Return the name of the state, which is Kafka's name and on the wire."""
         return self.state.value
 
     @property
     def listed_protocol_type(self) -> str:
-        """See `Group`."""
+        """Return the protocol type of consumers, because a KIP-848 group has no others."""
         return PROTOCOL_TYPE
 
     @property
     def is_unused(self) -> bool:
-        """See `Group`."""
+        """Return whether the group has no members."""
         return not self.members
 
     @property
     def offset_age(self) -> OffsetAge:
-        """See `Group`."""
+        """Return that age counts since the commit of each offset, in every state."""
         return SINCE_COMMIT
 
     def check_commit(self, committer: Committer) -> ErrorCode:
-        """See `Group`. A member commits in its epoch; while the group has no members, any client without an epoch may commit."""
+        """Return NONE for a member in its epoch, and for any client without an epoch while the group has no members."""
         if committer.generation_id < 0 and not self.members:
             return ErrorCode.NONE
         if committer.producer is not None:
@@ -182,21 +182,21 @@ class ConsumerGroup:
         return self.check_epoch(committer.member_id, MemberEpoch(committer.generation_id))
 
     def check_fetch(self, member_id: MemberId | None, member_epoch: MemberEpoch) -> ErrorCode:
-        """See `Group`. The code is UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH if the member or its epoch is wrong."""
+        """Return NONE, or UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH if the member or its epoch is wrong."""
         if not member_id and member_epoch < 0:
             return ErrorCode.NONE
         return self.check_epoch(member_id or NO_MEMBER_ID, member_epoch)
 
     def check_offset_delete(self) -> ErrorCode:
-        """See `Group`."""
+        """Return NONE, because the broker knows which topics the members of a KIP-848 group read."""
         return ErrorCode.NONE
 
     def check_delete(self) -> ErrorCode:
-        """See `Group`."""
+        """Return NONE if the group has no members, else NON_EMPTY_GROUP."""
         return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """See `Group`."""
+        """Return the records that remove the group and its members, but not its offsets."""
         return group_tombstones(self)
 
     # Members

@@ -64,7 +64,7 @@ class ClassicRequestsToConsumerGroup:
         self._settings = settings
 
     def make_way(self, request: JoinRequest) -> CoordinatorResult:
-        """See `GroupRequests`. A group without members ends, so that a classic group can take over its offsets."""
+        """Return the end of a group without members, so that a classic group can take over its offsets."""
         if self._group.members or refusal_without_group(self._shard, request):
             return CoordinatorResult()
         return CoordinatorResult(records=self._group.tombstones())
@@ -174,14 +174,14 @@ class ClassicRequestsToConsumerGroup:
         return result
 
     def note_commit(self, _result: CoordinatorResult, _member_id: MemberId) -> None:
-        """See `GroupRequests`. Heartbeats alone keep a session alive."""
+        """Do nothing, because heartbeats alone keep a session alive."""
 
     def resume(self, result: CoordinatorResult, _now_ms: int) -> None:
-        """See `GroupRequests`. Every member has a whole session, and a whole rebalance timeout to give up partitions."""
+        """Give every member a whole session in `result`, and a whole rebalance timeout to give up partitions."""
         member_timers.restart_timers(result, self._group, self._settings.session_timeout_ms)
 
     def refuse_waiting(self, _code: ErrorCode) -> tuple[ParkedResponse, ...]:
-        """See `GroupRequests`. No request waits: a response only waits for its records, and the runtime refuses it."""
+        """Return no responses: a response only waits for its records, and the runtime refuses it."""
         return ()
 
 
