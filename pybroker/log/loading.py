@@ -264,14 +264,14 @@ class Loader:
         if not isinstance(outcome, Exception):
             return outcome
         if not found.directory.is_offline:
-            is_told = isinstance(outcome, OldFormatError)  # its text says all that a person needs
+            is_clear = isinstance(outcome, OldFormatError)  # its text says all that a person needs
             logger.error(
                 "The log in %s cannot be opened; its partition is offline, the others are not%s",
                 found.path,
-                f": {outcome}" if is_told else "",
-                exc_info=None if is_told else outcome,
+                f": {outcome}" if is_clear else "",
+                exc_info=None if is_clear else outcome,
             )
-            self._note_unopened(found, f"its log in {found.path} cannot be opened: {outcome if is_told else repr(outcome)}")
+            self._note_unopened(found, f"its log in {found.path} cannot be opened: {outcome if is_clear else repr(outcome)}")
         return None
 
     def _note_unopened(self, found: FoundLog, reason: str) -> None:

@@ -64,10 +64,10 @@ def _wait(futures: Mapping[LogDirectory, Sequence[Future[Log | Exception]]]) -> 
         for future in done:
             future.result()  # a BaseException, such as an interrupt, ends the start
         if pending:
-            _tell_progress(futures)
+            _log_progress(futures)
 
 
-def _tell_progress(futures: Mapping[LogDirectory, Sequence[Future[Log | Exception]]]) -> None:
+def _log_progress(futures: Mapping[LogDirectory, Sequence[Future[Log | Exception]]]) -> None:
     for directory, of_directory in futures.items():
         done = [future.result() for future in of_directory if future.done()]
         if len(done) < len(of_directory):

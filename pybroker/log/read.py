@@ -83,9 +83,9 @@ def _find(log: Log, offset: Offset) -> tuple[LogSegment, int, int] | None:
 
 def _note_gap(log: Log, segment: LogSegment, offset: Offset) -> None:
     """Log once that a segment ends before the next one begins, although the topic is never compacted."""
-    if "compact" in log.config.cleanup_policy or segment.is_gap_told:
+    if "compact" in log.config.cleanup_policy or segment.is_gap_logged:
         return
-    segment.is_gap_told = True
+    segment.is_gap_logged = True
     logger.warning(
         "%s: the offsets %d to %d are in no file: %s ends before the next segment begins. Readers continue after them. "
         "If the topic was never compacted, these records are lost",

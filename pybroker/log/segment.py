@@ -60,7 +60,7 @@ class LogSegment(SegmentFiles):
         "base_offset",
         "damage",
         "end_offset",
-        "is_gap_told",
+        "is_gap_logged",
         "known_start",
         "rebuilt",
         "tail",
@@ -87,7 +87,7 @@ class LogSegment(SegmentFiles):
         self.rebuilt: LogSegment | None = (
             None  # has indexes that a thread has rebuilt (`index_rebuild`), which the next rebuild takes
         )
-        self.is_gap_told = False  # whether it was logged that offsets are missing after this segment
+        self.is_gap_logged = False  # whether it was logged that offsets are missing after this segment
         self._file: SegmentFile | None = None
         self._shown = 0  # bytes that readers with an earlier object of the file may read
         self._is_active = False

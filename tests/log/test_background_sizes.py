@@ -89,7 +89,7 @@ def test_a_pass_over_very_many_logs_gives_the_loop_back(many: tuple[LogManager, 
     assert turns.count >= (1 if name in {"room", "removals"} else PARTITIONS // 100)
 
 
-def test_a_volume_that_becomes_full_is_told_to_very_many_logs_in_steps(many: tuple[LogManager, HeldSteps]) -> None:
+def test_a_volume_that_becomes_full_is_reported_to_very_many_logs_in_steps(many: tuple[LogManager, HeldSteps]) -> None:
     manager, steps = many
     (directory,) = manager.directories
     log = manager.get(TopicPartition("t", PARTITIONS - 1))

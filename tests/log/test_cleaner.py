@@ -94,7 +94,7 @@ def test_the_last_record_of_each_key_stays_at_its_offset(tmp_path: Path) -> None
 
 @given(data=st.data())
 @settings(max_examples=60)
-def test_what_stays_is_what_a_model_says(data: st.DataObject) -> None:
+def test_what_stays_is_what_a_model_keeps(data: st.DataObject) -> None:
     folder = Path(tempfile.mkdtemp())
     try:
         key = st.sampled_from([b"", b"a", b"b", b"c", b"d"])
@@ -282,7 +282,7 @@ def test_the_last_batch_of_a_producer_stays_without_its_records(tmp_path: Path) 
     assert all(batch.record_count for batch in read_batches(setting.log)), "it has written something newer"
 
 
-def test_the_last_batch_of_what_is_cleaned_says_where_that_ends(tmp_path: Path) -> None:
+def test_the_last_batch_of_what_is_cleaned_marks_where_that_ends(tmp_path: Path) -> None:
     setting = CompactedLog(tmp_path)
     setting.put((b"a", b"1"))
     setting.append_without_a_key()

@@ -24,19 +24,19 @@ def test_a_failed_write_takes_the_directory_offline_and_loses_nothing(tmp_path: 
     filesystem = FaultyFilesystem()
     disk = Disk(tmp_path, filesystem=filesystem)
     log = disk.create()
-    told: list[str] = []
-    disk.directory.on_failure = lambda directory: told.append(directory.path)
+    reported: list[str] = []
+    disk.directory.on_failure = lambda directory: reported.append(directory.path)
     append(log, batch(3))
     before = stored(log)
     filesystem.fail_with(code, "write")
     fails(log)
-    assert told == [str(tmp_path)]
+    assert reported == [str(tmp_path)]
     assert disk.directory.is_offline
     filesystem.heal()
     fails(log)  # offline until the broker starts again
     with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
         log.read(Offset(0), bytes_max=1, upper_offset=Offset(3), min_one_batch=True)
-    assert told == [str(tmp_path)]
+    assert reported == [str(tmp_path)]
     log.close()
     recovered = Disk(tmp_path).open()
     assert stored(recovered) == before
@@ -101,7 +101,7 @@ def test_flush_messages_flushes(tmp_path: Path) -> None:
     assert (log.recovery_point, log.unflushed_messages) == (5, 4)
 
 
-def test_a_flush_under_way_says_nothing_about_what_a_truncation_replaced(tmp_path: Path) -> None:
+def test_a_flush_under_way_means_nothing_for_what_a_truncation_replaced(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     waiting = []
     disk.directory.run_in_thread = lambda work, done: waiting.append((work, done))

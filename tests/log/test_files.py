@@ -225,7 +225,7 @@ def test_views_outlive_truncation_deletion_and_their_file_object(tmp_path: Path)
     assert bytes(view) == content[: len(view)]
 
 
-def test_a_slice_of_a_file_cut_in_place_says_so(tmp_path: Path) -> None:
+def test_a_slice_of_a_file_cut_in_place_reports_the_cut(tmp_path: Path) -> None:
     file = SegmentFile(FS, str(tmp_path / "data"), create=True)
     file.append(b"x" * 100)
     part = FileRecords(file, 50, 50)

@@ -107,8 +107,8 @@ def test_a_clean_stop_syncs_the_indexes_that_flushes_left_out(tmp_path: Path) ->
 
 def test_what_waits_is_settled_by_whatever_flush_covers_it(tmp_path: Path) -> None:
     _, thread, log = slow(tmp_path, flush_messages=2)
-    told: list[int] = []
-    log.on_settled = lambda: told.append(log.settled_end_offset)
+    settled: list[int] = []
+    log.on_settled = lambda: settled.append(log.settled_end_offset)
     append(log, batch())
     assert (log.is_settled, log.settled_end_offset, thread.jobs) == (True, 1, [])
     append(log, batch())
@@ -118,9 +118,9 @@ def test_what_waits_is_settled_by_whatever_flush_covers_it(tmp_path: Path) -> No
     assert log.settled_end_offset == 1
     thread.run_next()
     assert (log.is_settled, log.settled_end_offset) == (False, 2), "what came while the disk worked"
-    assert told == [2]
+    assert settled == [2]
     thread.run_next()
-    assert (log.is_settled, log.settled_end_offset, told) == (True, 4, [2, 4])
+    assert (log.is_settled, log.settled_end_offset, settled) == (True, 4, [2, 4])
 
 
 def test_a_truncation_forgets_what_waits(tmp_path: Path) -> None:

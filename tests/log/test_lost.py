@@ -72,9 +72,11 @@ def test_a_flipped_byte_gives_up_what_is_behind_it_and_keeps_every_intact_batch(
     ranges = [(one.first_offset, one.end_offset) for one in recovered.lost]
     assert ranges == list(zip([victim.base_offset, *bases], [*bases, end_offset], strict=True))
     assert [offset for one in recovered.lost for offset in kept_offsets(one)] == behind
-    told = [text for text in warnings(caplog) if "given up" in text]
-    assert len(told) == len(ranges)
-    for lost, text in zip(recovered.lost, sorted(told, key=lambda text: int(re.findall(r"offsets (\d+)", text)[0])), strict=True):
+    texts = [text for text in warnings(caplog) if "given up" in text]
+    assert len(texts) == len(ranges)
+    for lost, text in zip(
+        recovered.lost, sorted(texts, key=lambda line: int(re.findall(r"offsets (\d+)", line)[0])), strict=True
+    ):
         assert f"the offsets {lost.first_offset} to {lost.end_offset - 1} are given up" in text
         assert str(lost.path) in text
     assert append(recovered, batch()) == victim.base_offset
@@ -129,9 +131,9 @@ def test_a_torn_end_is_one_warning_with_bytes_and_offsets(tmp_path: Path, caplog
     recovered = disk.open()
     end = torn.next_offset if cut >= 61 else -1
     assert [(one.first_offset, one.end_offset, one.path) for one in recovered.lost] == [(torn.base_offset, end, None)]
-    (told,) = warnings(caplog)
-    assert f"the {cut} bytes after it hold no intact batch" in told
-    assert f"byte {position}" in told
+    (line,) = warnings(caplog)
+    assert f"the {cut} bytes after it hold no intact batch" in line
+    assert f"byte {position}" in line
     assert not list(disk.log_path.glob("*.kept"))
 
 
@@ -258,8 +260,8 @@ def test_a_missing_segment_is_noticed_by_its_index_or_by_the_reader(tmp_path: Pa
     caplog.clear()
     for _ in range(2):
         assert first_at(log, second) == ends[second]
-    (told,) = warnings(caplog)
-    assert f"the offsets {second} to {ends[second] - 1} are in no file" in told
+    (line,) = warnings(caplog)
+    assert f"the offsets {second} to {ends[second] - 1} are in no file" in line
     log.release()
     recovered = disk.open(recovery_point=second + 1)  # so it was durable, as what comes next may be
     assert [(one.first_offset, one.end_offset) for one in recovered.lost] == [(second, ends[second])]
@@ -417,7 +419,7 @@ def test_epochs_of_a_log_whose_first_records_were_compacted_away_are_not_rebuilt
 
 
 @pytest.mark.parametrize(
-    ("damage", "policy", "ends_at_hole", "is_told"),
+    ("damage", "policy", "ends_at_hole", "is_lost"),
     [
         ("none", "delete", True, True),
         ("none", "compact", True, True),
@@ -430,7 +432,7 @@ def test_epochs_of_a_log_whose_first_records_were_compacted_away_are_not_rebuilt
     ],
 )
 def test_a_start_ends_a_log_at_a_hole_only_where_it_knows_that_nothing_behind_was_durable(
-    tmp_path: Path, damage: str, policy: str, *, ends_at_hole: bool, is_told: bool
+    tmp_path: Path, damage: str, policy: str, *, ends_at_hole: bool, is_lost: bool
 ) -> None:
     disk = Disk(tmp_path, segment_bytes=2000, cleanup_policy=frozenset({policy}))
     manager = disk.manager()
@@ -458,7 +460,7 @@ def test_a_start_ends_a_log_at_a_hole_only_where_it_knows_that_nothing_behind_wa
     manager.start()
     recovered = manager.get(TP)
     assert recovered is not None
-    assert ((base, hole) in [(one.first_offset, one.end_offset) for one in recovered.lost]) == is_told
+    assert ((base, hole) in [(one.first_offset, one.end_offset) for one in recovered.lost]) == is_lost
     assert recovered.log_end_offset == (base if ends_at_hole else end)
     manager.abandon()
 

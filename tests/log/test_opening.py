@@ -123,12 +123,12 @@ def test_progress_is_logged_while_it_lasts(
 ) -> None:
     disk, paths, _ = filled(tmp_path, was_clean=False)
     monkeypatch.setattr(opening, "PROGRESS_S", 0.001)
-    told = threading.Event()
-    tell = opening._tell_progress
+    logged = threading.Event()
+    log_progress = opening._log_progress
 
-    def tell_and_let_go(futures: dict[object, Sequence[Future[Log | Exception]]]) -> None:
-        tell(futures)  # type: ignore[arg-type]
-        told.set()
+    def log_and_let_go(futures: dict[object, Sequence[Future[Log | Exception]]]) -> None:
+        log_progress(futures)  # type: ignore[arg-type]
+        logged.set()
 
     class Waiting(Filesystem):
         __slots__ = ()
@@ -137,10 +137,10 @@ def test_progress_is_logged_while_it_lasts(
             super().truncate(fd, size)
 
         def pread(self, fd: int, length: int, position: int) -> bytes:
-            assert told.wait(30)
+            assert logged.wait(30)
             return super().pread(fd, length, position)
 
-    monkeypatch.setattr(opening, "_tell_progress", tell_and_let_go)
+    monkeypatch.setattr(opening, "_log_progress", log_and_let_go)
     with caplog.at_level(logging.INFO, "pybroker.log.opening"):
         start(manager(disk, paths, Waiting())).abandon()
     assert f"{paths[0]}: 0 of 3 logs are recovered, 0 bytes" in caplog.text

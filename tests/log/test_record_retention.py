@@ -181,7 +181,7 @@ def expected_start(rows: list[list[int]], start: int, oldest: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_random_logs_begin_where_the_model_says(tmp_path: Path, seed: int) -> None:
+def test_random_logs_begin_where_the_model_does(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     disk = Disk(
         tmp_path, segment_bytes=rng.choice((500, 2000, 1 << 20)), index_interval_bytes=rng.choice((0, 300)), retention_ms=0

@@ -221,7 +221,7 @@ def test_a_stop_on_a_full_volume_is_clean(scene: VolumeScene, tmp_path: Path, is
     again.logs.stop()
 
 
-def test_a_stop_that_cannot_be_clean_says_what_the_next_start_does(scene: VolumeScene, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_that_cannot_be_clean_logs_what_the_next_start_does(scene: VolumeScene, caplog: pytest.LogCaptureFixture) -> None:
     scene.append()
     scene.volume.free = 0
     with pytest.raises(KafkaError):

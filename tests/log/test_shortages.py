@@ -195,7 +195,7 @@ class Story:
         return state
 
 
-def told(path: Path, *, first: int = -1, count: int = 0) -> tuple[ScarceFilesystem, list[dict[str, object]]]:
+def ended(path: Path, *, first: int = -1, count: int = 0) -> tuple[ScarceFilesystem, list[dict[str, object]]]:
     """Return the states in which a story ends: at once, after a kill and a start, and after a stop and a start."""
     filesystem = ScarceFilesystem(first, count)
     story = Story(path, filesystem)
@@ -236,13 +236,13 @@ def test_a_shortage_gets_kafka_s_error_for_a_disk_that_cannot_be_used_and_the_di
 
 @pytest.mark.parametrize("count", [1, 7])
 def test_a_shortage_at_any_operation_only_means_that_a_client_has_to_ask_again(tmp_path: Path, count: int) -> None:
-    filesystem, expected = told(tmp_path / "log")
+    filesystem, expected = ended(tmp_path / "log")
     operations = filesystem.done
     assert operations > 120
     assert expected[0] == expected[1] == expected[2]
     for first in range(operations):
         shutil.rmtree(tmp_path / "log")
-        filesystem, states = told(tmp_path / "log", first=first, count=count)
+        filesystem, states = ended(tmp_path / "log", first=first, count=count)
         assert filesystem.refused > 0
         assert states == expected, first
 

@@ -129,17 +129,17 @@ def test_both_builds_do_the_same(steps: list[tuple[str, int, int, int]], interva
     offset = 5
     for what, size, timestamp, now_ms in steps:
         offset += 1
-        told = []
+        returned = []
         for tail, file in zip(twins, files, strict=True):
             is_index_full = size == 300
             if what == "append":
                 data = memoryview(bytes(size))
                 limits = (20_000, SEGMENT_MS, is_index_full)
-                told.append(tail.append(file, data, offset, offset, timestamp, max(now_ms, 0), *limits))
+                returned.append(tail.append(file, data, offset, offset, timestamp, max(now_ms, 0), *limits))
             elif what == "roll":
-                told.append(tail.should_roll(size, offset, timestamp, max(now_ms, 0), 20_000, SEGMENT_MS, is_index_full))
+                returned.append(tail.should_roll(size, offset, timestamp, max(now_ms, 0), 20_000, SEGMENT_MS, is_index_full))
             else:
-                told.append(getattr(tail, what)(size, timestamp, offset))
-        assert told[0] is told[-1]
+                returned.append(getattr(tail, what)(size, timestamp, offset))
+        assert returned[0] is returned[-1]
         assert fields(twins[0]) == fields(twins[-1])
     assert files[0].sizes == files[-1].sizes

@@ -158,7 +158,7 @@ def test_a_lost_id_is_in_the_checkpoint_of_a_log_that_was_flushed(tmp_path: Path
     again.abandon()
 
 
-def test_the_checkpoint_of_an_older_topic_says_that_the_log_is_its_own(tmp_path: Path) -> None:
+def test_the_checkpoint_of_an_older_topic_claims_that_the_log_is_its_own(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     manager = started(disk)
     append(manager.create(TP, NEW_ID, disk.config), batch(5))
