@@ -55,10 +55,10 @@ def verify(findings: Findings, path: Path, *, may_have_gaps: bool | None = None)
         verify_small(findings, place, path)
 
 
-def _may_have_gaps(partition: Path, said: bool | None) -> bool:
+def _may_have_gaps(partition: Path, known: bool | None) -> bool:
     """Return whether offsets may be missing in a partition, as far as that is written anywhere."""
-    if said is not None:
-        return said
+    if known is not None:
+        return known
     tp = partition_of(partition)
     if tp is None:
         return True  # not in a partition's directory: nothing is known of its topic

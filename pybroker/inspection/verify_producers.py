@@ -68,9 +68,9 @@ class ProducerCourse:
         try:
             with DataFile(path) as file:
                 for one in producers(file):
-                    said, found = (one.last_offset, one.last_sequence), self._last.get(one.producer_id)
-                    if one.last_offset >= self._first_offset and found != said:
-                        text = f"producer {one.producer_id} has the last offset and sequence {said}, but {found} in the log"
+                    stored, found = (one.last_offset, one.last_sequence), self._last.get(one.producer_id)
+                    if one.last_offset >= self._first_offset and found != stored:
+                        text = f"producer {one.producer_id} has the last offset and sequence {stored}, but {found} in the log"
                         self._add(path, text)
                     first, in_log = one.transaction_first_offset, self._open.get(one.producer_id, -1)
                     if first != in_log and (first >= self._first_offset or first < 0):

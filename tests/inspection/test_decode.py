@@ -34,8 +34,8 @@ def message_bytes(message: Any, version: int) -> bytes:
 
 def test_a_metadata_record_has_kafkas_names_and_forms() -> None:
     value = TOPIC + message_bytes(TopicRecord(name="orders", topic_id=ID), 0)
-    said = {"type": "TOPIC_RECORD", "version": 0, "data": {"name": "orders", "topicId": "AAECAwQFBgcICQoLDA0ODw"}}
-    assert DECODERS["metadata"](record(None, value)) == {"payload": said}
+    expected = {"type": "TOPIC_RECORD", "version": 0, "data": {"name": "orders", "topicId": "AAECAwQFBgcICQoLDA0ODw"}}
+    assert DECODERS["metadata"](record(None, value)) == {"payload": expected}
 
 
 def test_tagged_fields_with_their_defaults_are_left_out() -> None:

@@ -108,8 +108,8 @@ def test_committed_offsets_are_decoded(tmp_path: Path) -> None:
     )
     found = [one for one in dump_json(folder, "--decode", "offsets") if one["type"] == "record"]
     assert found[0]["key"] == {"type": "1", "data": {"group": "readers", "topic": "t", "partition": 2}}
-    said = {"offset": 42, "leaderEpoch": 3, "metadata": "note", "commitTimestamp": START_MS}
-    assert found[0]["payload"] == {"version": "3", "data": said}
+    expected = {"offset": 42, "leaderEpoch": 3, "metadata": "note", "commitTimestamp": START_MS}
+    assert found[0]["payload"] == {"version": "3", "data": expected}
     assert found[1]["payload"] is None
     assert found[2]["key"] == "\x00\x01?"
     assert "OffsetCommitKey" in str(found[2]["undecoded"])

@@ -174,9 +174,9 @@ def test_a_snapshot_that_fits_the_log_is_sound(partition: Path) -> None:
 )
 def test_a_snapshot_that_contradicts_the_log_is_a_fault(partition: Path, changes: dict[str, int], text: str) -> None:
     path = snapshot(partition, 20, **changes)
-    name, kind, said = only_problem(partition)
+    name, kind, fault = only_problem(partition)
     assert (name, kind) == (path.name, "snapshot")
-    assert said.startswith(text)
+    assert fault.startswith(text)
 
 
 def test_a_snapshot_beyond_the_end_of_the_log_is_a_fault(partition: Path) -> None:
