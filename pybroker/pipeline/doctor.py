@@ -29,16 +29,16 @@ _START_TIMEOUT_S: Final = 60
 _RECORDS: Final = 100
 
 
-def describe(say: Callable[[str], None], jars: Path | None = None) -> None:
+def describe(show: Callable[[str], None], jars: Path | None = None) -> None:
     """Report what is installed. Raises PipelineError at the first thing that is missing."""
-    say(f"Python     {sys.version.split()[0]} at {sys.executable}")
-    say(f"PySpark    {check_pyspark()}")
+    show(f"Python     {sys.version.split()[0]} at {sys.executable}")
+    show(f"PySpark    {check_pyspark()}")
     java = find_java()
-    say(f"Java       {java.version} from {java.origin} at {java.executable}")
+    show(f"Java       {java.version} from {java.origin} at {java.executable}")
     files = connector_jars(jars)
-    say(f"connector  {files[0].parent}")
+    show(f"connector  {files[0].parent}")
     for file in files:
-        say(f"           {file.name}")
+        show(f"           {file.name}")
 
 
 def round_trip(spark: SparkSession, bootstrap: str) -> str:

@@ -37,7 +37,7 @@ class ScriptedCluster:
         self.pauses.append(seconds)
         self.now += seconds
 
-    def say(self, cls: type, *responses: Response) -> None:
+    def prepare(self, cls: type, *responses: Response) -> None:
         self.script.setdefault(cls, deque()).extend(responses)
 
     def metadata(self) -> metadata.MetadataResponse:
@@ -101,8 +101,8 @@ def listed(offset: int, error: int = 0) -> list_offsets.ListOffsetsResponse:
     return list_offsets.ListOffsetsResponse(topics=[list_offsets.ListOffsetsTopicResponse(name="t", partitions=[partition])])
 
 
-def produced(offset: int, error: int = 0, said: str | None = None) -> produce.ProduceResponse:
-    partition = produce.PartitionProduceResponse(index=0, error_code=error, base_offset=offset, error_message=said)
+def produced(offset: int, error: int = 0, message: str | None = None) -> produce.ProduceResponse:
+    partition = produce.PartitionProduceResponse(index=0, error_code=error, base_offset=offset, error_message=message)
     return produce.ProduceResponse(responses=[produce.TopicProduceResponse(name="t", partition_responses=[partition])])
 
 

@@ -54,9 +54,9 @@ def test_the_manifest_has_the_sum_of_each_partition(tmp_path: Path) -> None:
     archive = Archive.write(tmp_path / "archive")
     archive.commit(*staged(archive, (0, 4), (7, 9)), batch=0)
     archive.snapshot()
-    said = json.loads((archive.hidden / "manifest.json").read_text())
+    content = json.loads((archive.hidden / "manifest.json").read_text())
     checksum = joined([f"{4:016x}", f"{7009:016x}"])
-    assert said["partitions"] == {"orders": {"0": {"first": 0, "last": 9, "count": 8, "checksum": checksum}}}
+    assert content["partitions"] == {"orders": {"0": {"first": 0, "last": 9, "count": 8, "checksum": checksum}}}
     assert not list((archive.hidden / "commits").iterdir())
     assert named(reopened(archive)) == ["0-4", "7-9"]
 

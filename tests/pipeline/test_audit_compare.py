@@ -48,10 +48,10 @@ def test_sets_come_back_from_runs(numbers: set[int]) -> None:
     assert {number for first, last in ranges(bits) for number in range(first, last + 1)} == numbers
 
 
-@pytest.mark.parametrize("said", [[1], [-1, 3], [0, CHUNK + 1], [CHUNK, 1], [0, -1]])
-def test_damaged_runs_are_refused(said: list[int]) -> None:
+@pytest.mark.parametrize("damaged", [[1], [-1, 3], [0, CHUNK + 1], [CHUNK, 1], [0, -1]])
+def test_damaged_runs_are_refused(damaged: list[int]) -> None:
     with pytest.raises(ValueError, match="runs"):
-        from_runs(said)
+        from_runs(damaged)
 
 
 def test_one_lost_and_one_doubled_with_equal_counts() -> None:
@@ -94,7 +94,7 @@ def test_a_double_belongs_to_the_tier_that_made_it() -> None:
     assert [(row(found, tier).doubled, row(found, tier).doubled_here) for tier in range(3)] == [(1, 1), (1, 0), (4, 3)]
 
 
-def test_more_copies_than_can_be_told_apart_are_all_counted() -> None:
+def test_more_copies_than_can_be_distinguished_are_all_counted() -> None:
     found = compare(ask(), "t", 0, words(0, [(0, 7)] * 40 + [(0, 8)]), [count(0, [7, 8], [7, 8])])
     assert row(found, 0).doubled == 39
     assert (row(found, 0).present, row(found, 0).lost) == (2, 0)

@@ -38,10 +38,10 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert state.following("nowhere") == {}
 
 
-@pytest.mark.parametrize("said", ["", "[]", "{}", '{"format": 1}', '{"format": 1, "positions": {"t": [[1]]}}'])
-def test_a_file_that_is_not_a_state_is_refused(tmp_path: Path, said: str) -> None:
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": 1}', '{"format": 1, "positions": {"t": [[1]]}}'])
+def test_a_file_that_is_not_a_state_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "state").mkdir()
-    (tmp_path / "state/state.json").write_text(said)
+    (tmp_path / "state/state.json").write_text(content)
     with pytest.raises(PipelineError, match=r"state\.json is not the state of an audit"):
         State.read(tmp_path)
     (tmp_path / "state/state.json").write_text(json.dumps({"format": 9}))

@@ -68,10 +68,10 @@ def reports(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [json.loads(record["value"]) for record in records if record["topic"] == "audit-counts"]
 
 
-def numbers(said: list[dict[str, Any]], what: str, topic: str = "t") -> dict[tuple[int, int], int]:
+def numbers(counted: list[dict[str, Any]], what: str, topic: str = "t") -> dict[tuple[int, int], int]:
     """Join the sets of all reports, by bucket and chunk."""
     found: dict[tuple[int, int], int] = {}
-    for report in said:
+    for report in counted:
         for one in report["counts"]:
             if one["topic"] == topic and what in one:
                 key = one["bucket"], one["chunk"]
@@ -111,8 +111,8 @@ def test_sequence_numbers_rise_by_one_in_each_topic_and_start_again_with_each_in
 
 
 def test_sent_acknowledged_and_refused_are_reported_by_bucket_and_only_what_is_new() -> None:
-    client, clock, told = FakeClient(), [60_000], []
-    producer = AuditedProducer(client, "p", interval_s=0, clock_ms=lambda: clock[0], on_delivery=lambda *news: told.append(news))
+    client, clock, acks = FakeClient(), [60_000], []
+    producer = AuditedProducer(client, "p", interval_s=0, clock_ms=lambda: clock[0], on_delivery=lambda *news: acks.append(news))
     for at in (60_000, 61_000, 120_000, 120_001):
         clock[0] = at
         producer.produce("t", b"v")
@@ -123,13 +123,13 @@ def test_sent_acknowledged_and_refused_are_reported_by_bucket_and_only_what_is_n
     producer.trail.report()
     records[1]["on_delivery"](None, "m1")
     producer.close()
-    said = reports(client.records)
-    assert [(report["number"], report["is_end"]) for report in said] == [(0, False), (1, True)]
-    assert numbers(said[:1], "sent") == {(60_000, 0): 0b11, (120_000, 0): 0b1100}
-    assert numbers(said[:1], "acked") == {(60_000, 0): 0b1}
-    assert numbers(said[:1], "failed") == {(120_000, 0): 0b100}
-    assert said[1]["counts"] == [{"topic": "t", "bucket": 60_000, "chunk": 0, "acked": [1, 1]}]
-    assert told == [(None, "m0"), ("failed", "m2"), (None, "m1")]
+    counted = reports(client.records)
+    assert [(report["number"], report["is_end"]) for report in counted] == [(0, False), (1, True)]
+    assert numbers(counted[:1], "sent") == {(60_000, 0): 0b11, (120_000, 0): 0b1100}
+    assert numbers(counted[:1], "acked") == {(60_000, 0): 0b1}
+    assert numbers(counted[:1], "failed") == {(120_000, 0): 0b100}
+    assert counted[1]["counts"] == [{"topic": "t", "bucket": 60_000, "chunk": 0, "acked": [1, 1]}]
+    assert acks == [(None, "m0"), ("failed", "m2"), (None, "m1")]
     assert {record["key"] for record in client.of("audit-counts")} == {producer.trail.identity}
 
 
@@ -142,8 +142,12 @@ def test_a_record_that_the_client_does_not_take_counts_as_refused_not_lost() -> 
     client.is_full = False
     producer.produce("t", b"v")
     producer.close()
-    said = reports(client.records)
-    assert (numbers(said, "sent"), numbers(said, "failed"), numbers(said, "acked")) == ({(0, 0): 0b11}, {(0, 0): 0b1}, {})
+    counted = reports(client.records)
+    assert (numbers(counted, "sent"), numbers(counted, "failed"), numbers(counted, "acked")) == (
+        {(0, 0): 0b11},
+        {(0, 0): 0b1},
+        {},
+    )
 
 
 def test_a_report_that_cannot_be_published_comes_with_the_next() -> None:
@@ -158,9 +162,9 @@ def test_a_report_that_cannot_be_published_comes_with_the_next() -> None:
     client.is_full = False
     producer.close()
     producer.close()
-    said = reports(client.records)
-    assert [(report["number"], report["is_end"]) for report in said] == [(0, True)]
-    assert numbers(said, "sent") == {(0, 0): 1}
+    counted = reports(client.records)
+    assert [(report["number"], report["is_end"]) for report in counted] == [(0, True)]
+    assert numbers(counted, "sent") == {(0, 0): 1}
     with pytest.raises(RuntimeError, match="the audited producer is closed"):
         producer.produce("t", b"v")
 
@@ -173,11 +177,11 @@ def test_a_million_records_are_a_few_kilobytes_in_messages_of_bounded_size() -> 
         if number % 2:
             trail.settle("t", timestamp_ms=0, sequence=number, is_acked=True)
     trail.close()
-    said = [json.loads(report) for report in sent]
-    assert numbers(said, "sent") == {(0, chunk): (1 << min(CHUNK, 200_000 - chunk * CHUNK)) - 1 for chunk in range(49)}
-    assert sum(bits.bit_count() for bits in numbers(said, "acked").values()) == 100_000
+    counted = [json.loads(report) for report in sent]
+    assert numbers(counted, "sent") == {(0, chunk): (1 << min(CHUNK, 200_000 - chunk * CHUNK)) - 1 for chunk in range(49)}
+    assert sum(bits.bit_count() for bits in numbers(counted, "acked").values()) == 100_000
     assert max(map(len, sent)) < 200_000
-    assert [report["is_end"] for report in said] == [False] * (len(said) - 1) + [True]
+    assert [report["is_end"] for report in counted] == [False] * (len(counted) - 1) + [True]
 
 
 def test_many_threads_get_each_number_once() -> None:
@@ -207,8 +211,12 @@ def test_kafka_python() -> None:
         assert [record["timestamp_ms"] for record in client.records] == [1000, 1000, 1000, 0]
         client.futures[0].callbacks[0]("metadata")
         client.futures[1].errbacks[0](OSError())
-    said = reports(client.records)
-    assert (numbers(said, "acked"), numbers(said, "failed"), numbers(said, "sent")) == ({(0, 0): 1}, {(0, 0): 2}, {(0, 0): 15})
+    counted = reports(client.records)
+    assert (numbers(counted, "acked"), numbers(counted, "failed"), numbers(counted, "sent")) == (
+        {(0, 0): 1},
+        {(0, 0): 2},
+        {(0, 0): 15},
+    )
     assert client.calls == ["flush", "flush", "close"]
 
 

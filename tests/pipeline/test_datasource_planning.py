@@ -169,7 +169,7 @@ def test_topics_and_partitions_are_chosen_by_name(tmp_path: Path) -> None:
 
 
 @given(pushed=st.lists(st.tuples(st.sampled_from(COMPARISONS), st.integers(-3, 25)), max_size=4), offset=st.integers(0, 22))
-def test_offset_filters_mean_what_they_say(pushed: list[tuple[str, int]], offset: int) -> None:
+def test_offset_filters_mean_what_they_express(pushed: list[tuple[str, int]], offset: int) -> None:
     only = Constraints()
     for kind, value in pushed:
         assert only.push("offset", kind, value)

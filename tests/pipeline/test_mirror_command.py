@@ -18,7 +18,7 @@ def invoke(*arguments: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--topic", "a"], "--source and --target are needed"),
         (["--source", "a:1", "--target", "b:1"], "give either --topic or --pattern"),
@@ -27,11 +27,11 @@ def invoke(*arguments: str) -> Result:
         (["--origin", "a:1"], "--origin a:1: must be TOPIC:PARTITION:OFFSET"),
     ],
 )
-def test_a_wrong_command_line(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_a_wrong_command_line(tmp_path: Path, arguments: list[str], message: str) -> None:
     lay_down(tmp_path)
     result = invoke(str(tmp_path), *arguments)
     assert result.exit_code == 2
-    assert result.stderr.endswith(f"Error: {said}\n")
+    assert result.stderr.endswith(f"Error: {message}\n")
 
 
 def test_an_invalid_address_is_one_line(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ KNOWN_BATCH = bytes(
 def test_a_fetch_goes_to_the_leader_by_the_topics_id_and_gives_what_lies_there() -> None:
     cluster = ScriptedCluster()
     cluster.leader = 2
-    cluster.say(fetch.FetchRequest, fetched(records=BATCH))
+    cluster.prepare(fetch.FetchRequest, fetched(records=BATCH))
     found = cluster.client().fetch("t", 0, offset=3, max_bytes=100, isolation=COMMITTED)
     assert bytes(found.data) == BATCH
     assert (found.high_watermark, found.last_stable_offset, found.log_start_offset, found.aborted) == (9, 8, 1, ((5, 2),))
@@ -39,7 +39,7 @@ def test_a_fetch_goes_to_the_leader_by_the_topics_id_and_gives_what_lies_there()
 def test_an_older_broker_is_asked_by_name() -> None:
     cluster = ScriptedCluster()
     cluster.version = 12
-    cluster.say(fetch.FetchRequest, fetched())
+    cluster.prepare(fetch.FetchRequest, fetched())
     cluster.client().fetch("t", 0, offset=0)
     [(_, request)] = requests(cluster, fetch.FetchRequest)
     assert (request.topics[0].topic, request.topics[0].topic_id) == ("t", bytes(16))
@@ -54,14 +54,14 @@ def test_a_leader_that_moved_is_followed() -> None:
 
     client = cluster.client()
     client.topic("t")
-    cluster.say(list_offsets.ListOffsetsRequest, move(), listed(42))
+    cluster.prepare(list_offsets.ListOffsetsRequest, move(), listed(42))
     assert client.list_offset("t", 0, timestamp=LATEST) == 42
     assert [node for node, _ in requests(cluster, list_offsets.ListOffsetsRequest)] == [1, 2]
 
 
 def test_a_lost_connection_is_made_again() -> None:
     cluster = ScriptedCluster()
-    cluster.say(list_offsets.ListOffsetsRequest, ConnectionLostError("gone"), ConnectionLostError("gone"), listed(42))
+    cluster.prepare(list_offsets.ListOffsetsRequest, ConnectionLostError("gone"), ConnectionLostError("gone"), listed(42))
     assert cluster.client().list_offset("t", 0, timestamp=LATEST) == 42
     assert cluster.pauses == [0.05, 0.1]
 
@@ -85,7 +85,7 @@ def test_it_gives_up_after_a_while_and_reports_what_happened() -> None:
 
 def test_an_error_that_stays_is_raised_at_once_with_its_name() -> None:
     cluster = ScriptedCluster()
-    cluster.say(fetch.FetchRequest, fetched(ErrorCode.OFFSET_OUT_OF_RANGE))
+    cluster.prepare(fetch.FetchRequest, fetched(ErrorCode.OFFSET_OUT_OF_RANGE))
     with pytest.raises(BrokerError, match=r"t-0 at one:1,two:2 cannot be read from offset 3: OFFSET_OUT_OF_RANGE: ") as raised:
         cluster.client().fetch("t", 0, offset=3)
     assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -94,7 +94,7 @@ def test_an_error_that_stays_is_raised_at_once_with_its_name() -> None:
 
 def test_the_brokers_own_message_is_reported_in_one_line() -> None:
     cluster = ScriptedCluster()
-    cluster.say(produce.ProduceRequest, produced(-1, ErrorCode.MESSAGE_TOO_LARGE, "too large\nby far"))
+    cluster.prepare(produce.ProduceRequest, produced(-1, ErrorCode.MESSAGE_TOO_LARGE, "too large\nby far"))
     with pytest.raises(BrokerError, match=r"MESSAGE_TOO_LARGE: too large$"):
         cluster.client().produce("t", 0, BATCH)
 
@@ -105,10 +105,10 @@ def test_an_unknown_error_is_reported_by_its_number() -> None:
 
 def test_a_batch_of_an_idempotent_producer_is_sent_again_another_is_not() -> None:
     cluster = ScriptedCluster()
-    cluster.say(produce.ProduceRequest, ConnectionLostError("gone"), produced(4))
+    cluster.prepare(produce.ProduceRequest, ConnectionLostError("gone"), produced(4))
     assert cluster.client().produce("t", 0, KNOWN_BATCH) == 4
     cluster = ScriptedCluster()
-    cluster.say(produce.ProduceRequest, ConnectionLostError("gone"), produced(4))
+    cluster.prepare(produce.ProduceRequest, ConnectionLostError("gone"), produced(4))
     with pytest.raises(PipelineError, match="it is not known whether the batch has arrived"):
         cluster.client().produce("t", 0, BATCH)
     assert len(requests(cluster, produce.ProduceRequest)) == 1
@@ -119,7 +119,7 @@ def test_a_topic_that_was_created_again_is_another_topic() -> None:
     client = cluster.client()
     client.topic("t")
     cluster.topic_id = ID_B
-    cluster.say(fetch.FetchRequest, fetched(ErrorCode.UNKNOWN_TOPIC_ID))
+    cluster.prepare(fetch.FetchRequest, fetched(ErrorCode.UNKNOWN_TOPIC_ID))
     with pytest.raises(PipelineError, match="topic t at one:1,two:2 was deleted and created again while the job ran"):
         client.fetch("t", 0, offset=0)
 
@@ -129,7 +129,7 @@ def gone_before(cluster: ScriptedCluster) -> None:
 
 
 def gone_meanwhile(cluster: ScriptedCluster) -> None:
-    cluster.say(fetch.FetchRequest, fetched(ErrorCode.UNKNOWN_TOPIC_ID))
+    cluster.prepare(fetch.FetchRequest, fetched(ErrorCode.UNKNOWN_TOPIC_ID))
 
 
 @pytest.mark.parametrize("how", [gone_before, gone_meanwhile])

@@ -32,7 +32,7 @@ def sent(cluster: ScriptedCluster) -> list[tuple[int, int]]:
 def test_no_more_than_five_requests_are_in_flight() -> None:
     cluster = ScriptedCluster()
     cluster.leader = 2
-    cluster.say(produce.ProduceRequest, *map(produced, range(8)))
+    cluster.prepare(produce.ProduceRequest, *map(produced, range(8)))
     out = writer(cluster)
     write(out, *range(WINDOW))
     assert len(cluster.script[produce.ProduceRequest]) == 8
@@ -55,7 +55,7 @@ def test_no_more_than_five_requests_are_in_flight() -> None:
 )
 def test_trouble_is_raised_and_nothing_is_sent_again(trouble: object) -> None:
     cluster = ScriptedCluster()
-    cluster.say(produce.ProduceRequest, produced(0), trouble)
+    cluster.prepare(produce.ProduceRequest, produced(0), trouble)
     out = writer(cluster)
     write(out, 0, 1, 2, 3)
     with pytest.raises(WriteInterruptedError, match=r"gone|cannot write to t-0 at one:1,two:2: [A-Z_]+: "):
@@ -72,7 +72,7 @@ def test_a_missing_broker_is_trouble_too() -> None:
 
 def test_an_offset_that_is_not_the_expected_one_means_another_writer() -> None:
     cluster = ScriptedCluster()
-    cluster.say(produce.ProduceRequest, produced(0), produced(7))
+    cluster.prepare(produce.ProduceRequest, produced(0), produced(7))
     out = writer(cluster)
     write(out, 0, 1)
     with pytest.raises(PipelineError, match="t-0 at one:1,two:2 gave a batch the offset 7, not 1: another producer writes to it"):
@@ -81,7 +81,7 @@ def test_an_offset_that_is_not_the_expected_one_means_another_writer() -> None:
 
 def test_an_error_that_a_retry_cannot_mend_is_raised_at_once() -> None:
     cluster = ScriptedCluster()
-    cluster.say(produce.ProduceRequest, produced(-1, ErrorCode.INVALID_RECORD, "no key"))
+    cluster.prepare(produce.ProduceRequest, produced(-1, ErrorCode.INVALID_RECORD, "no key"))
     out = writer(cluster)
     write(out, 0)
     with pytest.raises(BrokerError, match="cannot write to t-0 at one:1,two:2: INVALID_RECORD: no key"):
