@@ -99,7 +99,7 @@ class OwnPartitions:
                 except OSError:
                     logger.exception("The log of %s cannot be opened; the partition is offline", topic_partition)
                     self.offline.add(topic_partition)
-        refusals.tell()
+        refusals.report()
 
     # Following
 

@@ -15,7 +15,7 @@ NAMES_MAX: Final = 10
 
 
 class Refusals:
-    """The refusals so far. Call `tell` once."""
+    """The refusals so far. Call `report` once."""
 
     def __init__(self) -> None:
         self._by_reason: dict[str, list[TopicPartition]] = {}
@@ -24,7 +24,7 @@ class Refusals:
         """Add an offline partition; `reason` is for people."""
         self._by_reason.setdefault(reason, []).append(topic_partition)
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Log the lines."""
         for reason, partitions in self._by_reason.items():
             names = ", ".join(map(str, partitions[:NAMES_MAX]))

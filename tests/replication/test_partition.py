@@ -148,7 +148,7 @@ def test_a_follower_does_not_take_records_from_clients() -> None:
     assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_reading_ends_where_the_isolation_says() -> None:
+def test_reading_ends_where_the_isolation_requires() -> None:
     partition = replica(image(isr=(1, 2)), 10, 20, 30, 40)
     partition.update_follower(BrokerId(2), at(partition, 3))
     partition.log.producers.first_unstable_offset = Offset(1)  # type: ignore[misc]
