@@ -84,7 +84,7 @@ def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, respons
     end = time.monotonic() + wait_s
     backoff_s = BACKOFF_S
     attempt_s = response_s
-    is_told = False
+    is_logged = False
     while True:
         reasons = []
         is_resolved = False
@@ -101,8 +101,8 @@ def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, respons
             raise CommandError(f"No resolvable bootstrap urls given in bootstrap.servers: {'; '.join(reasons)}")
         if left_s <= 0:
             raise UnreachableError("; ".join(reasons))
-        if not is_told:
-            is_told = True
+        if not is_logged:
+            is_logged = True
             print(f"WARN no broker is available yet ({'; '.join(reasons)}); trying for {wait_s:g} s", file=sys.stderr)
         time.sleep(min(backoff_s, left_s))
         backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)

@@ -78,8 +78,8 @@ def test_a_trouble_is_logged_now_and_then(capsys: pytest.CaptureFixture[str]) ->
     troubles = Troubles(lambda: next(times))
     for name in ("_TRANSPORT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_TRANSPORT", "_TRANSPORT"):
         troubles(Error(name))
-    told = ["WARN _TRANSPORT: about _TRANSPORT", "WARN _ALL_BROKERS_DOWN: about _ALL_BROKERS_DOWN"]
-    assert capsys.readouterr().err.splitlines() == [*told, told[0]]
+    logged = ["WARN _TRANSPORT: about _TRANSPORT", "WARN _ALL_BROKERS_DOWN: about _ALL_BROKERS_DOWN"]
+    assert capsys.readouterr().err.splitlines() == [*logged, logged[0]]
 
 
 def consumed(*words: str) -> dict[str, object]:
@@ -137,7 +137,7 @@ def test_wrong_offsets(text: str) -> None:
         consumer.offset_of(parse("toy", consumer.KINDS, ["--offset", text]))
 
 
-def test_without_the_library_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_one_line_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(CommandError, match=r"confluent-kafka is not installed: pip install 'pybroker\[container\]'") as raised:
         library()

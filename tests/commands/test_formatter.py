@@ -96,7 +96,7 @@ def test_doubles_as_java_prints_them(value: float, shown: str) -> None:
     assert java_double(value) == shown
 
 
-def test_what_is_not_there_says_so() -> None:
+def test_what_is_not_there_is_reported_as_missing() -> None:
     with pytest.raises(CommandError, match=r"io.confluent.KafkaAvroDeserializer is not supported") as raised:
         line(Message(), {"value.deserializer": "io.confluent.KafkaAvroDeserializer"})
     assert raised.value.code == NOT_SUPPORTED

@@ -146,7 +146,7 @@ def test_states(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "count", "out", "err", "is_told"),
+    ("state", "count", "out", "err", "expected"),
     [
         ("Stable", 1, "", "", True),
         ("Stable", 0, "", "", False),
@@ -156,7 +156,7 @@ def test_states(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_what_is_special_about_a_state(
-    state: str, count: int, out: str, err: str, is_told: bool, capsys: pytest.CaptureFixture[str]
+    state: str, count: int, out: str, err: str, expected: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert is_shown(Group("g", state, "", []), count) == is_told
+    assert is_shown(Group("g", state, "", []), count) == expected
     assert tuple(capsys.readouterr()) == (out, err)

@@ -106,7 +106,7 @@ def test_a_topic_is_described() -> None:
 
 
 @pytest.mark.parametrize(
-    ("report", "leader", "in_sync", "is_told"),
+    ("report", "leader", "in_sync", "is_listed"),
     [
         ("--under-replicated-partitions", 1, (1, 2), False),
         ("--under-replicated-partitions", 1, (1,), True),
@@ -119,8 +119,8 @@ def test_a_topic_is_described() -> None:
         ("--at-min-isr-partitions", 1, (1, 2), False),
     ],
 )
-def test_reports(report: str, leader: int, in_sync: tuple[int, ...], is_told: bool) -> None:
-    assert len(lines(report, leader=leader, in_sync=in_sync)) == is_told
+def test_reports(report: str, leader: int, in_sync: tuple[int, ...], is_listed: bool) -> None:
+    assert len(lines(report, leader=leader, in_sync=in_sync)) == is_listed
 
 
 def test_added_settings() -> None:
