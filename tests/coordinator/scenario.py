@@ -97,10 +97,10 @@ def partition(text: str) -> TopicPartition:
 
 def subscription(topics: str, owned: str = "") -> bytes:
     """Return the metadata of a consumer, in version 1 if it reports what it owns."""
-    told = ConsumerProtocolSubscription(
+    content = ConsumerProtocolSubscription(
         topics=[name for name in topics.split(",") if name], owned_partitions=_topic_partitions(owned) if owned else []
     )
-    return _with_version(told, 1 if owned else 0)
+    return _with_version(content, 1 if owned else 0)
 
 
 def assignment(text: str) -> bytes:
@@ -114,8 +114,8 @@ def assigned(data: bytes) -> str:
     """Return as text what `assignment` has written."""
     if not data.startswith(b"\x00"):
         return data.decode() or "nothing"
-    told = decode(ConsumerProtocolAssignment, data[1], memoryview(data), 2)
-    return " ".join(f"{one.topic}-{','.join(map(str, one.partitions))}" for one in told.assigned_partitions) or "no partitions"
+    content = decode(ConsumerProtocolAssignment, data[1], memoryview(data), 2)
+    return " ".join(f"{one.topic}-{','.join(map(str, one.partitions))}" for one in content.assigned_partitions) or "no partitions"
 
 
 def _topic_partitions(text: str) -> list[ConsumerPartitions]:

@@ -13,7 +13,7 @@ OWNS = ("none", "t-0", "t-1", "t-0,t-1", "t-0,t-1,t-2")
 TOPICS = ("t", "u", "t,u")
 RARE = (
     "restart", "admin deletes g", "admin commits g t-0=5", "admin forgets g t-0", "after 46s",
-    "log refuses\nWHO tells\nlog accepts", "log refuses\nafter 46s\nlog accepts",
+    "log refuses\nWHO reports\nlog accepts", "log refuses\nafter 46s\nlog accepts",
 )  # fmt: skip
 TIMES = "session=45s rebalance=10s"
 
@@ -29,9 +29,9 @@ def _line(random: Random) -> str:
     instance = " instance=i" if who == "a" else ""
     lines = [
         f"WHO enters g topics={random.choice(TOPICS)} rebalance=10s{instance}",
-        *(f"WHO tells owns={random.choice(OWNS)}" for _ in range(2)),
-        "WHO tells",
-        "WHO tells topics=t,u",
+        *(f"WHO reports owns={random.choice(OWNS)}" for _ in range(2)),
+        "WHO reports",
+        "WHO reports topics=t,u",
         "WHO quits",
         "WHO quits awhile" if instance else "WHO quits",
         f"WHO joins g topics=t {TIMES} owns={random.choice(OWNS)}{instance}",

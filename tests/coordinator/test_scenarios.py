@@ -20,8 +20,8 @@ FOLDER = Path(__file__).parents[1] / "scenarios"
 async def test_the_story_comes_out(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slicing, "SLICE_S", 60.0)  # on a busy machine even a short list may take longer than a slice
     path = FOLDER / f"{name}.txt"
-    told = path.read_text()
-    played = await Story(tmp_path).play(told)
+    expected = path.read_text()
+    played = await Story(tmp_path).play(expected)
     if os.environ.get("PYBROKER_WRITE_SCENARIOS"):
         path.write_text(played)
-    assert played == told
+    assert played == expected

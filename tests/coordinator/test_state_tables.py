@@ -148,15 +148,15 @@ class Seen:
             first: list[str] = []
             done = args[0].respond if name == "join" else args[-1]
 
-            def tell(outcome: Any) -> None:
+            def note(outcome: Any) -> None:
                 first.append(self._code(outcome))
                 done(outcome)
 
             if name == "join":
-                object.__setattr__(args[0], "respond", tell)  # frozen; made for this call alone
+                object.__setattr__(args[0], "respond", note)  # frozen; made for this call alone
                 original(coordinator, *args)
             else:
-                original(coordinator, *args[:-1], tell, **more)
+                original(coordinator, *args[:-1], note, **more)
             self.outcomes[row, state].add(first[0] if first else WAITS)
 
         patch.setattr(GroupCoordinator, name, watched)

@@ -1,7 +1,7 @@
 """What members of KIP-848 groups do in stories:
 
 alice enters g [topics=t,u] [regex=R] [instance=i] [assignor=range] [rebalance=30s] [as=ID] [version=1]
-alice tells [owns=t-0,t-1] [owns=none] [epoch=7] [topics=t,u] [as=ID]     a heartbeat; without `owns` it says nothing of that
+alice reports [owns=t-0,t-1] [owns=none] [epoch=7] [topics=t,u] [as=ID]     a heartbeat; without `owns` it has nothing of that
 alice quits [awhile]
 admin inspects g [version=1]
 """
@@ -20,8 +20,8 @@ from testing.scenes.api.whole import Whole
 def shown(whole: Whole, topics: Any) -> str:
     """Return partitions that are listed by topic id as text: `t-0,1 u-0`."""
     names = {bytes(topic.topic_id): topic.name for topic in whole.controller.image.topics.values()}
-    told = [f"{names.get(bytes(topic.topic_id), 'gone')}-{','.join(map(str, topic.partitions))}" for topic in topics]
-    return " ".join(sorted(told)) or "nothing"
+    parts = [f"{names.get(bytes(topic.topic_id), 'gone')}-{','.join(map(str, topic.partitions))}" for topic in topics]
+    return " ".join(sorted(parts)) or "nothing"
 
 
 def owned(whole: Whole, text: str) -> list[TopicPartitions]:
@@ -61,7 +61,7 @@ class ConsumerStory:
         )
         self._heartbeat(client, request, int(options.get("version", 1)))
 
-    def _tells(self, client: Any, _words: list[str], options: dict[str, str]) -> None:
+    def _reports(self, client: Any, _words: list[str], options: dict[str, str]) -> None:
         assert self.whole is not None
         request = ConsumerGroupHeartbeatRequest(
             group_id=client.group,
@@ -92,8 +92,8 @@ class ConsumerStory:
             client.generation = response.member_epoch
             self._names[response.member_id] = client.name
             client.member_id = response.member_id
-            told = response.assignment
-            has = "" if told is None else f", has {shown(whole, told.topic_partitions)}"
+            given = response.assignment
+            has = "" if given is None else f", has {shown(whole, given.topic_partitions)}"
             return f"epoch {response.member_epoch}{has}"
 
         self._send(client.name, request, version, describe)

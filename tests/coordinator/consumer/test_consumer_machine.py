@@ -138,7 +138,7 @@ def new_shard(numbers: Iterator[int]) -> GroupShard:
 
 @dataclass
 class Client:
-    """A consumer. `told` is its last assignment, `owned` is what it works on."""
+    """A consumer. `assignment` is its last assignment, `owned` is what it works on."""
 
     number: int
     member_id: str = ""
@@ -148,7 +148,7 @@ class Client:
     is_classic: bool = False
     names: tuple[str, ...] = ()
     regex: str | None = None
-    told: set[Partition] = field(default_factory=set)
+    assignment: set[Partition] = field(default_factory=set)
     owned: set[Partition] = field(default_factory=set)
 
     @property
@@ -156,7 +156,7 @@ class Client:
         return f"i{self.number}" if self.number == 0 else None
 
     def forget(self) -> None:
-        self.is_in, self.epoch, self.told, self.owned = False, 0, set(), set()
+        self.is_in, self.epoch, self.assignment, self.owned = False, 0, set(), set()
 
 
 class Machine(RuleBasedStateMachine):
@@ -206,7 +206,7 @@ class Machine(RuleBasedStateMachine):
         if is_classic:
             self.rejoin(client, gives_up=True)
         else:
-            self.tell(client, is_full=True)
+            self.report(client, is_full=True)
 
     @rule(number=st.integers(0, CLIENTS - 1), gives_up=st.booleans(), is_full=st.booleans(), is_lost=st.booleans())
     def beat(self, number: int, gives_up: bool, is_full: bool, is_lost: bool) -> None:
@@ -215,9 +215,9 @@ class Machine(RuleBasedStateMachine):
         if not client.is_in:
             return
         if gives_up:
-            client.owned &= client.told
+            client.owned &= client.assignment
         if not client.is_classic:
-            self.tell(client, is_full=is_full, is_lost=is_lost)
+            self.report(client, is_full=is_full, is_lost=is_lost)
             return
         request = HeartbeatRequest(
             group_id=GROUP, member_id=client.member_id, generation_id=client.epoch, group_instance_id=client.instance
@@ -233,7 +233,7 @@ class Machine(RuleBasedStateMachine):
             if client.is_classic:
                 self.rejoin(client, gives_up=False)
             else:
-                self.tell(client, is_full=True)
+                self.report(client, is_full=True)
 
     @rule(number=st.integers(0, CLIENTS - 1), is_awhile=st.booleans())
     def leave(self, number: int, is_awhile: bool) -> None:
@@ -284,7 +284,7 @@ class Machine(RuleBasedStateMachine):
         beat = ConsumerHeartbeat(request=request, version=1, client_id="c", client_host="/h", image=self.image, settings=SETTINGS)
         return self.coordinator.run(lambda shard, now_ms: heartbeat(shard, beat, now_ms))
 
-    def tell(self, client: Client, *, is_full: bool, is_lost: bool = False) -> None:
+    def report(self, client: Client, *, is_full: bool, is_lost: bool = False) -> None:
         is_full |= client.epoch == 0
         request = ConsumerGroupHeartbeatRequest(
             group_id=GROUP,
@@ -304,9 +304,9 @@ class Machine(RuleBasedStateMachine):
             return
         client.is_in, client.epoch = True, response.member_epoch
         if response.assignment is not None:
-            client.told = {(bytes(t.topic_id), n) for t in response.assignment.topic_partitions for n in t.partitions}
-        if client.owned <= client.told:  # the client takes new partitions when it has given up the others
-            client.owned = set(client.told)
+            client.assignment = {(bytes(t.topic_id), n) for t in response.assignment.topic_partitions for n in t.partitions}
+        if client.owned <= client.assignment:  # the client takes new partitions when it has given up the others
+            client.owned = set(client.assignment)
 
     def classic(self, client: Client, operation: Callable[[GroupRequests, int], CoordinatorResult]) -> int:
         group = self.coordinator.group
@@ -348,10 +348,10 @@ class Machine(RuleBasedStateMachine):
             return
         ids = {topic.name: bytes(topic.topic_id) for topic in self.image.topics.values()}
         given = assigned(self.response.assignment)
-        told = [] if given == "no partitions" else [part.rpartition("-") for part in given.split(" ")]
-        client.told = {(ids[name], int(n)) for name, _, numbers in told if name in ids for n in numbers.split(",")}
-        if client.owned <= client.told:
-            client.owned = set(client.told)
+        assignment = [] if given == "no partitions" else [part.rpartition("-") for part in given.split(" ")]
+        client.assignment = {(ids[name], int(n)) for name, _, numbers in assignment if name in ids for n in numbers.split(",")}
+        if client.owned <= client.assignment:
+            client.owned = set(client.assignment)
 
     # What must hold
 
@@ -381,7 +381,7 @@ class Machine(RuleBasedStateMachine):
         self.epochs = now
 
     @invariant()
-    def the_log_says_it(self) -> None:
+    def the_log_has_the_same_state(self) -> None:
         assert state_of(self.coordinator.loaded().consumer_groups.get(GroupId(GROUP))) == state_of(self.coordinator.group)
 
     def teardown(self) -> None:

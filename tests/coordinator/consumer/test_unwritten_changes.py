@@ -22,10 +22,10 @@ SESSION_MS = 60_000
 
 
 def heartbeat(member_id: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatRequest:
-    told: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     if epoch == 0:
-        told = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
-    return ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=member_id, member_epoch=epoch, **{**told, **fields})
+        content = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+    return ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=member_id, member_epoch=epoch, **{**content, **fields})
 
 
 def joining(member_id: str = "", instance: str | None = None) -> JoinGroupRequest:

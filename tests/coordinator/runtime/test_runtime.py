@@ -199,7 +199,7 @@ def test_what_was_loaded_may_not_be_durable_either(scene: RuntimeScene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "expected"),
     [
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
@@ -208,10 +208,10 @@ def test_what_was_loaded_may_not_be_durable_either(scene: RuntimeScene) -> None:
         (ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.INVALID_REQUIRED_ACKS),
     ],
 )
-def test_what_is_not_in_the_log_is_not_in_the_state(scene: RuntimeScene, code: ErrorCode, told: ErrorCode) -> None:
+def test_what_is_not_in_the_log_is_not_in_the_state(scene: RuntimeScene, code: ErrorCode, expected: ErrorCode) -> None:
     scene.replicas.code = code
     scene.write(CoordinatorResult("response", [RECORD]))
-    assert (scene.outcomes, scene.shard.seen) == ([told], [])
+    assert (scene.outcomes, scene.shard.seen) == ([expected], [])
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -228,7 +228,7 @@ def test_records_that_only_write_down_what_is_there_are_not_replayed(scene: Runt
     assert (scene.outcomes, scene.shard.seen, len(scene.replicas.appended)) == (["response"], [], 1)
 
 
-def test_what_comes_after_is_told_how_it_went(scene: RuntimeScene) -> None:
+def test_what_comes_after_gets_the_outcome(scene: RuntimeScene) -> None:
     codes: list[ErrorCode] = []
     parked: list[Any] = []
 
@@ -244,20 +244,20 @@ def test_what_comes_after_is_told_how_it_went(scene: RuntimeScene) -> None:
     assert scene.outcomes == [], "the request was parked; its response is in `parked_responses`"
 
 
-def test_changes_that_are_refused_one_after_the_other_are_told_at_the_1st_10th_and_100th(
+def test_changes_that_are_refused_one_after_the_other_are_logged_at_the_1st_10th_and_100th(
     scene: RuntimeScene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def told() -> list[str]:
+    def logged() -> list[str]:
         lines = [record.getMessage().partition(": ")[2] for record in caplog.records]
         caplog.clear()
         return lines
 
     for scene.replicas.code in [ErrorCode.KAFKA_STORAGE_ERROR] * 150:
         scene.write(CoordinatorResult("response", [RECORD]))
-    assert told() == [f"KAFKA_STORAGE_ERROR ({count} in a row so far)" for count in (1, 10, 100)]
+    assert logged() == [f"KAFKA_STORAGE_ERROR ({count} in a row so far)" for count in (1, 10, 100)]
     for scene.replicas.code in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
         scene.write(CoordinatorResult("response", [RECORD]))
-    assert told() == ["KAFKA_STORAGE_ERROR (1 in a row so far)"]
+    assert logged() == ["KAFKA_STORAGE_ERROR (1 in a row so far)"]
 
 
 def test_large_changes_are_several_batches_if_they_may(scene: RuntimeScene) -> None:
