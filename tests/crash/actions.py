@@ -39,7 +39,7 @@ class _Producer:
 
 
 class Actions:
-    """The actions of a leg, which are noted in `told`."""
+    """The actions of a leg, which are noted in `notes`."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Actions:
         process: Process,
         random: Random,
         plan: Plan,
-        told: list[str],
+        notes: list[str],
         fault: Fault | None,
         away: tuple[str, ...],
     ) -> None:
@@ -55,7 +55,7 @@ class Actions:
         self._broker = process.broker
         self._random = random
         self._plan = plan
-        self._told = told
+        self._notes = notes
         self._fault = fault
         self._away = away
         self._producers: dict[tuple[bytes, int], _Producer] = {}
@@ -86,7 +86,7 @@ class Actions:
             await chosen[kind][1]()
             self._require_directories()
         if self._random.random() < 0.4:
-            self._told.append("stop")
+            self._notes.append("stop")
             await self._broker.stop()
             self._is_started = False
             for topic in self._model.there():
@@ -173,7 +173,7 @@ class Actions:
             settings["flush.messages"] = random.choice(("1", "1", "5"))
         settings |= self._plan.settings
         count = random.randint(1, 3)
-        self._told.append(f"create {name} with {count} partitions and {settings}")
+        self._notes.append(f"create {name} with {count} partitions and {settings}")
         self._model.unnamed = (name,)
         (outcome,) = await self._broker.controller.create_topics([NewTopic(name=name, partition_count=count, configs=settings)])
         self._model.unnamed = ()
@@ -194,7 +194,7 @@ class Actions:
         if not there:
             return
         topic = self._random.choice(there)
-        self._told.append(f"delete {topic.name}")
+        self._notes.append(f"delete {topic.name}")
         topic.state = TopicState.DELETING
         (outcome,) = await self._broker.controller.delete_topics([topic.topic_id])
         if outcome.error is None:
@@ -212,7 +212,7 @@ class Actions:
         )
         if name in self._plan.settings:
             return
-        self._told.append(f"{topic.name}: {name}={text}")
+        self._notes.append(f"{topic.name}: {name}={text}")
         before = dict(topic.settings)
         if name == "cleanup.policy":
             for partition in topic.partitions.values():
@@ -256,7 +256,7 @@ class Actions:
             )
             producer = (known.producer_id, 0, known.sequence)
         batch = Batch(records, make_batch(records, producer, compression=compression), producer)
-        self._told.append(f"produce {len(records)} to {partition.topic_partition} at {log.log_end_offset} as {producer}")
+        self._notes.append(f"produce {len(records)} to {partition.topic_partition} at {log.log_end_offset} as {producer}")
         written = await self._send(topic, partition, log, batch)
         if written is not None and producer is not None:
             known.last = written
@@ -300,7 +300,7 @@ class Actions:
         if known is None or known.last is None or known.last.end_offset <= partition.start_max:
             return
         tp, end = partition.topic_partition, log.log_end_offset
-        self._told.append(f"retry the batch at {known.last.first_offset} of {tp}")
+        self._notes.append(f"retry the batch at {known.last.first_offset} of {tp}")
         result = await produce(self._broker, tp, known.last.data)
         if result.error_code is ErrorCode.REQUEST_TIMED_OUT:
             return
@@ -317,7 +317,7 @@ class Actions:
         _, partition, log = chosen
         high_watermark = self._broker.replica_manager.high_watermark(partition.topic_partition)
         offset = self._random.randint(min(log.log_start_offset, high_watermark), high_watermark)
-        self._told.append(f"delete records of {partition.topic_partition} below {offset}")
+        self._notes.append(f"delete records of {partition.topic_partition} below {offset}")
         partition.start_max = max(partition.start_max, offset)
         try:
             log.increment_log_start_offset(Offset(offset), high_watermark=high_watermark)
@@ -332,7 +332,7 @@ class Actions:
         if chosen is None or not directories:
             return
         tp, directory = chosen[1].topic_partition, self._random.choice(directories)
-        self._told.append(f"move {tp} to {directory.path}")
+        self._notes.append(f"move {tp} to {directory.path}")
         try:
             self._broker.replica_manager.moves.start(tp, directory)
         except KafkaError as error:
@@ -345,12 +345,12 @@ class Actions:
 
     async def _rest(self) -> None:
         seconds = self._random.choice((0.01, 0.5, 3.0))
-        self._told.append(f"rest {seconds} s")
+        self._notes.append(f"rest {seconds} s")
         await asyncio.sleep(seconds)
 
     async def _long_rest(self) -> None:
         """Rest long enough for all passes."""
-        self._told.append(f"rest {CHECKPOINTED_S} s")
+        self._notes.append(f"rest {CHECKPOINTED_S} s")
         starts = [
             (topic, partition, log, log.log_start_offset)
             for topic in self._model.there()

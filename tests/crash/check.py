@@ -180,8 +180,8 @@ def _check_epochs(partition: Partition, promise: Promise, *, has_hole: bool) -> 
         if has_hole or lost.end_offset <= partition.log.log_start_offset:
             continue  # the begin of an epoch may be lost; a client that reads before the start gets that error
         response = partition.log.end_offset_for_epoch(LeaderEpoch(lost.leader_epoch))
-        is_told = response.epoch < lost.leader_epoch or response.end_offset < lost.end_offset
-        require(is_told, f"{tp} lost {lost}, and a consumer that asks gets {response}")
+        is_reported = response.epoch < lost.leader_epoch or response.end_offset < lost.end_offset
+        require(is_reported, f"{tp} lost {lost}, and a consumer that asks gets {response}")
 
 
 async def _check_producers(broker: SimulatedBroker, partition: Partition, promise: Promise, kept: Iterable[Batch]) -> None:

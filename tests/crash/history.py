@@ -95,7 +95,7 @@ class History:
         self.plan = plan
         self.random = Random(seed)
         self.checked = 0
-        self.told: list[str] = []  # what was done
+        self.notes: list[str] = []  # what was done
         self._model = Model()
         self._disk: SimulatedDisk | None = None
         self._contents: StoreContents | None = None
@@ -130,9 +130,9 @@ class History:
             skip = self.random.randrange(self.plan.fault_skip_max)
             fault = Fault(self.plan.fault, kinds=self.plan.fault_kinds, path=self.plan.fault_path, skip=skip)
             world.disk.faults.append(fault)
-        self.told.append(f"--- leg {leg}: start{f', away: {self._away}' if self._away else ''}")
+        self.notes.append(f"--- leg {leg}: start{f', away: {self._away}' if self._away else ''}")
         with world.process(_config(self.plan.checkpoint_interval_ms)) as process:
-            actions = Actions(self._model, process, self.random, self.plan, self.told, fault, self._away)
+            actions = Actions(self._model, process, self.random, self.plan, self.notes, fault, self._away)
             self._watch(world, actions)
             try:
                 process.run(actions.live())
@@ -161,7 +161,7 @@ class History:
 
     def _note(self, world: World, actions: Actions, operation: str) -> None:
         promises = actions.promises()._replace(away=self._away, offline=self._offline)
-        number = len(self.told)
+        number = len(self.notes)
         self._points.append(Point(number, operation, world.disk.fork(), world.contents.fork(), promises, world.clock.time_ms()))
 
     # --- after it ---
@@ -199,8 +199,8 @@ class History:
         crash = self.random.choice(list(self._crashes())[1 if has_lost_pages else 0 :])
         self._model, places = self._start_after(point, crash)
         self._places |= places
-        self.told = self.told[: point.number]
-        self.told.append(f"=== {crash} before {point.operation}")
+        self.notes = self.notes[: point.number]
+        self.notes.append(f"=== {crash} before {point.operation}")
         self._disk, self._contents = point.disk, point.contents
         crash.apply(self._disk)
         self._now_ms = point.now_ms + self.random.choice((0, 1_000, 90_000))
@@ -215,8 +215,8 @@ class History:
                 self._offline = frozenset(where for where, place in self._places.items() if place == path)
 
     def _failed(self, what: str, point: Point | None, crash: Crash | None, disk: SimulatedDisk) -> FailedHistoryError:
-        told = self.told if point is None else self.told[: point.number]
-        lines = [f"seed {self.seed}: {what}", "What was done:", *(f"    {one}" for one in told)]
+        notes = self.notes if point is None else self.notes[: point.number]
+        lines = [f"seed {self.seed}: {what}", "What was done:", *(f"    {one}" for one in notes)]
         if point is not None:
             lines.append(f"then {crash} before {point.operation}")
         lines += ["The last operations:", *(f"    {one}" for one in list(disk.operations)[-25:])]

@@ -170,17 +170,17 @@ def _accepted(sent: bytearray, choices: int) -> None:
 def _kernels(sent: bytes, number: int) -> None:
     """Read the bytes as the content of a batch, and as messages."""
     section, count = sent[HEADER_SIZE:], int.from_bytes(sent[HEADER_SIZE - 4 : HEADER_SIZE], signed=True)
-    for count_told in {count, number}:
-        _twins("scan_records", section, count_told, NOW_MS)
+    for count_given in {count, number}:
+        _twins("scan_records", section, count_given, NOW_MS)
         for magic in (0, 1):
-            _twins("down_converted_size", section, count_told, 5, magic, 6)
-            _twins("down_convert_records", section, count_told, 5, NOW_MS, bool(number & 1), NOW_MS, magic, 6, bool(number & 2))
-        base = (count_told, NOW_MS)
+            _twins("down_converted_size", section, count_given, 5, magic, 6)
+            _twins("down_convert_records", section, count_given, 5, NOW_MS, bool(number & 1), NOW_MS, magic, 6, bool(number & 2))
+        base = (count_given, NOW_MS)
         _section_twins("Overview", base, section, ("max_timestamp", "min_timestamp", "keyless", "is_sequential"))
-        _section_twins("Search", (count_told, 5, NOW_MS, NOW_MS if number & 1 else None, 6), section, ("found",))
+        _section_twins("Search", (count_given, 5, NOW_MS, NOW_MS if number & 1 else None, 6), section, ("found",))
         _section_twins("Refusals", (*base, bool(number & 1), NOW_MS, NOW_MS, 3), section, ("refused",))
         _section_twins("Renumbering", (*base, NOW_MS if number & 1 else None), section, ())
-        _twins("retain_records", section, count_told, 5, NOW_MS, NOW_MS, {b"k": 6}, 7, bool(number & 1))
+        _twins("retain_records", section, count_given, 5, NOW_MS, NOW_MS, {b"k": 6}, 7, bool(number & 1))
     for magic in (0, 1):
         _twins("up_convert_messages", sent, magic, bool(number & 1), NOW_MS)
     _column_twins("append_section", section, count, 5, NOW_MS, bool(number & 1), NOW_MS, 0, 1 << 60)
@@ -282,11 +282,11 @@ def segments(data: bytes) -> None:
         log.release()
 
 
-def _damage(path: Path, told: bytes) -> None:
+def _damage(path: Path, drawn: bytes) -> None:
     names = sorted(one.name for one in path.iterdir())
     if not names:
         return
-    file, what, high, low, count, byte = told
+    file, what, high, low, count, byte = drawn
     victim = path / names[file % len(names)]
     content = bytearray(victim.read_bytes())
     at = (high << 8 | low) % (len(content) + 1)

@@ -30,7 +30,7 @@ def main() -> int:
             stories, transactions = stories + 1, transactions + len(story.history.transactions)
             if found:
                 failed += 1
-                print(f"plan {name}, seed {seed}:", *story.told, *found[:10], sep="\n    ", flush=True)
+                print(f"plan {name}, seed {seed}:", *story.notes, *found[:10], sep="\n    ", flush=True)
         seed += 1
     print(f"{stories} stories of {transactions} transactions, {failed} with problems; the next seed is {seed}")
     return min(failed, 100)

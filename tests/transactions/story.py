@@ -54,13 +54,13 @@ PLANS: Final = {
 
 
 class Story:
-    """The story of a seed. `run` returns the problems; `told` has what happened to the broker."""
+    """The story of a seed. `run` returns the problems; `notes` has what happened to the broker."""
 
     def __init__(self, seed: int, plan: Plan) -> None:
         self._seed, self._plan = seed, plan
         self._random = Random(seed)
         self.history = History()
-        self.told: list[str] = []
+        self.notes: list[str] = []
         self._stuck: list[str] = []
         self._config = _config(is_flushed=plan.loses_power)
         self._disk: SimulatedDisk | None = None
@@ -108,10 +108,10 @@ class Story:
         if self._plan.loses_power:
             seed = self._random.choice((None, self._random.getrandbits(30)))
             self._disk.crash(None if seed is None else Random(seed))
-            self.told.append(f"the power is lost ({seed})")
+            self.notes.append(f"the power is lost ({seed})")
         else:
             self._disk.kill()
-            self.told.append("the process is killed")
+            self.notes.append("the process is killed")
         for number in range(self._plan.writers):
             if self._random.random() < 0.3:
                 self._writers[number] = self._new_writer(number, life + 1)
@@ -126,7 +126,7 @@ class Story:
 
         def stop(operation: str) -> None:
             connection.is_closed = True
-            self.told.append(f"life {life} ends before {operation}")
+            self.notes.append(f"life {life} ends before {operation}")
             self._disk, self._contents, self._now_ms = world.disk.fork(), world.contents.fork(), world.clock.time_ms()
             over.set()
 

@@ -16,7 +16,7 @@ def test_transactions_are_exact_whenever_the_broker_ends(name: str) -> None:
     seen = 0
     for seed in SEEDS:
         story = Story(seed, PLANS[name])
-        assert story.run() == [], "\n".join([f"seed {seed}", *story.told])
+        assert story.run() == [], "\n".join([f"seed {seed}", *story.notes])
         outcomes |= {written.outcome for written in story.history.transactions}
         seen += sum(len(reading.records) for reading in story.history.readings)
     assert outcomes >= {Outcome.COMMITTED, Outcome.ABORTED}
