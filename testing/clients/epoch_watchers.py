@@ -165,7 +165,7 @@ class JavaWatcher(Watcher):
         made = copy.copy(self)
         made._is_first, made.events = False, []
         self._sets.append(made.events)
-        self._say("n")
+        self._send("n")
         return made
 
     def _step(self) -> None:
@@ -177,7 +177,7 @@ class JavaWatcher(Watcher):
                 self._sets[number].append(Event(*fields))
                 line = self._lines.get_nowait()
 
-    def _say(self, command: str) -> None:
+    def _send(self, command: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(command)
         self._process.stdin.flush()
@@ -185,7 +185,7 @@ class JavaWatcher(Watcher):
     def commit(self) -> None:
         assert self._is_first
         expected = self._commits() + len({event.topic for event in self.events})
-        self._say("c")
+        self._send("c")
         self.until(lambda: self._commits() == expected)
 
     def _commits(self) -> int:
@@ -196,7 +196,7 @@ class JavaWatcher(Watcher):
             return
         try:
             if self._process.poll() is None:
-                self._say("q")
+                self._send("q")
                 self._process.wait(TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()

@@ -25,7 +25,7 @@ SESSION_MS = 6000
 POLL_S = 0.2
 
 
-def say(what: str, partition: int, offset: int = -1) -> None:
+def report(what: str, partition: int, offset: int = -1) -> None:
     sys.stdout.write(json.dumps([time.monotonic_ns(), what, partition, offset]) + "\n")
     sys.stdout.flush()
 
@@ -39,11 +39,11 @@ class Reporter:
 
     def on_partitions_revoked(self, revoked: Any) -> None:
         for one in revoked:
-            say("revoked", one.partition)
+            report("revoked", one.partition)
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         for one in assigned:
-            say("assigned", one.partition)
+            report("assigned", one.partition)
 
 
 def kafka_python(bootstrap: str, group: str, topic: str, instance: str | None) -> None:
@@ -61,7 +61,7 @@ def kafka_python(bootstrap: str, group: str, topic: str, instance: str | None) -
         while not (is_over() or has_forgotten_its_join(consumer)):
             read_and_commit(consumer)
         if has_forgotten_its_join(consumer):
-            say("forgot", -1)
+            report("forgot", -1)
         consumer.close()
 
 
@@ -75,13 +75,13 @@ def read_and_commit(consumer: Any) -> None:
         return
     for where, records in read.items():
         for record in records:
-            say("read", where.partition, record.offset)
+            report("read", where.partition, record.offset)
     if read:
         ends = {where.partition: records[-1].offset + 1 for where, records in read.items()}
         with contextlib.suppress(KafkaError):  # a rebalance came between: another member reads them again
             consumer.commit()
             for partition, offset in ends.items():
-                say("committed", partition, offset)
+                report("committed", partition, offset)
 
 
 def has_forgotten_its_join(consumer: Any) -> bool:
@@ -114,22 +114,22 @@ def confluent_kafka(bootstrap: str, group: str, topic: str, instance: str | None
     consumer = Consumer(settings)
     consumer.subscribe(
         [topic],
-        on_assign=lambda _, assigned: [say("assigned", one.partition) for one in assigned],
-        on_revoke=lambda _, revoked: [say("revoked", one.partition) for one in revoked],
-        on_lost=lambda _, lost: [say("revoked", one.partition) for one in lost],
+        on_assign=lambda _, assigned: [report("assigned", one.partition) for one in assigned],
+        on_revoke=lambda _, revoked: [report("revoked", one.partition) for one in revoked],
+        on_lost=lambda _, lost: [report("revoked", one.partition) for one in lost],
     )
     while not is_over():
         ends: dict[int, int] = {}
         for message in consumer.consume(50, POLL_S):
             if message.error() is None:
-                say("read", message.partition(), message.offset())
+                report("read", message.partition(), message.offset())
                 ends[message.partition()] = message.offset() + 1
         if ends:
             with contextlib.suppress(KafkaException):
                 done = {one.partition for one in consumer.commit(asynchronous=False) if one.error is None}
                 for partition, offset in ends.items():
                     if partition in done:
-                        say("committed", partition, offset)
+                        report("committed", partition, offset)
     consumer.close()
 
 
@@ -150,13 +150,13 @@ async def aiokafka(bootstrap: str, group: str, topic: str, instance: str | None)
         read = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
         for where, records in read.items():
             for record in records:
-                say("read", where.partition, record.offset)
+                report("read", where.partition, record.offset)
         if read:
             ends = {where: records[-1].offset + 1 for where, records in read.items()}
             with contextlib.suppress(KafkaError):
                 await consumer.commit(ends)
                 for where, offset in ends.items():
-                    say("committed", where.partition, offset)
+                    report("committed", where.partition, offset)
     await consumer.stop()
 
 

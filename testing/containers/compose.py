@@ -51,8 +51,8 @@ class Project:
             check=False,
         )
         if done.returncode:
-            said = f"{done.stdout}{done.stderr}"[-8000:]
-            raise EngineError(f"{' '.join([*self._command, *arguments])}: exit code {done.returncode}\n{said}")
+            output = f"{done.stdout}{done.stderr}"[-8000:]
+            raise EngineError(f"{' '.join([*self._command, *arguments])}: exit code {done.returncode}\n{output}")
         return done.stdout
 
     def container(self, service: str) -> str:

@@ -27,7 +27,7 @@ def held(command: Sequence[str], what: str, needs: str) -> Iterator[int]:
     assert holder.stdin is not None
     assert holder.stdout is not None
     with holder:  # closes its stdin, which ends it
-        said = line_of(holder.stdout, what).strip()
-        if said != MOUNTED:
-            pytest.skip(f"cannot make {what} here: {said}")
+        line = line_of(holder.stdout, what).strip()
+        if line != MOUNTED:
+            pytest.skip(f"cannot make {what} here: {line}")
         yield holder.pid

@@ -24,20 +24,20 @@ public class EpochWatcher {
         boolean isStopped;
         KafkaConsumer<String, String> consumer;
 
-        void say(String what, long offset, String value) {
+        void report(String what, long offset, String value) {
             System.out.println("[" + set + ", \"" + topic + "\", \"" + what + "\", " + offset + ", \"" + value + "\"]");
         }
 
         void read() {
             try {
                 for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(20))) {
-                    say("read", record.offset(), record.value());
+                    report("read", record.offset(), record.value());
                 }
             } catch (LogTruncationException gone) {
-                say("truncated", -1, "");
+                report("truncated", -1, "");
                 isStopped = true;
             } catch (InvalidOffsetException other) {
-                say("invalid", -1, other.getClass().getSimpleName());
+                report("invalid", -1, other.getClass().getSimpleName());
                 isStopped = true;
             }
         }
@@ -81,7 +81,7 @@ public class EpochWatcher {
                 for (Reader reader : readers) {
                     if (reader.set == 0) {
                         reader.consumer.commitSync();
-                        reader.say("committed", -1, "");
+                        reader.report("committed", -1, "");
                     }
                 }
             } else if (command == 'q') {

@@ -14,7 +14,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /** As group_member.py: GroupMember PROTOCOL BOOTSTRAP GROUP TOPIC [INSTANCE], where PROTOCOL is classic or consumer. */
 public class GroupMember {
-    static void say(String what, int partition, long offset) {
+    static void report(String what, int partition, long offset) {
         System.out.println("[" + System.nanoTime() + ", \"" + what + "\", " + partition + ", " + offset + "]");
     }
 
@@ -35,12 +35,12 @@ public class GroupMember {
         ConsumerRebalanceListener listener = new ConsumerRebalanceListener() {
             @Override
             public void onPartitionsRevoked(Collection<TopicPartition> revoked) {
-                revoked.forEach(one -> say("revoked", one.partition(), -1));
+                revoked.forEach(one -> report("revoked", one.partition(), -1));
             }
 
             @Override
             public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
-                assigned.forEach(one -> say("assigned", one.partition(), -1));
+                assigned.forEach(one -> report("assigned", one.partition(), -1));
             }
         };
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
@@ -51,13 +51,13 @@ public class GroupMember {
                 isOver = System.in.available() > 0;
                 Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
-                    say("read", record.partition(), record.offset());
+                    report("read", record.partition(), record.offset());
                     ends.put(new TopicPartition(record.topic(), record.partition()), new OffsetAndMetadata(record.offset() + 1));
                 }
                 if (!ends.isEmpty()) {
                     try {
                         consumer.commitSync(ends);
-                        ends.forEach((where, end) -> say("committed", where.partition(), end.offset()));
+                        ends.forEach((where, end) -> report("committed", where.partition(), end.offset()));
                     } catch (KafkaException error) {
                         System.err.println(error); // a rebalance came between: another member reads them again
                     }

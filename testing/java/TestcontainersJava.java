@@ -22,7 +22,7 @@ public class TestcontainersJava {
     static class Apache extends org.testcontainers.kafka.KafkaContainer {
         Apache() { super(image("apache/kafka")); }
         @Override public String getHost() { return host; }
-        @Override public Integer getMappedPort(int inside) { say("port", "" + inside); return port; }
+        @Override public Integer getMappedPort(int inside) { report("port", "" + inside); return port; }
         @Override public void copyFileToContainer(Transferable file, String path) { copied(file, path); }
         void run() throws Exception { configure(); containerIsStarting(inspected()); }
     }
@@ -30,7 +30,7 @@ public class TestcontainersJava {
     static class Confluent extends org.testcontainers.kafka.ConfluentKafkaContainer {
         Confluent() { super(image("confluentinc/cp-kafka")); }
         @Override public String getHost() { return host; }
-        @Override public Integer getMappedPort(int inside) { say("port", "" + inside); return port; }
+        @Override public Integer getMappedPort(int inside) { report("port", "" + inside); return port; }
         @Override public void copyFileToContainer(Transferable file, String path) { copied(file, path); }
         void run() throws Exception { configure(); containerIsStarting(inspected()); }
     }
@@ -40,7 +40,7 @@ public class TestcontainersJava {
         Older() { super(image("confluentinc/cp-kafka")); }
         @Override public String getDockerImageName() { return "pybroker:7.6.0"; }
         @Override public String getHost() { return host; }
-        @Override public Integer getMappedPort(int inside) { say("port", "" + inside); return port; }
+        @Override public Integer getMappedPort(int inside) { report("port", "" + inside); return port; }
         @Override public void copyFileToContainer(Transferable file, String path) { copied(file, path); }
         void run() throws Exception { configure(); containerIsStarting(inspected()); }
     }
@@ -58,8 +58,8 @@ public class TestcontainersJava {
     }
 
     static void copied(Transferable file, String path) {
-        say("script", new String(file.getBytes(), StandardCharsets.UTF_8));
-        say("path", path);
+        report("script", new String(file.getBytes(), StandardCharsets.UTF_8));
+        report("path", path);
     }
 
     static void set(Class<?> owner, Object object, String name, Object value) throws Exception {
@@ -85,13 +85,13 @@ public class TestcontainersJava {
         throw new NoSuchFieldException(name);
     }
 
-    static void say(String name, String text) {
+    static void report(String name, String text) {
         System.out.println(name + "\t" + text.replace("\n", "\\n"));
     }
 
-    static void tell(GenericContainer<?> container) throws Exception {
+    static void describe(GenericContainer<?> container) throws Exception {
         for (Map.Entry<String, String> entry : container.getEnvMap().entrySet()) {
-            say("environment", entry.getKey() + "=" + entry.getValue());
+            report("environment", entry.getKey() + "=" + entry.getValue());
         }
         Method definition = GenericContainer.class.getDeclaredMethod("getContainerDef");
         definition.setAccessible(true);
@@ -99,17 +99,17 @@ public class TestcontainersJava {
         Object words = find(def, "entrypoint");
         if (words != null) {
             for (Object word : words instanceof List ? (List<?>) words : List.of((Object[]) words)) {
-                say("command", "" + word);
+                report("command", "" + word);
             }
         }
         for (String word : container.getCommandParts()) {
-            say("command", word);
+            report("command", word);
         }
         Object strategy = get(GenericContainer.class, container, "waitStrategy");
         if (!(strategy instanceof LogMessageWaitStrategy)) {
             strategy = find(def, "waitStrategy");  // where the older container has it
         }
-        say("pattern", (String) get(LogMessageWaitStrategy.class, strategy, "regEx"));
+        report("pattern", (String) get(LogMessageWaitStrategy.class, strategy, "regEx"));
     }
 
     @SuppressWarnings("deprecation")
@@ -120,12 +120,12 @@ public class TestcontainersJava {
             case "KafkaContainer" -> {
                 Apache container = new Apache();
                 container.run();
-                tell(container);
+                describe(container);
             }
             case "ConfluentKafkaContainer" -> {
                 Confluent container = new Confluent();
                 container.run();
-                tell(container);
+                describe(container);
             }
             default -> {
                 Older container = new Older();
@@ -133,7 +133,7 @@ public class TestcontainersJava {
                     container.withKraft();
                 }
                 container.run();
-                tell(container);
+                describe(container);
             }
         }
         System.exit(0);
