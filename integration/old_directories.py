@@ -249,16 +249,16 @@ def committed(bootstrap: str, group: str) -> dict[str, list[Any]]:
     return {f"{one.topic}-{one.partition}": [one.offset, one.metadata or ""] for one in found}
 
 
-def without_times(said: dict[str, Any]) -> dict[str, Any]:
+def without_times(contents: dict[str, Any]) -> dict[str, Any]:
     """Return what a broker serves without the times that differ with every run."""
-    said = json.loads(json.dumps(said))
-    for name, partition in said["partitions"].items():
+    contents = json.loads(json.dumps(contents))
+    for name, partition in contents["partitions"].items():
         for one in partition["records"]:
             if one[1] == "LogAppendTime" or name.startswith(("tx-", "orders-")):
                 one[2] = 0
-    for group in {"readers", MODERN} & said["groups"].keys():  # which partition a consumer reads first differs, too
-        said["groups"][group] = sum(max(offset, 0) for offset, _ in said["groups"][group].values())
-    return said
+    for group in {"readers", MODERN} & contents["groups"].keys():  # which partition a consumer reads first differs, too
+        contents["groups"][group] = sum(max(offset, 0) for offset, _ in contents["groups"][group].values())
+    return contents
 
 
 # --- making ---
@@ -285,14 +285,14 @@ def work(kafka: Kafka, name: str) -> dict[str, Any]:
         transaction(kafka.bootstrap, "committed", Producer.commit_transaction)
         transaction(kafka.bootstrap, "aborted", Producer.abort_transaction)
         hanging = transaction(kafka.bootstrap, "open", None)
-    said = served(kafka.bootstrap, [*GROUPS, *([MODERN] if NAMES[name].startswith("4") else [])])
+    contents = served(kafka.bootstrap, [*GROUPS, *([MODERN] if NAMES[name].startswith("4") else [])])
     if isinstance(kafka, ZooKeeperKafka):
         (kafka.folder / "configs.txt").write_text(configs_of(kafka))
     kafka.kill() if name.endswith("killed") else kafka.stop()
     if hanging is not None:
         hanging.purge()
-    (kafka.folder / "served.json").write_text(json.dumps(said, separators=(",", ":")))
-    return said
+    (kafka.folder / "served.json").write_text(json.dumps(contents, separators=(",", ":")))
+    return contents
 
 
 def configs_of(kafka: ZooKeeperKafka) -> str:
@@ -319,8 +319,8 @@ def unpack(name: str, folder: Path) -> dict[str, Any]:
     """Unpack the archive `name` into `folder`, and return what Kafka served."""
     with tarfile.open(FOLDER / f"{name}.tar.xz") as archive:
         archive.extractall(folder, filter="data")
-    said: dict[str, Any] = json.loads((folder / "served.json").read_text())
-    return said
+    contents: dict[str, Any] = json.loads((folder / "served.json").read_text())
+    return contents
 
 
 def main() -> None:
@@ -329,11 +329,11 @@ def main() -> None:
     chosen = [one for one in sys.argv[1:] if not one.startswith("--")] or NAMES
     for name in chosen:
         with tempfile.TemporaryDirectory() as folder:
-            kafka, said = make(name, Path(folder) / "made")
+            kafka, contents = make(name, Path(folder) / "made")
             if is_writing:
                 pack(kafka, FOLDER / f"{name}.tar.xz")
                 print(f"{name}: written, {(FOLDER / f'{name}.tar.xz').stat().st_size} bytes")
-            elif without_times(said) != without_times(unpack(name, Path(folder) / "golden")):
+            elif without_times(contents) != without_times(unpack(name, Path(folder) / "golden")):
                 differing.append(name)
                 print(f"{name}: differs")
             else:

@@ -58,7 +58,7 @@ class RetentionSoak:
     """The steps. Each raises DifferenceError when the broker does not do what the model expects."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.random, self.told = random.Random(seed), deque[str](maxlen=60)
+        self.random, self.notes = random.Random(seed), deque[str](maxlen=60)
         self.models = {name: RetentionModel() for name in NAMES}
         self.broker = BrokerProcess(folder, OVERRIDES)
         self.checks = self.exact_checks = self.gaps = self.cuts = 0
@@ -69,7 +69,7 @@ class RetentionSoak:
 
     @property
     def lines(self) -> Iterable[str]:
-        return self.told
+        return self.notes
 
     def _start(self) -> None:
         self.broker.start()
@@ -79,8 +79,8 @@ class RetentionSoak:
         self.wire.close()
         self.broker.close()
 
-    def _tell(self, *what: object) -> None:
-        self.told.append(" ".join(map(str, what)))
+    def _note(self, *what: object) -> None:
+        self.notes.append(" ".join(map(str, what)))
 
     def _expect(self, what: str, got: object, wanted: object) -> None:
         if got != wanted:
@@ -115,7 +115,7 @@ class RetentionSoak:
             values = [self._value() for _ in times]
             records = [Record(Offset(n), at, None, value) for n, (at, value) in enumerate(zip(times, values, strict=True))]
             ages = [NO_TIMESTAMP if at == NO_TIMESTAMP else now_ms() - at for at in times]
-            self._tell("produce", name, model.end, codec.name, len(times), "of the ages", min(ages), "to", max(ages))
+            self._note("produce", name, model.end, codec.name, len(times), "of the ages", min(ages), "to", max(ages))
             error, first = self.wire.produce(name, 0, records, compression=codec)
             self._expect(f"producing to {name}", error, 0)
             model.append(first, times, values, len(build_batch(records, compression=codec)))
@@ -127,7 +127,7 @@ class RetentionSoak:
     def configure(self, name: str) -> None:
         model, seeded = self.models[name], self.random
         key, value, changed = seeded.choice(self._choices(model))
-        self._tell("configure", name, key, value)
+        self._note("configure", name, key, value)
         model.note(now_ms())
         before, model.settings = model.settings, replace(model.settings, **changed)
         self._expect(f"{key}={value} for {name}", self.wire.configure(name, key, value), 0)
@@ -151,7 +151,7 @@ class RetentionSoak:
     def delete_records(self, name: str) -> None:
         model = self.models[name]
         offset = self.random.randint(self.start_of(name), model.end)
-        self._tell("delete records", name, offset)
+        self._note("delete records", name, offset)
         error, low = self.wire.delete_records(name, 0, offset)
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention was faster
             self._expect(f"deleting records of {name} below {offset}", offset < self.start_of(name), True)
@@ -168,7 +168,7 @@ class RetentionSoak:
         """Wait for a pass that obeys the present settings, and compare everything with the model."""
         model = self.models[name]
         wanted = model.wanted(now_ms())
-        self._tell("settle", name, model.settings, "from", wanted)
+        self._note("settle", name, model.settings, "from", wanted)
         until(lambda: self.start_of(name) >= wanted, f"{name} begins at {wanted} by {model.settings}", 60)
         model.lower = wanted
         self._compare(name)
@@ -236,7 +236,7 @@ class RetentionSoak:
             start = self.start_of(name)
             if not model.reached < start:
                 raise DifferenceError(f"{name} has no offset {model.reached}, and begins at {start}")
-            self._tell("reset", name, model.reached, start)
+            self._note("reset", name, model.reached, start)
             model.reached, self.gaps = start, self.gaps + 1
             return
         self._expect(f"reading {name}", read.error, 0)
@@ -249,7 +249,7 @@ class RetentionSoak:
     # --- ends ---
 
     def restart(self) -> None:
-        self._tell("restart")
+        self._note("restart")
         starts = {name: self.start_of(name) for name in NAMES}
         self.wire.close()
         self.broker.stop()
@@ -260,7 +260,7 @@ class RetentionSoak:
 
     def kill(self) -> None:
         """Kill the broker. The start may go back to an earlier one, which was written last, and retention works again."""
-        self._tell("kill")
+        self._note("kill")
         self.wire.close()
         self.broker.kill()
         self._start()

@@ -61,7 +61,7 @@ class Soak:
     """The steps. Each raises DifferenceError when the broker does not do what the model expects."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.model, self.told = folder, ClusterModel(), deque[str](maxlen=100)
+        self.folder, self.model, self.notes = folder, ClusterModel(), deque[str](maxlen=100)
         self.broker = BrokerProcess(folder, OVERRIDES)
         self.broker.data_dir = Path(f"{folder / 'one'},{folder / 'two'}")
         self._number = 0
@@ -75,8 +75,8 @@ class Soak:
         self.broker.start()
         self.wire = Wire(self.broker.bootstrap)
 
-    def _tell(self, *what: object) -> None:
-        self.told.append(" ".join(map(str, what)))
+    def _note(self, *what: object) -> None:
+        self.notes.append(" ".join(map(str, what)))
 
     def _expect(self, what: str, got: object, wanted: object) -> None:
         if got != wanted:
@@ -90,7 +90,7 @@ class Soak:
     # --- Topics -----------------------------------------------------------------------------------------------------------------
 
     def create(self, topic: str, partitions: int, *, is_compacted: bool) -> None:
-        self._tell("create", topic, partitions, is_compacted)
+        self._note("create", topic, partitions, is_compacted)
         policy = "compact" if is_compacted else "delete"
         configs = {"cleanup.policy": policy, "segment.bytes": "2000", "min.cleanable.dirty.ratio": "0"}
         error = self.wire.create_topic(topic, partitions, configs)
@@ -103,7 +103,7 @@ class Soak:
         self.model.topics[topic] = TopicModel(parts, is_compacted)
 
     def delete(self, topic: str) -> None:
-        self._tell("delete", topic)
+        self._note("delete", topic)
         error = self.wire.delete_topic(topic)
         self._expect(f"deleting {topic}", error, NONE if topic in self.model.topics else UNKNOWN_TOPIC)
         if not error:
@@ -116,7 +116,7 @@ class Soak:
         self.create(topic, len(found.partitions), is_compacted=found.is_compacted)
 
     def configure(self, topic: str, key: str, value: str) -> None:
-        self._tell("configure", topic, key, value)
+        self._note("configure", topic, key, value)
         self._expect(f"{key}={value} for {topic}", self.wire.configure(topic, key, value), NONE)
         if key == "cleanup.policy":
             self.model.topics[topic].is_compacted = value == "compact"
@@ -136,7 +136,7 @@ class Soak:
 
     def produce(self, topic: str, number: int, pairs: list[Pair], codec: CompressionType) -> None:
         index, partition = self.partition(topic, number)
-        self._tell("produce", topic, index, len(pairs), codec.name)
+        self._note("produce", topic, index, len(pairs), codec.name)
         error, first = self.wire.produce(topic, index, values(0, pairs, now_ms()), compression=codec)
         self._expect(f"producing to {topic}-{index}", error, NONE)
         partition.append(first, pairs)
@@ -151,10 +151,10 @@ class Soak:
         if is_again:
             assert partition.last_batch is not None
             sequence, expected, pairs = partition.last_batch
-        self._tell("produce idempotently", topic, index, len(pairs), "again" if is_again else "", partition.producer, sequence)
+        self._note("produce idempotently", topic, index, len(pairs), "again" if is_again else "", partition.producer, sequence)
         producer_id, epoch = partition.producer
-        told = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
-        error, first = self.wire.produce(topic, index, values(0, pairs, now_ms()), **told)
+        batch = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
+        error, first = self.wire.produce(topic, index, values(0, pairs, now_ms()), **batch)
         self._expect(f"producing to {topic}-{index} with sequence {sequence}", (error, first), (NONE, expected))
         if not is_again:
             partition.append(first, pairs)
@@ -164,7 +164,7 @@ class Soak:
     def delete_records(self, topic: str, number: int, share: float) -> None:
         index, partition = self.partition(topic, number)
         offset = partition.start + int((partition.end - partition.start) * share)
-        self._tell("delete records", topic, index, offset)
+        self._note("delete records", topic, index, offset)
         is_compacted = self.model.topics[topic].is_compacted
         wanted = (int(ErrorCode.POLICY_VIOLATION), -1) if is_compacted else (NONE, offset)
         self._expect(f"deleting records of {topic}-{index}", self.wire.delete_records(topic, index, offset), wanted)
@@ -177,7 +177,7 @@ class Soak:
         """
         index, partition = self.partition(topic, number)
         offset = partition.start + int((partition.end - partition.start) * share)
-        self._tell("fetch", topic, index, offset, bytes_max)
+        self._note("fetch", topic, index, offset, bytes_max)
         read = self.wire.fetch(topic, index, offset, bytes_max=bytes_max)
         self._expect(f"fetching {topic}-{index} from {offset}", (read.error, read.end), (NONE, partition.end))
         found = {record.offset: (record.key, record.value) for record in read.records}
@@ -192,7 +192,7 @@ class Soak:
         read = self.wire.read_all(topic, index)
         if read.records and not partition.is_compacted:
             chosen = CLIENTS[client % len(CLIENTS)]
-            self._tell("consume", topic, index, chosen.name)
+            self._note("consume", topic, index, chosen.name)
             first = read.records[0].offset
             got = chosen.consume(self.broker.bootstrap, topic, len(read.records), first_offset=first, partition=index)
             wanted = [(record.offset, record.key, record.value) for record in read.records]
@@ -202,14 +202,14 @@ class Soak:
 
     def commit(self, group: str, topic: str, number: int, offset: int) -> None:
         index, _ = self.partition(topic, number)
-        self._tell("commit", group, topic, index, offset)
+        self._note("commit", group, topic, index, offset)
         self._expect(f"committing for {group}", self.wire.commit(group, topic, index, offset), NONE)
         self.model.committed[group, topic, index] = offset
 
     # --- Ends -------------------------------------------------------------------------------------------------------------------
 
     def restart(self) -> None:
-        self._tell("restart")
+        self._note("restart")
         self.wire.close()
         self.broker.stop()
         for topic in self.model.topics.values():
@@ -219,7 +219,7 @@ class Soak:
         self.check()
 
     def kill(self) -> None:
-        self._tell("kill")
+        self._note("kill")
         self.wire.close()
         self.broker.kill()
         self._start()
@@ -232,7 +232,7 @@ class Soak:
         A request without a response may have been done or not.
         """
         index, partition = self.partition(topic, number)
-        self._tell("kill while producing", topic, index, [len(pairs) for pairs in batches], delay_s)
+        self._note("kill while producing", topic, index, [len(pairs) for pairs in batches], delay_s)
         self.wire.send_batches(topic, index, [values(0, pairs, now_ms()) for pairs in batches])
         time.sleep(delay_s)  # anywhere on the way
         self.broker.kill()
@@ -247,7 +247,7 @@ class Soak:
 
     def kill_while_deleting(self, topic: str, delay_s: float) -> None:
         """Kill the broker while it deletes a topic: the topic is gone, or it is whole."""
-        self._tell("kill while deleting", topic, delay_s)
+        self._note("kill while deleting", topic, delay_s)
         self._kill_during(lambda: self.wire.send_delete_topic(topic), delay_s)
         if self.wire.fetch(topic, 0, 0).error == UNKNOWN_TOPIC:
             self.model.forget(topic)
@@ -256,7 +256,7 @@ class Soak:
 
     def kill_while_creating(self, topic: str, partitions: int, delay_s: float) -> None:
         """Kill the broker while it creates a topic: the topic is there, or it is not."""
-        self._tell("kill while creating", topic, partitions, delay_s)
+        self._note("kill while creating", topic, partitions, delay_s)
         self._kill_during(lambda: self.wire.send_create_topic(topic, partitions), delay_s)
         if self.wire.fetch(topic, 0, 0).error != UNKNOWN_TOPIC:
             self._created(topic, partitions, is_compacted=False)
@@ -309,7 +309,7 @@ class Story:
 
     @property
     def lines(self) -> Iterable[str]:
-        return self.soak.told
+        return self.soak.notes
 
     def finish(self) -> str:
         """Compare everything after a restart. There are no counts to return."""

@@ -35,14 +35,14 @@ def ours(tmp_path: Path) -> Iterator[BrokerProcess]:
     broker.close()
 
 
-def with_its_end(said: dict[str, Any]) -> dict[str, Any]:
+def with_its_end(found: dict[str, Any]) -> dict[str, Any]:
     """Return what a partition is once an open transaction has the marker of its abort: that takes one offset."""
-    is_open = said["stable"] < said["high"]
-    return said | {"high": said["high"] + 1, "stable": said["high"] + 1} if is_open else said
+    is_open = found["stable"] < found["high"]
+    return found | {"high": found["high"] + 1, "stable": found["high"] + 1} if is_open else found
 
 
 def stable_offsets(bootstrap: str, before: dict[str, Any]) -> dict[str, int]:
-    return {name: said["stable"] for name, said in served(bootstrap, list(before["groups"]))["partitions"].items()}
+    return {name: found["stable"] for name, found in served(bootstrap, list(before["groups"]))["partitions"].items()}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -56,14 +56,14 @@ def test_a_directory_of_an_older_kafka_is_served_as_it_was(tmp_path: Path, ours:
     assert adopted.returncode == 0, adopted.stderr
     ours.data_dir = Path(",".join(map(str, directories)))
     ours.start()
-    ended = {name: with_its_end(said) for name, said in before["partitions"].items()}
-    stable = {name: said["stable"] for name, said in ended.items()}
+    ended = {name: with_its_end(found) for name, found in before["partitions"].items()}
+    stable = {name: found["stable"] for name, found in ended.items()}
     until(lambda: stable_offsets(ours.bootstrap, before) == stable, "the coordinator has aborted what was open too long")
     after = served(ours.bootstrap, list(before["groups"]))
     assert after["groups"] == before["groups"]
     assert after["partitions"].keys() == before["partitions"].keys()
-    for partition, said in ended.items():
-        assert after["partitions"][partition] == said, partition
+    for partition, found in ended.items():
+        assert after["partitions"][partition] == found, partition
     ours.stop()
     again = pybroker("log", "verify", *directories)
     assert again.returncode == 0, again.stdout

@@ -90,12 +90,12 @@ def comparable(page: list[str]) -> tuple[list[str], set[str]]:
     return sorted(lines), {line[2:] for line in page if line.startswith("! ")}
 
 
-def ours_alone(said: set[str], theirs: set[str]) -> set[str]:
+def ours_alone(errors: set[str], theirs: set[str]) -> set[str]:
     """Return the lines on standard error that Kafka's tools do not print.
 
     Kafka's log would have them, but it was off when the golden file was made.
     """
-    return {line for line in said - theirs if not re.match(r"(WARN|ERROR) |java\.util\.concurrent\.ExecutionException: ", line)}
+    return {line for line in errors - theirs if not re.match(r"(WARN|ERROR) |java\.util\.concurrent\.ExecutionException: ", line)}
 
 
 @pytest.mark.timeout(300)
@@ -115,14 +115,14 @@ def test_commands_print_what_kafkas_tools_print(start_broker: Callable[..., Brok
                 break
             assert page[0] == step.line
             ours = [
-                line for line in story.tell(step) if "retention.granularity=" not in line
+                line for line in story.play(step) if "retention.granularity=" not in line
             ]  # a setting that Kafka does not have
             tool = step.line.split()[1] if step.line.startswith("$") else ""
             if f"kafka-{tool}" not in COMMANDS or step.line in DIFFERENT:
                 continue
             compared += 1
-            (printed, said), (theirs, theirs_said) = comparable(ours), comparable(page)
-            if printed != theirs or ours_alone(said, theirs_said):
+            (printed, errors), (theirs, their_errors) = comparable(ours), comparable(page)
+            if printed != theirs or ours_alone(errors, their_errors):
                 differences.append("\n".join([*ours, "--- Kafka:", *page[1:]]))
     finally:
         story.close()

@@ -53,13 +53,13 @@ class BridgeScene:
         """Forward a published port of the host."""
         self.made.forward(self.host, address, out_of, to, self.log)
 
-    def told(self, client: Namespace, bootstrap: str) -> str:
+    def advertised(self, client: Namespace, bootstrap: str) -> str:
         """Return the address that a client which connects to `bootstrap` gets.
 
         The client has sent a record there and read it back.
         """
         done = client.run(sys.executable, "-m", "testing.clients.advertised", bootstrap, "orders")
-        assert done.returncode == 0, f"told {done.stdout.strip()}\n{done.stderr}\n{self.log.read_text()[-3000:]}"
+        assert done.returncode == 0, f"got {done.stdout.strip()}\n{done.stderr}\n{self.log.read_text()[-3000:]}"
         return done.stdout.strip()
 
 
@@ -72,40 +72,40 @@ def scene(tmp_path: Path) -> Iterator[BridgeScene]:
 def test_host_neighbour_and_machine_get_their_addresses_on_a_bridge_network(scene: BridgeScene) -> None:
     scene.start()
     scene.forward("127.0.0.1:9092", scene.host)
-    assert scene.told(scene.host, "localhost:9092") == "localhost:9092"
-    assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
-    assert scene.told(scene.container, "127.0.0.1:9092") == "localhost:9092"
+    assert scene.advertised(scene.host, "localhost:9092") == "localhost:9092"
+    assert scene.advertised(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+    assert scene.advertised(scene.container, "127.0.0.1:9092") == "localhost:9092"
     log = scene.log.read_text()
     assert "clients on the container's networks (10.213.0.0/24, fd13::/64) get the address that they connected to" in log
     assert "clients that come through a published port get localhost:9092" in log
     assert "is on none of the container's networks" not in log
-    assert scene.told(scene.machine, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+    assert scene.advertised(scene.machine, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
     assert scene.log.read_text().count("A client at 10.214.0.77 is on none of the container's networks") == 1
 
 
 def test_clients_get_another_port_of_the_host(scene: BridgeScene) -> None:
     scene.start(environment={"PYBROKER_ADVERTISED": "localhost:19092"})
     scene.forward("127.0.0.1:19092", scene.host)
-    assert scene.told(scene.host, "localhost:19092") == "localhost:19092"
-    assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
-    assert scene.told(scene.container, "localhost:9092") == "localhost:9092"
+    assert scene.advertised(scene.host, "localhost:19092") == "localhost:19092"
+    assert scene.advertised(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+    assert scene.advertised(scene.container, "localhost:9092") == "localhost:9092"
     assert "clients that come through a published port get localhost:19092" in scene.log.read_text()
 
 
 def test_machines_elsewhere_get_another_host(scene: BridgeScene) -> None:
     scene.start(environment={"PYBROKER_ADVERTISED": "10.214.0.1:19092"})
     scene.forward("10.214.0.1:19092", scene.host)
-    assert scene.told(scene.machine, "10.214.0.1:19092") == "10.214.0.1:19092"
-    assert scene.told(scene.host, "10.214.0.1:19092") == "10.214.0.1:19092"
-    assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+    assert scene.advertised(scene.machine, "10.214.0.1:19092") == "10.214.0.1:19092"
+    assert scene.advertised(scene.host, "10.214.0.1:19092") == "10.214.0.1:19092"
+    assert scene.advertised(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
 
 
 @pytest.mark.parametrize("to", ["127.0.0.1:9092", f"{CONTAINER}:9092"])
 def test_rootless_forwarding_comes_from_the_container_itself(scene: BridgeScene, to: str) -> None:
     scene.start()
     scene.forward("127.0.0.1:9092", scene.container, to)
-    assert scene.told(scene.host, "localhost:9092") == "localhost:9092"
-    assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+    assert scene.advertised(scene.host, "localhost:9092") == "localhost:9092"
+    assert scene.advertised(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
 
 
 def test_clients_use_a_network_that_is_connected_while_the_broker_runs(scene: BridgeScene) -> None:
@@ -115,19 +115,19 @@ def test_clients_use_a_network_that_is_connected_while_the_broker_runs(scene: Br
     scene.made.bridge(scene.host, "second", "10.215.0.1/24")
     scene.made.attach(scene.host, "second", scene.container, "eth1", "10.215.0.2/24")
     scene.made.attach(scene.host, "second", late, "eth0", "10.215.0.3/24")
-    assert scene.told(late, "10.215.0.2:9092") == "10.215.0.2:9092"
-    assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
-    assert scene.told(scene.host, "localhost:9092") == "localhost:9092"
+    assert scene.advertised(late, "10.215.0.2:9092") == "10.215.0.2:9092"
+    assert scene.advertised(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+    assert scene.advertised(scene.host, "localhost:9092") == "localhost:9092"
     # The default route moves with the network that gives it, as when the first network is disconnected.
     scene.container.ip("link", "delete", "eth0")
     scene.container.ip("route", "add", "default", "via", "10.215.0.1")
     scene.forward("127.0.0.1:9093", scene.host, "10.215.0.2:9092")
     scene.forward("127.0.0.2:9092", scene.host, "10.215.0.2:9092")
-    assert _only_told(scene, scene.host, "127.0.0.1:9093") == "localhost:9092"
-    assert scene.told(late, "10.215.0.2:9092") == "10.215.0.2:9092"
+    assert _only_advertised(scene, scene.host, "127.0.0.1:9093") == "localhost:9092"
+    assert scene.advertised(late, "10.215.0.2:9092") == "10.215.0.2:9092"
 
 
-def _only_told(scene: BridgeScene, client: Namespace, bootstrap: str) -> str:
+def _only_advertised(scene: BridgeScene, client: Namespace, bootstrap: str) -> str:
     """Return the address that a client gets, whether it can use the address or not."""
     script = (
         "import sys; from confluent_kafka.admin import AdminClient;"
@@ -143,21 +143,21 @@ def test_clients_connect_by_ipv6(scene: BridgeScene) -> None:
     scene.start()
     scene.forward("127.0.0.1:9092", scene.host)  # engines publish a port for both families
     scene.forward("[::1]:9092", scene.host, "[fd13::2]:9092")
-    assert scene.told(scene.host, "[::1]:9092") == "localhost:9092"
-    assert scene.told(scene.neighbour, "[fd13::2]:9092") == "fd13::2:9092"
+    assert scene.advertised(scene.host, "[::1]:9092") == "localhost:9092"
+    assert scene.advertised(scene.neighbour, "[fd13::2]:9092") == "fd13::2:9092"
 
 
 def test_an_internal_network_publishes_nothing(scene: BridgeScene) -> None:
     scene.container.ip("route", "delete", "default")
     scene.start()
-    assert scene.told(scene.host, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
-    assert scene.told(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+    assert scene.advertised(scene.host, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
+    assert scene.advertised(scene.neighbour, f"{CONTAINER}:9092") == f"{CONTAINER}:9092"
 
 
 def test_a_plain_start_advertises_the_address_that_the_client_connected_to(scene: BridgeScene) -> None:
     scene.start("pybroker.advertised.by.peer=false")
     scene.forward("127.0.0.1:9092", scene.host)
-    assert scene.told(scene.host, "localhost:9092") == f"{CONTAINER}:9092"
+    assert scene.advertised(scene.host, "localhost:9092") == f"{CONTAINER}:9092"
     assert "published port" not in scene.log.read_text()
 
 
@@ -174,6 +174,6 @@ def test_the_host_uses_a_broker_on_the_network_of_slirp4netns(scene: BridgeScene
     scene.container = guest
     scene.start()
     scene.forward("127.0.0.1:9092", scene.host, "10.0.2.100:9092")
-    assert scene.told(scene.host, "localhost:9092") == "localhost:9092"
+    assert scene.advertised(scene.host, "localhost:9092") == "localhost:9092"
     scene.forward("127.0.0.2:9092", guest, "10.0.2.100:9092")
-    assert scene.told(scene.host, "127.0.0.2:9092") == "localhost:9092"
+    assert scene.advertised(scene.host, "127.0.0.2:9092") == "localhost:9092"

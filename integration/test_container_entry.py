@@ -103,8 +103,8 @@ def test_an_impossible_variable_is_one_line_and_exit_code_1(container: Container
     broker = container.broker(environment)
     assert broker.ended() == 1
     assert broker.text == ""
-    assert [said.startswith(line) for said in broker.errors.splitlines()][-1]
-    assert sum(said.startswith("Error: ") for said in broker.errors.splitlines()) == 1
+    assert [printed.startswith(line) for printed in broker.errors.splitlines()][-1]
+    assert sum(printed.startswith("Error: ") for printed in broker.errors.splitlines()) == 1
     assert "Traceback" not in broker.errors
     assert not container.seen("/tmp/pybroker-ready").exists()
 
@@ -127,7 +127,7 @@ def test_pybroker_start_keeps_the_ready_file_that_the_image_names(container: Con
     assert not container.seen("/tmp/pybroker-ready").exists()
 
 
-def test_a_missing_file_of_the_command_is_one_line_that_says_what_to_do(container: Container) -> None:
+def test_a_missing_file_of_the_command_is_one_line_with_what_to_do(container: Container) -> None:
     code, output, error = container.run(["kafka-server-start.sh", "/opt/kafka/config/my.properties"])
     assert (code, output) == (1, "")
     assert error.startswith("Error: cannot read /opt/kafka/config/my.properties: no such file in this container; mount it there")

@@ -70,7 +70,7 @@ def assert_as_in_the_checkpoint(broker: BrokerProcess) -> None:
         assert found[topic] == [(number, b"key", b"%d" % number) for number in range(left.get(topic, 0), RECORDS)], topic
 
 
-def test_ours_begins_where_the_checkpoint_says(tmp_path: Path) -> None:
+def test_ours_begins_where_the_checkpoint_is(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path, OVERRIDES)
     try:
         broker.start()
@@ -80,6 +80,6 @@ def test_ours_begins_where_the_checkpoint_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("java") is None or shutil.which("mvn") is None, reason="needs Java, and Maven for the jars")
-def test_kafka_begins_where_the_checkpoint_says(tmp_path: Path) -> None:
+def test_kafka_begins_where_the_checkpoint_is(tmp_path: Path) -> None:
     with kafka_directory(tmp_path, "3.9.2", OVERRIDES) as kafka:
         assert_as_in_the_checkpoint(kafka)

@@ -62,7 +62,7 @@ def test_the_page_has_refusals() -> None:
 
 
 @pytest.mark.parametrize(("command", "line"), REFUSALS)
-def test_the_container_refuses_what_the_page_says(container: Container, command: str, line: str) -> None:
+def test_the_container_refuses_what_the_page_lists(container: Container, command: str, line: str) -> None:
     words = shlex.split(command)
     environment = dict(words[at + 1].split("=", 1) for at, word in enumerate(words) if word == "-e")
     broker = container.broker(environment)

@@ -163,8 +163,8 @@ def test_the_java_console_consumer_reads_in_a_group(broker: BrokerProcess, tmp_p
 
     console = ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--topic", topic, "--group", group]
     console += ["--consumer-property", "group.protocol=consumer"]
-    told = run(*console, "--from-beginning", "--max-messages", "600").splitlines()
-    assert sorted(line for line in told if line.isdigit()) == sorted(map(str, range(600)))
+    printed = run(*console, "--from-beginning", "--max-messages", "600").splitlines()
+    assert sorted(line for line in printed if line.isdigit()) == sorted(map(str, range(600)))
     rest = run(*console, "--timeout-ms", "5000").splitlines()
     assert not [line for line in rest if line.isdigit()], "everything was committed"
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

@@ -68,7 +68,7 @@ SUBSCRIBED = (
 )
 
 
-class Told:
+class Shown:
     """What the tool prints about one group.
 
     Names are replaced, and epochs become E, because Kafka begins to count epochs one later.
@@ -90,65 +90,65 @@ class Told:
 
 
 def test_the_tool_describes_a_group(broker: BrokerProcess, tool: Tool, readers: Readers) -> None:
-    topic = unique("told")
+    topic = unique("shown")
     create_topic(broker.bootstrap, topic, PARTITIONS)
     produce(broker.bootstrap, topic, range(60))
     one = readers.start(topic, client_id="one", group_instance_id="i")
     readers.until(lambda: len(readers.seen) == 60, "all is read")
     one.commit(asynchronous=False)
     produce(broker.bootstrap, topic, range(60, 66))
-    told = Told(tool, {readers.group: "GROUP", topic: "TOPIC", one.memberid(): "MEMBER", broker.bootstrap: "ADDRESS"})
-    assert told("--describe") == [OFFSETS, *(f"GROUP TOPIC {n} 10 11 1 MEMBER /127.0.0.1 one" for n in EACH)]
-    assert told("--describe", "--verbose") == [
+    shown = Shown(tool, {readers.group: "GROUP", topic: "TOPIC", one.memberid(): "MEMBER", broker.bootstrap: "ADDRESS"})
+    assert shown("--describe") == [OFFSETS, *(f"GROUP TOPIC {n} 10 11 1 MEMBER /127.0.0.1 one" for n in EACH)]
+    assert shown("--describe", "--verbose") == [
         OFFSETS.replace("CURRENT", "LEADER-EPOCH CURRENT"),
         *(f"GROUP TOPIC {n} 0 10 11 1 MEMBER /127.0.0.1 one" for n in EACH),
     ]
-    assert told("--describe", "--members") == [MEMBERS, "GROUP MEMBER i /127.0.0.1 one 6"]
-    assert told("--describe", "--members", "--verbose") == [VERBOSE_MEMBERS, f"GROUP MEMBER i /127.0.0.1 one 6 E {ALL} E {ALL}"]
+    assert shown("--describe", "--members") == [MEMBERS, "GROUP MEMBER i /127.0.0.1 one 6"]
+    assert shown("--describe", "--members", "--verbose") == [VERBOSE_MEMBERS, f"GROUP MEMBER i /127.0.0.1 one 6 E {ALL} E {ALL}"]
     state = ["GROUP COORDINATOR (ID) ASSIGNMENT-STRATEGY STATE #MEMBERS", "GROUP ADDRESS (1) uniform Stable 1"]
-    assert told("--describe", "--state") == state
-    assert told("--describe", "--state", "--verbose") == [
+    assert shown("--describe", "--state") == state
+    assert shown("--describe", "--state", "--verbose") == [
         state[0].replace("#MEMBERS", "GROUP-EPOCH TARGET-ASSIGNMENT-EPOCH #MEMBERS"),
         "GROUP ADDRESS (1) uniform Stable E E 1",
     ]
-    assert told("--list", "--state") == ["GROUP STATE", "GROUP Stable"]
-    assert told("--list", "--type") == ["GROUP TYPE", "GROUP Consumer"]
-    assert told("--delete") == [
+    assert shown("--list", "--state") == ["GROUP STATE", "GROUP Stable"]
+    assert shown("--list", "--type") == ["GROUP TYPE", "GROUP Consumer"]
+    assert shown("--delete") == [
         "Error: Deletion of some consumer groups failed:",
         f"* Group 'GROUP' could not be deleted due to: {ERRORS}.GroupNotEmptyException: The group is not empty.",
     ]
-    assert told("--delete-offsets", "--topic", topic) == [
+    assert shown("--delete-offsets", "--topic", topic) == [
         "Error: Encountered some partition-level error, see the follow-up details.",
         "TOPIC PARTITION STATUS",
         *(f"TOPIC {n} {SUBSCRIBED}" for n in EACH),
     ]
     readers.start(topic, client_id="two", group_protocol="classic")
     readers.until(lambda: readers.shares() == [3, 3], "both have a share")
-    head, *lines = told("--describe", "--members", "--verbose")
+    head, *lines = shown("--describe", "--members", "--verbose")
     assert head == f"{VERBOSE_MEMBERS} UPGRADED"
     assert sorted((line.split()[-7], line.split()[-1]) for line in lines) == [("one", "true"), ("two", "false")]
 
 
 def test_the_tool_describes_and_deletes_an_empty_group(broker: BrokerProcess, tool: Tool, readers: Readers) -> None:
-    topic = unique("told")
+    topic = unique("shown")
     create_topic(broker.bootstrap, topic, PARTITIONS)
     produce(broker.bootstrap, topic, range(60))
     one = readers.start(topic)
     readers.until(lambda: len(readers.seen) == 60, "all is read")
     one.commit(asynchronous=False)
     readers.stop(one)
-    told = Told(tool, {readers.group: "GROUP", topic: "TOPIC", broker.bootstrap: "ADDRESS"})
-    assert told("--describe") == [OFFSETS, *(f"GROUP TOPIC {n} 10 10 0 - - -" for n in EACH)]
-    assert told("--describe", "--state")[1] == "GROUP ADDRESS (1) uniform Empty 0"
-    reset = told("--reset-offsets", "--topic", topic, "--to-earliest", "--execute")
+    shown = Shown(tool, {readers.group: "GROUP", topic: "TOPIC", broker.bootstrap: "ADDRESS"})
+    assert shown("--describe") == [OFFSETS, *(f"GROUP TOPIC {n} 10 10 0 - - -" for n in EACH)]
+    assert shown("--describe", "--state")[1] == "GROUP ADDRESS (1) uniform Empty 0"
+    reset = shown("--reset-offsets", "--topic", topic, "--to-earliest", "--execute")
     assert reset == ["GROUP TOPIC PARTITION NEW-OFFSET", *(f"GROUP TOPIC {n} 0" for n in EACH)]
-    assert told("--delete-offsets", "--topic", topic) == [
+    assert shown("--delete-offsets", "--topic", topic) == [
         "Request succeeded for deleting offsets from group GROUP.",
         "TOPIC PARTITION STATUS",
         *(f"TOPIC {n} Successful" for n in EACH),
     ]
-    assert told("--delete") == ["Deletion of requested consumer groups ('GROUP') was successful."]
-    assert told("--describe") == [
+    assert shown("--delete") == ["Deletion of requested consumer groups ('GROUP') was successful."]
+    assert shown("--describe") == [
         f"Error: Executing consumer group command failed due to {ERRORS}.GroupIdNotFoundException: Group GROUP not found."
     ]
 

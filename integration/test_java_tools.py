@@ -102,11 +102,11 @@ def test_the_verifiable_producer_gets_every_record_acknowledged(tool: Callable[.
         "org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", bootstrap, "--topic", topic, "--max-messages", "500",
         "--acks", "-1",
     )  # fmt: skip
-    said = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-    summary = next(line for line in said if line["name"] == "tool_data")
+    printed = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    summary = next(line for line in printed if line["name"] == "tool_data")
     assert (summary["sent"], summary["acked"]) == (500, 500)
     acknowledged = {
-        (line["partition"], line["offset"]): line["value"] for line in said if line["name"] == "producer_send_success"
+        (line["partition"], line["offset"]): line["value"] for line in printed if line["name"] == "producer_send_success"
     }
     assert len(acknowledged) == 500
     for partition in range(3):

@@ -57,7 +57,7 @@ def test_a_signal_stops_the_broker_cleanly_and_soon(number: signal.Signals, star
 
 
 @ours_only
-def test_the_log_says_whether_it_had_to_recover(start_broker: Callable[..., BrokerProcess]) -> None:
+def test_the_log_reports_whether_it_had_to_recover(start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker()
     create_topic(broker.bootstrap, "some")
     with Connection(broker.bootstrap) as connection:

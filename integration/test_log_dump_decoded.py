@@ -27,7 +27,7 @@ OPTIONS = {
     None: ("--deep-iteration", "--print-data-log"),
 }
 FOLDERS = {"offsets": "__consumer_offsets-*", "transactions": "__transaction_state-*", "metadata": "__cluster_metadata-*"}
-Said = tuple[str, str, Any, Any]
+Content = tuple[str, str, Any, Any]
 """The file, the offset, and what the key and the value say."""
 
 
@@ -63,7 +63,7 @@ def theirs(files: list[Path], decoder: str | None, release: str) -> list[str]:
     return run.stdout.splitlines()
 
 
-def said(lines: list[str]) -> list[Said]:
+def contents(lines: list[str]) -> list[Content]:
     """Return what is printed of each record in Kafka's JSON."""
     found, file = [], ""
     for line in lines:
@@ -89,7 +89,7 @@ def parsed(text: str | None) -> Any:
 )
 def test_decoded_records_read_as_in_kafkas_tools(folder: Path, decoder: str, release: str) -> None:
     files = readable(files_of(folder, decoder), release)
-    found, expected = said(ours(files, decoder)), said(theirs(files, decoder, release))
+    found, expected = contents(ours(files, decoder)), contents(theirs(files, decoder, release))
     assert len(found) > 20
     for mine, one in zip(found, expected, strict=True):
         assert without_quorum(mine) == without_quorum(one)
@@ -100,7 +100,7 @@ def readable(files: list[Path], release: str) -> list[Path]:
     return [path for path in files if release.startswith("4") or "kafka-4" not in str(path)]
 
 
-def without_quorum(one: Said) -> Said:
+def without_quorum(one: Content) -> Content:
     """Return a record; of a change of KRaft's leader, 3.9 prints only that it is one."""
     is_change = one[2] == "LeaderChange" or one[3] == "controlType: LEADER_CHANGE(2)"
     return (*one[:2], "LeaderChange", None) if is_change else one
@@ -108,7 +108,7 @@ def without_quorum(one: Said) -> Said:
 
 def test_transactions_read_as_in_the_text_of_3_9(folder: Path) -> None:
     files = readable(files_of(folder, "transactions"), "3.9.2")
-    found, expected = said(ours(files, "transactions")), theirs(files, "transactions", "3.9.2")
+    found, expected = contents(ours(files, "transactions")), theirs(files, "transactions", "3.9.2")
     assert len(found) > 20
     printed = [line.partition(" key: ")[2] for line in expected if line.startswith("| ")]
     words = [in_words(key["data"], value["data"]) for _, _, key, value in found]

@@ -213,9 +213,9 @@ def test_kill_9_at_any_moment_neither_loses_nor_doubles(pair: tuple[str, str], t
             until(lambda: written(pair[1], topic) >= more or process.poll() is not None, "mirrored records")  # noqa: B023 (called here)
         finally:
             process.kill()
-            _, said = process.communicate(timeout=TIMEOUT_S)
+            _, printed = process.communicate(timeout=TIMEOUT_S)
         if process.returncode != -signal.SIGKILL:
-            assert process.returncode == 0, said
+            assert process.returncode == 0, printed
             break
         kills, there = kills + 1, written(pair[1], topic)
     assert kills >= 3, "the mirror was killed in the middle"
@@ -251,8 +251,8 @@ def test_the_mirror_waits_for_a_target_that_was_killed(tmp_path: Path, pair: tup
             until(lambda: written(target.bootstrap, topic) >= more or process.poll() is not None, "mirrored records")  # noqa: B023 (called here)
             target.kill()
             target.start()
-        said = process.communicate(timeout=TIMEOUT_S)
-        assert process.returncode == 0, said
+        printed = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 0, printed
         assert assert_mirrored(both, topic, topic, path) == 4800
         target.kill()
         fill(pair[0], topic, batch_count=1)

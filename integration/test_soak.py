@@ -24,7 +24,7 @@ SOME_NAME, NUMBER, SHARE, SEED = st.sampled_from(NAMES[:2]), st.integers(0, 1), 
 SETTING = st.sampled_from([(key, value) for key, found in SETTINGS.items() for value in found])
 
 
-class Told(RuleBasedStateMachine):
+class SoakMachine(RuleBasedStateMachine):
     """A story with two topics, which are deleted and created again and again."""
 
     @initialize()
@@ -71,12 +71,12 @@ class Told(RuleBasedStateMachine):
     def create_again(self, topic: str) -> None:
         self.soak.create_again(self._there(topic))
 
-    @precondition(lambda self: len(self.soak.told) > 5)
+    @precondition(lambda self: len(self.soak.notes) > 5)
     @rule()
     def restart(self) -> None:
         self.soak.restart()
 
-    @precondition(lambda self: len(self.soak.told) > 5)
+    @precondition(lambda self: len(self.soak.notes) > 5)
     @rule(topic=SOME_NAME, number=NUMBER, seed=SEED, delay_s=st.floats(0, 0.02))
     def kill(self, topic: str, number: int, seed: int, delay_s: float) -> None:
         batches = [self.soak.pairs(seed + n, 5, 100) for n in range(20)]
@@ -85,7 +85,7 @@ class Told(RuleBasedStateMachine):
 
 def test_a_broker_has_what_it_acknowledged() -> None:
     chosen = settings(max_examples=EXAMPLES, stateful_step_count=STEPS, suppress_health_check=list(HealthCheck))
-    run_state_machine_as_test(Told, settings=chosen)
+    run_state_machine_as_test(SoakMachine, settings=chosen)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_difference_is_found(name: str, spoil: Callable[[Any], None], tmp_path
 
 
 def test_a_seed_repeats_its_story(tmp_path: Path) -> None:
-    told = []
+    notes = []
     for number in range(2):
         soak = Soak(tmp_path / str(number))
         story = Story(soak, 848)
@@ -119,5 +119,5 @@ def test_a_seed_repeats_its_story(tmp_path: Path) -> None:
                 story.step()
         finally:
             soak.close()
-        told.append(list(soak.told))
-    assert told[0] == told[1]
+        notes.append(list(soak.notes))
+    assert notes[0] == notes[1]

@@ -420,9 +420,9 @@ def test_an_executor_gets_the_error_that_it_expects(asker: Ask, written: str) ->
     assert ask.fetch(topic_id, 0, 0, session=(12345, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def versioned(said: ConsumerProtocolSubscription | ConsumerProtocolAssignment) -> bytes:
+def versioned(content: ConsumerProtocolSubscription | ConsumerProtocolAssignment) -> bytes:
     """Encode what a member sends to the others, with its version, 3, in front."""
-    return b"\0\3" + b"".join(bytes(part) for part in encode(said, 3))  # type: ignore[arg-type]  # no late parts
+    return b"\0\3" + b"".join(bytes(part) for part in encode(content, 3))  # type: ignore[arg-type]  # no late parts
 
 
 def test_the_driver_with_deprecated_offset_fetching_uses_a_group(asker: Ask, written: str) -> None:

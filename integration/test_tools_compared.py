@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.tools_story import GOLDEN, OVERRIDES, Golden, told
+from integration.tools_story import GOLDEN, OVERRIDES, Golden, played
 from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.skipif(
@@ -70,7 +70,7 @@ def test_tools_print_about_us_what_they_print_about_kafka(
     kafkas: list[Golden] = [golden for golden in GOLDEN if golden.tools == release]
     pages = [golden.pages() for golden in kafkas]
     differences = []
-    for index, (step, ours) in enumerate(told(release, broker.bootstrap, tmp_path)):
+    for index, (step, ours) in enumerate(played(release, broker.bootstrap, tmp_path)):
         if any("retention.granularity=" in line for line in ours):  # a setting that Kafka does not have
             ours = [line for line in ours if "retention.granularity=" not in line]
         theirs = [page[index] for page in pages]

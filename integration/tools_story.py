@@ -118,7 +118,7 @@ class Story:
             "leave": self._leave,
         }
 
-    def tell(self, step: Step) -> list[str]:
+    def play(self, step: Step) -> list[str]:
         """Do a step and return its lines: the step itself, and what was printed."""
         mark, _, rest = step.line.partition(" ")
         if mark in ("$", "$~", "$<"):
@@ -178,12 +178,12 @@ class Story:
         self._tools.close()
 
 
-def told(release: str, bootstrap: str, folder: Path, settle_s: float = 0) -> Iterator[tuple[Step, list[str]]]:
+def played(release: str, bootstrap: str, folder: Path, settle_s: float = 0) -> Iterator[tuple[Step, list[str]]]:
     """Go through the whole story with the tools of a release, and return each step with its lines."""
     story = Story(ToolRunner(release, folder), bootstrap, folder, settle_s)
     try:
         for step in steps(release):
-            yield step, story.tell(step)
+            yield step, story.play(step)
     finally:
         story.close()
 
@@ -220,7 +220,7 @@ def main() -> None:
             broker = BrokerProcess(Path(folder) / "broker", OVERRIDES)
             try:
                 broker.start()
-                pages = [page for _, page in told(golden.tools, broker.bootstrap, Path(folder), settle_s=0.3)]
+                pages = [page for _, page in played(golden.tools, broker.bootstrap, Path(folder), settle_s=0.3)]
             finally:
                 broker.close()
         golden.path.write_text("".join(f"{line}\n" for page in pages for line in page))

@@ -120,7 +120,7 @@ def kafkas(process: subprocess.Popen[str], one: Question) -> Response:
     return first_dirty, uncleanable, clean, dirty, delay, is_due == "true"
 
 
-def test_what_is_cleanable_and_due_is_what_kafka_says(tmp_path: Path) -> None:
+def test_what_is_cleanable_and_due_is_what_it_is_in_kafka(tmp_path: Path) -> None:
     log = write(tmp_path / "ours")
     theirs = tmp_path / "theirs" / str(TP)
     for segment in log.segments:

@@ -94,11 +94,11 @@ def test_client_examples_run_as_soon_as_the_broker_is_healthy(
 ) -> None:
     cluster, _ = project()
     for service in ("kafka-python", "confluent-kafka"):
-        said = cluster.run("--profile", "clients", "run", "--rm", service)
-        assert f"{service}: 100 records produced and consumed at kafka:9092" in said
+        output = cluster.run("--profile", "clients", "run", "--rm", service)
+        assert f"{service}: 100 records produced and consumed at kafka:9092" in output
 
 
 def test_the_pipeline_runs_with_the_broker(engine: Engine, spark_image: str, project: Callable[[], tuple[Project, str]]) -> None:
     cluster, _ = project()
-    said = cluster.run("--profile", "spark", "run", "--rm", "spark", timeout_s=SPARK_TIMEOUT_S)
-    assert "10000" in said.replace(",", ""), said
+    output = cluster.run("--profile", "spark", "run", "--rm", "spark", timeout_s=SPARK_TIMEOUT_S)
+    assert "10000" in output.replace(",", ""), output

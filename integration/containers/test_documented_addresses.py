@@ -80,19 +80,19 @@ def shell(engine: Engine, image: str) -> Iterator[Shell]:
         one.close()
 
 
-def test_the_host_and_other_containers_connect_as_the_page_says(shell: Shell) -> None:
-    first, said, other = blocks("From the host and from other containers")
+def test_the_host_and_other_containers_connect_as_the_page_describes(shell: Shell) -> None:
+    first, shown, other = blocks("From the host and from other containers")
     for line in first:
         shell.run(line)
-    for line in said:
+    for line in shown:
         pattern = re.escape(line).replace(re.escape("10.89.0.0/24"), r"[0-9a-f.:/, ]+")
         assert re.search(pattern, shell.containers["kafka"].log), line
     for line in other:
         shell.run(line)
 
 
-def test_the_doctor_finds_why_a_client_cannot_connect_as_the_page_says(shell: Shell, engine: Engine) -> None:
-    commands, said = blocks("When a client cannot connect")
+def test_the_doctor_finds_why_a_client_cannot_connect_as_the_page_describes(shell: Shell, engine: Engine) -> None:
+    commands, shown = blocks("When a client cannot connect")
     shell.run("docker network create dev")
     start = "docker run -d --name kafka --network dev -p 127.0.0.1:9092:9092 pybroker"
     shell.run(start)
@@ -104,8 +104,8 @@ def test_the_doctor_finds_why_a_client_cannot_connect_as_the_page_says(shell: Sh
     command = [sys.executable, "-m", "pybroker", "doctor", "localhost:19092"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert [normal(line) for line in done.stdout.splitlines() if "::1" not in line][:-1] == [normal(line) for line in said[:-1]]
-    assert done.stdout.splitlines()[-1].startswith(said[-1].removesuffix("..."))
+    assert [normal(line) for line in done.stdout.splitlines() if "::1" not in line][:-1] == [normal(line) for line in shown[:-1]]
+    assert done.stdout.splitlines()[-1].startswith(shown[-1].removesuffix("..."))
 
 
 def normal(line: str) -> str:

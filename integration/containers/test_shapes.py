@@ -28,8 +28,8 @@ def test_a_shape_is_healthy_and_a_neighbour_uses_the_broker(engine: Engine, imag
                 inside = f"localhost:{shape.published.get(port, port)}"
                 broker.execute("kafka-broker-api-versions", "--bootstrap-server", inside, check=port not in shape.published)
             for bootstrap in shape.neighbours:
-                said = engine.run("run", "--rm", "--network", net, image, "sh", "-c", ROUND_TRIP.format(bootstrap))
-                assert said.splitlines()[0] == "one"
+                output = engine.run("run", "--rm", "--network", net, image, "sh", "-c", ROUND_TRIP.format(bootstrap))
+                assert output.splitlines()[0] == "one"
             for topic in shape.topics:
                 assert topic.partition("=")[0] in broker.execute("kafka-topics", "--bootstrap-server", "localhost:9092", "--list")
             broker.stop()
@@ -52,8 +52,8 @@ def test_data_are_on_the_volume_of_a_file_for_another_image(engine: Engine, imag
 def test_refusals_end_a_container_with_one_line(engine: Engine, image: str) -> None:
     done = engine.call("run", "--rm", "--env", "KAFKA_PROCESS_ROLES=controller", image)
     assert done.returncode == 1
-    said = [
+    output = [
         line for line in (done.stdout + done.stderr).splitlines() if "healthchecks" not in line
     ]  # podman's own line, where there is no systemd
-    assert len(said) == 1
-    assert said[0].startswith("Error: process.roles=controller: ")
+    assert len(output) == 1
+    assert output[0].startswith("Error: process.roles=controller: ")

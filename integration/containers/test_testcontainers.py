@@ -60,8 +60,8 @@ def test_the_python_library_starts_a_broker(ours: Image, tmp_path: Path) -> None
     program = tmp_path / "example.py"
     text = snippet("python").replace('"pybroker"', f'"{ours[0]}"')
     program.write_text(f"{text}    {client(tmp_path, 'kafka.get_bootstrap_server()')}\n")
-    said = output([str(python), "-W", "ignore", str(program)], ours, tmp_path)
-    assert len(ADDRESS.findall(said)) == 2
+    printed = output([str(python), "-W", "ignore", str(program)], ours, tmp_path)
+    assert len(ADDRESS.findall(printed)) == 2
 
 
 def test_the_python_library_starts_the_image_that_the_tests_of_pyspark_name(ours: Image, engine: Engine, tmp_path: Path) -> None:
@@ -111,6 +111,6 @@ def test_the_go_library_starts_a_broker(ours: Image, tmp_path: Path) -> None:
         "defer testcontainers.TerminateContainer(container)\nif err != nil { panic(err) }\n"
         "brokers, err := container.Brokers(ctx)\nfmt.Println(brokers, err)\n}\n"
     )
-    said = output(["env", "GOFLAGS=-mod=mod", go, "run", "."], ours, tmp_path)
-    assert ADDRESS.search(said)
-    assert "<nil>" in said
+    printed = output(["env", "GOFLAGS=-mod=mod", go, "run", "."], ours, tmp_path)
+    assert ADDRESS.search(printed)
+    assert "<nil>" in printed

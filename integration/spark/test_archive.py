@@ -88,8 +88,8 @@ def test_every_field_of_every_record_is_kept_and_what_is_new_comes_next(
     # one file for each day of each partition, because small files were joined
     files = list(Archive.read(options.path).contents.files.values())
     assert len(files) == len({(file.date, file.partition) for file in files}) == 9
-    said = json.loads((options.path / "_pybroker/manifest.json").read_text())["partitions"][topic]
-    assert {int(partition): (found["first"], found["last"], found["count"]) for partition, found in said.items()} == {
+    noted = json.loads((options.path / "_pybroker/manifest.json").read_text())["partitions"][topic]
+    assert {int(partition): (found["first"], found["last"], found["count"]) for partition, found in noted.items()} == {
         number: (0, offsets[-1], len(offsets)) for number in range(3) for offsets in [[row[2] for row in log if row[1] == number]]
     }
     assert verify(spark, options.path).records == 2500
@@ -206,12 +206,12 @@ def test_ctrl_c_stops_a_continuous_run_that_continues_later(
     try:
         until(lambda: process.poll() is not None or _commits(path) > 0, "a commit of the archive", LONG_WAIT_S)
         os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=120)
+        _, printed = process.communicate(timeout=120)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 130, said
-    assert said.splitlines()[-1] == "archive: stopped; run the same command again to continue"
+    assert process.returncode == 130, printed
+    assert printed.splitlines()[-1] == "archive: stopped; run the same command again to continue"
     make(spark, spark_broker.bootstrap, 200, topic=topic)
     options = ArchiveOptions(bootstrap=spark_broker.bootstrap, path=path, pattern=topic)
     run(spark, options)

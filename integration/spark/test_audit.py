@@ -149,13 +149,13 @@ def _copy_some(scene: Scene, consumer: confluent_kafka.Consumer, plain: confluen
         deadline.check()
         for message in consumer.consume(left, 1.0):
             left -= 1
-            said = dict(message.headers() or ())
+            sent_headers = dict(message.headers() or ())
             name, number = (
-                said.get("audit.producer", b"").split(b"/")[0],
-                int.from_bytes(said.get("audit.sequence", b"")[1:], "big"),
+                sent_headers.get("audit.producer", b"").split(b"/")[0],
+                int.from_bytes(sent_headers.get("audit.sequence", b"")[1:], "big"),
             )
             times = 1
-            if name in {b"c", b"k"} and first.setdefault(name, said["audit.producer"]) == said["audit.producer"]:
+            if name in {b"c", b"k"} and first.setdefault(name, sent_headers["audit.producer"]) == sent_headers["audit.producer"]:
                 left_out, doubled = {b"c": ((3, 5, 6, 7), (10,)), b"k": ((299,), (250,))}[name]
                 times = 0 if number in left_out else 2 if number in doubled else 1
             for _ in range(times):
@@ -204,9 +204,9 @@ def test_a_kill_leaves_no_result_and_the_next_run_finds_all_that_was_damaged(
     assert [entry.name for entry in path.parent.iterdir()] == ["orders"]
     assert {entry.name for entry in path.iterdir()} == {"counts", "summary.json", "completeness.png", "index.html"}
     assert (path / "completeness.png").read_bytes().startswith(b"\x89PNG")
-    said = result.stdout.splitlines()
-    assert said[0] == f"{scene.topic}: 4 producers, 4 buckets of 60 s"
-    assert said[-1] == "mirror: 5 lost, 2 doubled; lake: 5 lost, 2 doubled"
+    printed = result.stdout.splitlines()
+    assert printed[0] == f"{scene.topic}: 4 producers, 4 buckets of 60 s"
+    assert printed[-1] == "mirror: 5 lost, 2 doubled; lake: 5 lost, 2 doubled"
     for line in (
         "6 records without tags are not compared",
         "12 records have tags that are damaged or of another program",
@@ -214,8 +214,8 @@ def test_a_kill_leaves_no_result_and_the_next_run_finds_all_that_was_damaged(
         "1 messages in the topic of the producers' counts cannot be read",
         "1 incarnations of producers have not ended their counts: they still run, or were killed",
     ):
-        assert line in said
-    assert said[-1] in (path / "index.html").read_text()
+        assert line in printed
+    assert printed[-1] in (path / "index.html").read_text()
     _check_table(rows(path))
 
 
@@ -365,16 +365,16 @@ def test_the_examples_of_the_page_work(spark: SparkSession, spark_broker: Broker
     code, command, stream = (text for text in texts if text.startswith(("from", "pybroker")))
     exec(code, {})
     before = ["pybroker", "spark", "audit", "audits/payments"]
-    said = shlex.split(command)
-    assert said[:4] == before
-    assert " ".join([*before, *said[4:]]).replace(there, "localhost:9092") in OVERVIEW.read_text()
-    result = invoke(spark, str(tmp_path / "audits/payments"), *said[4:])
+    words = shlex.split(command)
+    assert words[:4] == before
+    assert " ".join([*before, *words[4:]]).replace(there, "localhost:9092") in OVERVIEW.read_text()
+    result = invoke(spark, str(tmp_path / "audits/payments"), *words[4:])
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[-1] == "nothing is lost or doubled"
     assert " ".join(result.stdout.split()).count("5,000 5,000 0 0") == 2
-    said = shlex.split(stream)
-    assert said[:4] == [*before[:3], "audits/following"]
-    result = invoke(spark, str(tmp_path / "audits/following"), *said[4:])
+    words = shlex.split(stream)
+    assert words[:4] == [*before[:3], "audits/following"]
+    result = invoke(spark, str(tmp_path / "audits/following"), *words[4:])
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[-1].startswith("nothing is lost or doubled")
     assert " ".join(result.stdout.split()).count("5,000 5,000 0 0") == 2

@@ -121,13 +121,13 @@ def test_buckets_close_by_the_watermark_while_there_is_more_to_read(spark: Spark
     passes: list[incremental.Passed] = []
     closed: list[tuple[int, int, int]] = []
 
-    def told(passed: incremental.Passed) -> None:
+    def note(passed: incremental.Passed) -> None:
         passes.append(passed)
         found = [row for (_, tier, _), row in rows(path).items() if tier == "copy"]
         closed.append((passed.closed_ms, sum(row["lost"] for row in found), sum(row["state"] == "closed" for row in found)))
 
     how = follow(pass_records=800, keep_s=3600)
-    incremental.run(spark, flow.options(path, 100 * BUCKET_MS, incremental=how), told)
+    incremental.run(spark, flow.options(path, 100 * BUCKET_MS, incremental=how), note)
     assert [passed.is_behind for passed in passes] == [True, True, False]
     # 800 of 2400: the first third of each partition, to about minute 3:20; the 16th record before is in minute 2 (then 6)
     assert [(at - START_MS) // 1000 for at, _, _ in closed] == [120 - 30, 360 - 30, 100 * 60 - 30]

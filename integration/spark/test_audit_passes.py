@@ -113,11 +113,11 @@ def test_the_audit_waits_for_a_cluster_that_goes_away_between_passes(
     plain = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
     plain.produce("t", b"v", headers=[])
     assert plain.flush(30) == 0
-    told: list[int] = []
+    record_counts: list[int] = []
 
-    def tell(passed: incremental.Passed) -> None:
-        told.append(passed.result.records)
-        if len(told) == 2:
+    def note(passed: incremental.Passed) -> None:
+        record_counts.append(passed.result.records)
+        if len(record_counts) == 2:
             raise KeyboardInterrupt
         plain.produce("t", b"v")
         assert plain.flush(30) == 0
@@ -138,9 +138,9 @@ def test_the_audit_waits_for_a_cluster_that_goes_away_between_passes(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "wait_until_there", start_and_wait)
         with pytest.raises(KeyboardInterrupt):
-            incremental.run(spark, options, tell)
+            incremental.run(spark, options, note)
     plain.close()
-    assert told == [1, 1]
+    assert record_counts == [1, 1]
 
 
 def test_the_audit_follows_an_archive_through_its_compactions(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:

@@ -150,9 +150,9 @@ def test_gaps_transactions_and_producers_are_counted() -> None:
     ours: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
 
     def marker(kind: ControlType, producer_id: int, offset: int) -> bytearray:
-        said = TransactionMarker(kind, CoordinatorEpoch(0))
+        content = TransactionMarker(kind, CoordinatorEpoch(0))
         return build_transaction_marker(
-            said, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(0), timestamp_ms=NOW, offset=Offset(offset)
+            content, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(0), timestamp_ms=NOW, offset=Offset(offset)
         )
 
     log = b"".join(
@@ -244,9 +244,9 @@ def test_the_driver_hears_how_far_tasks_are() -> None:
         assert listener.address is not None
         strangers = replace(listener.address, secret=b"x" * len(listener.address.secret))
         deadline = time.monotonic() + 30
-        tell = [reporter(listener.address, 1), reporter(strangers, 2), reporter(listener.address, 3), reporter(None, 4)]
+        reporters = [reporter(listener.address, 1), reporter(strangers, 2), reporter(listener.address, 3), reporter(None, 4)]
         while listener.records < 12 and time.monotonic() < deadline:
-            for one in tell:
+            for one in reporters:
                 one(5)
             time.sleep(0.01)
         assert listener.records >= 12
@@ -312,11 +312,11 @@ def test_a_report_has_what_a_plain_consumer_reads(spark: SparkSession, spark_bro
     assert found.keys.distinct == len(counts)
     assert (set(found.total.codecs), len(found.total.idempotent)) == ({"lz4", "none", "zstd"}, 2)
     assert sum(codec.records for codec in found.total.codecs.values()) == 1200
-    page, said = result.page.read_text(), json.loads((tmp_path / "r" / "summary.json").read_text())
+    page, content = result.page.read_text(), json.loads((tmp_path / "r" / "summary.json").read_text())
     assert page.count("data:image/png;base64,") == 2
     assert "<script" not in page
-    assert said["topics"][0]["records"] == 1200
-    assert said["topics"][0]["codecs"]["zstd"]["ratio"] > 1
+    assert content["topics"][0]["records"] == 1200
+    assert content["topics"][0]["codecs"]["zstd"]["ratio"] > 1
 
 
 def test_a_part_of_a_topic_and_topics_without_records(spark: SparkSession, spark_broker: BrokerProcess, tmp_path: Path) -> None:
