@@ -49,12 +49,12 @@ class CountedPeer(Peer):
         counter = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={self._folder}/counts"]
         return [*counter, "--", sys.executable, *run, *arguments]
 
-    def tell(self, command: str) -> None:
+    def send(self, command: str) -> None:
         subprocess.run(["vgdb", f"--pid={self.pid}", *command.split()], check=True, capture_output=True)
 
     def counted(self) -> int:
         """Return the instructions since the last `zero`."""
-        self.tell("dump")
+        self.send("dump")
         newest = max(self._folder.glob("counts.*"), key=lambda path: int(path.name.rpartition(".")[2]))
         found = re.search(r"^(?:totals|summary): (\d+)", newest.read_text(errors="replace"), re.MULTILINE)
         assert found is not None, newest
@@ -125,13 +125,13 @@ def count(peer: CountedPeer, frame: bytes, shape: tuple[int, int], requests: int
         for _ in range(WARM_TURNS):
             generator.turn()
         turns = max(2, -(-requests // generator.turn_requests))
-        peer.tell("instrumentation on")
+        peer.send("instrumentation on")
         generator.turn()
-        peer.tell("zero")
+        peer.send("zero")
         for _ in range(turns):
             generator.turn()
         counted = peer.counted()
-        peer.tell("instrumentation off")
+        peer.send("instrumentation off")
     return counted / (turns * generator.turn_requests)
 
 

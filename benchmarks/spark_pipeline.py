@@ -207,7 +207,7 @@ def take_round(steps: list[Step], only: str) -> dict[tuple[str, str], Taken]:
                 taken[name, step.broker.name] = Taken(
                     seconds=time.monotonic() - began, cpu_s=procstat.cpu_s(step.broker.pid) - cpu_s
                 )
-                tell(name, step, moved, taken[name, step.broker.name])
+                report(name, step, moved, taken[name, step.broker.name])
                 if moved != step.count:
                     raise RuntimeError(f"{name} on {step.broker.name} moved {moved} records of {step.count}")
     finally:
@@ -219,7 +219,7 @@ def take_round(steps: list[Step], only: str) -> dict[tuple[str, str], Taken]:
     return taken
 
 
-def tell(name: str, step: Step, moved: int, taken: Taken) -> None:
+def report(name: str, step: Step, moved: int, taken: Taken) -> None:
     """Print a line on stderr, so that a run that does not get to its end has printed something."""
     rate = moved / taken.seconds
     figures = f"{taken.seconds:.1f} s, {rate:,.0f} rows/s, {rate * step.size / 1e6:.1f} MB/s, broker CPU-s {taken.cpu_s:.2f}"
