@@ -46,7 +46,7 @@ def test_a_response_that_is_cut_is_none(healthcheck: ModuleType, length: int) ->
     assert healthcheck.complaint(response(healthcheck)[:length]) is not None
 
 
-def test_what_is_wrong_with_a_response_is_said(healthcheck: ModuleType) -> None:
+def test_what_is_wrong_with_a_response_is_printed(healthcheck: ModuleType) -> None:
     assert "correlation id 7" in healthcheck.complaint(response(healthcheck, correlation_id=7))
     assert "error code 35" in healthcheck.complaint(response(healthcheck, error_code=35))
     assert "counts 3 APIs" in healthcheck.complaint(response(healthcheck, count=3))
@@ -54,7 +54,7 @@ def test_what_is_wrong_with_a_response_is_said(healthcheck: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         (None, "not ready yet"),
         ("", "should say HOST PORT"),
@@ -63,14 +63,14 @@ def test_what_is_wrong_with_a_response_is_said(healthcheck: ModuleType) -> None:
         ("é 1", "should say"),
     ],
 )
-def test_no_broker_is_asked_before_it_says_where(
-    healthcheck: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, said: str
+def test_no_broker_is_asked_before_its_address_is_known(
+    healthcheck: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, expected: str
 ) -> None:
     ready_file = tmp_path / "ready"
     monkeypatch.setenv("PYBROKER_READY_FILE", str(ready_file))
     if content is not None:
         ready_file.write_text(content)
-    assert said in healthcheck.main()
+    assert expected in healthcheck.main()
 
 
 def test_the_brokers_own_reason_is_what_the_check_prints(

@@ -259,7 +259,7 @@ async def test_unknown_settings_of_a_broker_are_kept_secret(tmp_path: Path) -> N
     assert [one.value for one in config.synonyms] == [None]
 
 
-async def test_read_only_settings_say_so(tmp_path: Path) -> None:
+async def test_read_only_settings_are_reported_as_read_only(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     names = ("listeners", "log.retention.ms", "message.max.bytes", "num.partitions")
     configs = (await describe(whole, BROKER, "1", *names)).configs

@@ -31,11 +31,11 @@ GROUP_TYPE = 32
 
 
 def joining(**fields: Any) -> ConsumerGroupHeartbeatRequest:
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "group_id": GROUP, "member_id": "m", "member_epoch": 0, "rebalance_timeout_ms": 30_000,
         "subscribed_topic_names": ["t"], "topic_partitions": [],
     }  # fmt: skip
-    return ConsumerGroupHeartbeatRequest(**{**told, **fields})
+    return ConsumerGroupHeartbeatRequest(**{**content, **fields})
 
 
 def beating(**fields: Any) -> ConsumerGroupHeartbeatRequest:
@@ -223,8 +223,8 @@ async def test_where_the_protocol_is_off(tmp_path: Path) -> None:
     (group,) = (await whole.ask(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)).groups
     assert (group.group_id, group.error_code) == (GROUP, ErrorCode.UNSUPPORTED_VERSION)
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
-    told = await whole.ask(request, message_versions(ApiKey.API_VERSIONS)[1])
-    assert not {api.api_key for api in told.api_keys} & {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE}
+    supported = await whole.ask(request, message_versions(ApiKey.API_VERSIONS)[1])
+    assert not {api.api_key for api in supported.api_keys} & {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE}
     await member(whole)
 
 

@@ -65,7 +65,7 @@ async def test_what_is_no_request_closes_the_connection(tmp_path: Path, frame: s
         ("0003 0001 0000", "the request header ends too early"),
     ],
 )
-async def test_why_a_request_cannot_be_read_is_said_in_a_persons_words(tmp_path: Path, frame: str, reason: str) -> None:
+async def test_why_a_request_cannot_be_read_is_described_in_a_persons_words(tmp_path: Path, frame: str, reason: str) -> None:
     whole = await Whole(tmp_path).start()
     with pytest.raises(ProtocolViolation) as raised:
         whole.dispatcher.handle(whole.connection, memoryview(bytes.fromhex(frame)))

@@ -17,6 +17,6 @@ def test_the_committed_document_is_generated() -> None:
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_a_module_says_what_it_serves(api: Served) -> None:
+def test_a_module_describes_what_it_serves(api: Served) -> None:
     description = document.describe(api)
     assert (description.key, description.name, description.versions) == (api.key, api.name, document.versions(api))

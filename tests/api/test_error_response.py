@@ -32,7 +32,7 @@ NO_PLACE = {(ApiKey.DESCRIBE_LOG_DIRS, version) for version in (0, 1, 2)}
 
 
 @pytest.mark.parametrize("key", sorted(MESSAGES), ids=lambda key: ApiKey(key).name)
-def test_every_api_can_say_an_error_in_every_version(key: int) -> None:
+def test_every_api_can_report_an_error_in_every_version(key: int) -> None:
     versions = MESSAGES[key].versions
     for version in range(versions.lowest, versions.highest + 1):
         response = error_response(full(request_class(key), version), response_class(key), version, CODE)
@@ -71,7 +71,7 @@ def test_a_request_for_everything_gets_a_response_without_elements() -> None:
     assert error_response(DescribeGroupsRequest(), DescribeGroupsResponse, 0, CODE) == DescribeGroupsResponse()
 
 
-def test_the_code_of_a_whole_response_counts_when_it_says_more_than_its_elements() -> None:
+def test_the_code_of_a_whole_response_counts_when_it_means_more_than_its_elements() -> None:
     members = [MemberResponse(error_code=0), MemberResponse(error_code=25)]
     assert error_codes(LeaveGroupResponse(members=members)) == [0, 25]
     assert error_codes(LeaveGroupResponse(members=members, error_code=16)) == [0, 25, 16]

@@ -79,14 +79,14 @@ async def test_a_member_of_a_group_that_is_not_there(version: int, tmp_path: Pat
     assert await commit(whole, commit_request(generation_id_or_member_epoch=1, member_id="m"), version) == code
 
 
-async def test_version_1_says_when(tmp_path: Path) -> None:
+async def test_version_1_gives_the_time_of_the_commit(tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     assert await commit(whole, commit_request(commit_timestamp=77), 1) == 0
     assert committed(whole)[3:] == (77, -1)
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-async def test_versions_2_to_4_say_for_how_long(version: int, tmp_path: Path) -> None:
+async def test_versions_2_to_4_give_the_retention_time(version: int, tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     assert await commit(whole, commit_request(retention_time_ms=1000), version) == 0
     assert committed(whole)[3:] == (NOW_MS, NOW_MS + 1000)

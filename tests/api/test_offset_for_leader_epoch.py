@@ -52,7 +52,7 @@ async def fetched(whole: Whole, offset: int, last_fetched_epoch: int) -> tuple[i
     return one.error_code, one.diverging_epoch.epoch, one.diverging_epoch.end_offset
 
 
-async def test_of_a_log_that_was_emptied_every_request_says_the_same(tmp_path: Path) -> None:
+async def test_of_a_log_that_was_emptied_every_request_reports_the_same(tmp_path: Path) -> None:
     whole = await started(tmp_path)
     assert await cut(whole, 2, "t", p0=-1) == {0: (5, 0)}
     assert await ask(whole, 4, 0, 0, 0) == (0, 0, 5)

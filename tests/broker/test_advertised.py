@@ -22,7 +22,7 @@ def client(peer: str, listener_name: str = "PLAINTEXT", local: str = "172.17.0.2
     )
 
 
-def teller(
+def advertiser(
     addresses: ListenerAddresses | None = None, surroundings: Surroundings | None = None, routes: Routes = BRIDGE
 ) -> Advertised:
     return Advertised(
@@ -31,16 +31,16 @@ def teller(
 
 
 def test_the_host_and_a_container_are_distinguished() -> None:
-    assert teller().address_for(client("172.17.0.1")) == ("localhost", 9092)
-    assert teller().address_for(client("172.17.0.3")) == ("172.17.0.2", 9092)
+    assert advertiser().address_for(client("172.17.0.1")) == ("localhost", 9092)
+    assert advertiser().address_for(client("172.17.0.3")) == ("172.17.0.2", 9092)
 
 
 def test_a_listener_with_an_advertised_address_is_left_alone() -> None:
-    assert teller().address_for(client("172.17.0.1", "EXTERNAL")) == ("172.17.0.2", 9092)
+    assert advertiser().address_for(client("172.17.0.1", "EXTERNAL")) == ("172.17.0.2", 9092)
 
 
 def test_a_client_that_is_gone_already_needs_no_address() -> None:
-    assert teller().address_for(client("")) == ("172.17.0.2", 9092)
+    assert advertiser().address_for(client("")) == ("172.17.0.2", 9092)
 
 
 def test_a_network_that_is_connected_later_counts_from_then_on() -> None:
@@ -63,7 +63,7 @@ OUTSIDE = ListenerAddresses(("localhost", 19092))
 
 
 @pytest.mark.parametrize(
-    ("addresses", "surroundings", "is_here", "told"),
+    ("addresses", "surroundings", "is_here", "expected"),
     [
         (OUTSIDE, ROOTLESS, False, ("localhost", 19092)),
         (OUTSIDE, ROOTLESS, True, ("localhost", 9092)),
@@ -75,7 +75,7 @@ OUTSIDE = ListenerAddresses(("localhost", 19092))
     ],
 )
 def test_commands_in_the_container_are_distinguished_from_rootless_forwarding(
-    addresses: ListenerAddresses, surroundings: Surroundings, is_here: bool | None, told: tuple[str, int]
+    addresses: ListenerAddresses, surroundings: Surroundings, is_here: bool | None, expected: tuple[str, int]
 ) -> None:
     asked = []
 
@@ -84,7 +84,7 @@ def test_commands_in_the_container_are_distinguished_from_rootless_forwarding(
         return bool(is_here)
 
     one = Advertised({"PLAINTEXT": addresses}, surroundings, lambda _: BRIDGE, look)
-    assert one.address_for(client("172.17.0.2")) == told
+    assert one.address_for(client("172.17.0.2")) == expected
     assert asked == ([] if is_here is None else [(40000, 9092)])
 
 
@@ -99,12 +99,12 @@ def test_processes_that_cannot_be_seen_are_worth_one_line(caplog: pytest.LogCapt
 
 def test_on_the_network_of_the_host_all_get_the_same_address() -> None:
     shared = Surroundings(has_own_network=False)
-    assert teller(surroundings=shared).address_for(client("172.17.0.1")) == ("172.17.0.2", 9092)
-    assert teller(ListenerAddresses(("kafka", 1)), shared).address_for(client("172.17.0.3")) == ("kafka", 1)
+    assert advertiser(surroundings=shared).address_for(client("172.17.0.1")) == ("172.17.0.2", 9092)
+    assert advertiser(ListenerAddresses(("kafka", 1)), shared).address_for(client("172.17.0.3")) == ("kafka", 1)
 
 
 def test_a_client_from_elsewhere_is_worth_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    one = teller()
+    one = advertiser()
     for _ in range(2):
         assert one.address_for(client("192.168.1.77")) == ("172.17.0.2", 9092)
     assert [record.message for record in caplog.records] == [
@@ -163,24 +163,24 @@ def test_the_start_logs_which_clients_get_which_address(
     addresses: ListenerAddresses, surroundings: Surroundings, lines: list[str]
 ) -> None:
     bound = [BoundListener(name="PLAINTEXT", host="::", port=9092), BoundListener(name="EXTERNAL", host="::", port=1)]
-    assert list(teller(addresses, surroundings).lines(bound)) == [f"PLAINTEXT: {line}" for line in lines]
+    assert list(advertiser(addresses, surroundings).lines(bound)) == [f"PLAINTEXT: {line}" for line in lines]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_a_listener_on_loopback_is_not_said_to_be_within_reach(host: str) -> None:
+def test_a_listener_on_loopback_is_not_reported_as_within_reach(host: str) -> None:
     bound = [BoundListener(name="PLAINTEXT", host=host, port=9092)]
     for one in (
-        teller(ListenerAddresses(), Surroundings()),
+        advertiser(ListenerAddresses(), Surroundings()),
         Advertised({}, Surroundings(), fixed={"PLAINTEXT": ("localhost", 0)}),
     ):
         (line,) = one.warnings(bound)
         assert line.startswith("PLAINTEXT: only clients in this container can connect, and a published port does not reach ")
         assert line.endswith(":9092; for others, listen at 0.0.0.0:9092")
         assert list(one.lines(bound)) == []
-    assert list(teller(ListenerAddresses(), Surroundings(has_own_network=False)).warnings(bound)) == []
+    assert list(advertiser(ListenerAddresses(), Surroundings(has_own_network=False)).warnings(bound)) == []
 
 
-def test_the_start_says_which_addresses_are_fixed() -> None:
+def test_the_start_logs_which_addresses_are_fixed() -> None:
     bound = [BoundListener(name=name, host="::", port=9092) for name in ("A", "B")]
     one = Advertised({}, Surroundings(), fixed={"A": ("kafka", 19092), "B": ("fd00::5", 0)})
     assert list(one.lines(bound)) == ["A: all clients get kafka:19092", "B: all clients get [fd00::5]:9092"]

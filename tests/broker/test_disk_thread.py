@@ -13,7 +13,7 @@ import pytest
 from pybroker.broker.disk_thread import DiskThread
 
 
-class Told:
+class Outcomes:
     """A `done` that keeps its argument and the thread that it runs in."""
 
     def __init__(self) -> None:
@@ -46,29 +46,29 @@ async def disk(bugs: list[str]) -> AsyncIterator[DiskThread]:
 
 
 async def test_jobs_run_one_after_the_other_elsewhere_and_are_reported_on_the_loop(disk: DiskThread, bugs: list[str]) -> None:
-    told, ran = Told(), []
+    outcomes, ran = Outcomes(), []
     for number in range(3):
-        disk.run(lambda number=number: ran.append((number, threading.get_ident())), told)  # type: ignore[misc]
-    disk.run(refuse, told)
-    assert told.errors == [], "not before the loop has its turn"
+        disk.run(lambda number=number: ran.append((number, threading.get_ident())), outcomes)  # type: ignore[misc]
+    disk.run(refuse, outcomes)
+    assert outcomes.errors == [], "not before the loop has its turn"
     await disk.idle()
     assert [number for number, _ in ran] == [0, 1, 2]
-    assert told.errors[:3] == [None] * 3
-    assert told.errors[3] is not None
-    assert told.errors[3].errno == errno.EIO
-    assert told.threads == {threading.get_ident()}
+    assert outcomes.errors[:3] == [None] * 3
+    assert outcomes.errors[3] is not None
+    assert outcomes.errors[3].errno == errno.EIO
+    assert outcomes.threads == {threading.get_ident()}
     assert threading.get_ident() not in {thread for _, thread in ran}
     assert bugs == []
 
 
-async def test_what_no_disk_says_is_logged_counted_and_reported_as_a_failure(
+async def test_an_error_of_no_disk_is_logged_counted_and_reported_as_a_failure(
     disk: DiskThread, bugs: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = Told()
-    disk.run(stumble, told)
-    disk.run(lambda: None, told)
+    outcomes = Outcomes()
+    disk.run(stumble, outcomes)
+    disk.run(lambda: None, outcomes)
     await disk.idle()
-    failure, after = told.errors
+    failure, after = outcomes.errors
     assert isinstance(failure, OSError)
     assert failure.errno == errno.EIO
     assert isinstance(failure.__cause__, ValueError)
@@ -81,38 +81,38 @@ async def test_what_no_disk_says_is_logged_counted_and_reported_as_a_failure(
 async def test_a_report_that_fails_is_counted_and_does_not_stop_the_thread(
     disk: DiskThread, bugs: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = Told()
+    outcomes = Outcomes()
 
     def fail(_error: OSError | None) -> None:
         raise RuntimeError("in the report")
 
     disk.run(lambda: None, fail)
-    disk.run(lambda: None, told)
+    disk.run(lambda: None, outcomes)
     await disk.idle()
-    assert told.errors == [None]
+    assert outcomes.errors == [None]
     assert bugs == ["bug"]
     assert "in the report" in caplog.text
 
 
 async def test_idle_waits_for_what_reports_ask_for(disk: DiskThread) -> None:
-    told = Told()
-    disk.run(lambda: None, lambda _error: disk.run(refuse, told))
+    outcomes = Outcomes()
+    disk.run(lambda: None, lambda _error: disk.run(refuse, outcomes))
     await disk.idle()
-    assert len(told.errors) == 1
+    assert len(outcomes.errors) == 1
     assert disk.unreported == 0
     await disk.idle()  # at once
 
 
 async def test_a_disk_that_hangs_can_be_given_up(disk: DiskThread) -> None:
-    released, told = threading.Event(), Told()
-    disk.run(released.wait, told)  # type: ignore[arg-type]  # its result is of no interest
+    released, outcomes = threading.Event(), Outcomes()
+    disk.run(released.wait, outcomes)  # type: ignore[arg-type]  # its result is of no interest
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await disk.idle()
-    assert told.errors == []
+    assert outcomes.errors == []
     released.set()
     await disk.idle()
-    assert told.errors == [None]
+    assert outcomes.errors == [None]
 
 
 async def test_a_thread_that_cannot_be_started_is_reported_and_tried_again(
@@ -121,12 +121,12 @@ async def test_a_thread_that_cannot_be_started_is_reported_and_tried_again(
     def refuse_to_start(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    told, ran = Told(), []
+    outcomes, ran = Outcomes(), []
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse_to_start)
-        disk.run(lambda: ran.append(0), told)
+        disk.run(lambda: ran.append(0), outcomes)
     await disk.idle()
-    assert [None if error is None else error.errno for error in told.errors] == [errno.EMFILE]
-    disk.run(lambda: ran.append(1), told)
+    assert [None if error is None else error.errno for error in outcomes.errors] == [errno.EMFILE]
+    disk.run(lambda: ran.append(1), outcomes)
     await disk.idle()
-    assert (ran, told.errors[1:]) == ([1], [None])
+    assert (ran, outcomes.errors[1:]) == ([1], [None])

@@ -212,7 +212,7 @@ async def test_many_partitions_are_named_by_the_first(node: Node, caplog: pytest
     assert "6 partitions (t-0, t-1, t-2, ...) without a log" in caplog.text
 
 
-async def test_where_there_is_no_epoch_left_the_log_says_so(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+async def test_where_there_is_no_epoch_left_the_log_reports_it(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     await node.controller.raise_leader_epochs(above=EPOCH_MAX)
     assert (await node.restart(was_clean=False))[0] == EPOCH_MAX
     assert "There is no leader epoch above 2147483647" in caplog.text

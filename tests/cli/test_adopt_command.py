@@ -71,7 +71,7 @@ IN_TRANSACTION = bytes(
 OLD_BEHIND = bytes(build_message_set([Record(Offset(8), 8, b"k", b"v")], magic=1))
 
 
-def test_a_dry_run_says_what_the_run_says(tmp_path: Path) -> None:
+def test_a_dry_run_prints_what_the_run_prints(tmp_path: Path) -> None:
     folder = old_kafka(tmp_path / "kafka", p0=OLD + IN_TRANSACTION, p1=OLD)
     before = files(folder)
     dry = adopt(folder, "--dry-run")
@@ -80,8 +80,8 @@ def test_a_dry_run_says_what_the_run_says(tmp_path: Path) -> None:
     assert "the next producer id is 42, the next leader epoch 1" in dry.output, "those of the converted files count"
     assert "the transaction of producer 41 from offset 7 on has no end" in dry.output
     real = adopt(folder)
-    said = dry.output.replace("would be converted", "converted").replace("would be adopted; nothing was changed", "adopted")
-    assert real.output == said
+    expected = dry.output.replace("would be converted", "converted").replace("would be adopted; nothing was changed", "adopted")
+    assert real.output == expected
     assert files(folder) != before
 
 

@@ -105,7 +105,7 @@ def test_the_brokers_exit_code_is_the_commands(broker: FakeBroker) -> None:
         (StartError("another broker uses /data"), "Error: another broker uses /data\n"),
     ],
 )
-def test_a_broker_that_cannot_run_says_why_in_a_line(broker: FakeBroker, error: Exception, message: str) -> None:
+def test_a_broker_that_cannot_run_prints_why_in_a_line(broker: FakeBroker, error: Exception, message: str) -> None:
     broker.error = error
     result = invoke("start")
     assert (result.exit_code, result.stderr) == (1, message)

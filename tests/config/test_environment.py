@@ -50,7 +50,7 @@ def test_cluster_id_has_two_names_and_kafkas_own_wins() -> None:
     assert properties_of_environment(both) == {"cluster.id": ("KAFKA_CLUSTER_ID", "b")}
 
 
-def test_advertised_listeners_alone_say_where_to_listen() -> None:
+def test_advertised_listeners_alone_set_where_to_listen() -> None:
     advertised = "PLAINTEXT://broker:9092,OTHER://localhost:29092"
     found = properties_of_environment({"KAFKA_ADVERTISED_LISTENERS": advertised})
     assert found["listeners"] == ("KAFKA_ADVERTISED_LISTENERS", "PLAINTEXT://0.0.0.0:9092,OTHER://0.0.0.0:29092")

@@ -185,7 +185,7 @@ def test_names_that_are_accepted_unread(name: str, prefix: str | None) -> None:
         ),
     ],
 )
-def test_an_address_for_clients_outside_that_says_nothing_is_refused(overrides: dict[str, str], text: str, reason: str) -> None:
+def test_an_address_for_clients_outside_that_has_no_meaning_is_refused(overrides: dict[str, str], text: str, reason: str) -> None:
     with pytest.raises(ConfigError) as raised:
         load(environment={"PYBROKER_ADVERTISED": text}, overrides=overrides)
     assert str(raised.value) == f"PYBROKER_ADVERTISED={text}: {reason}"

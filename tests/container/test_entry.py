@@ -15,7 +15,7 @@ from pybroker.container.entry import read_entry
 from pybroker.container.files import FILES, SHIPPED, find_file
 
 
-def test_nothing_said(tmp_path: Path) -> None:
+def test_nothing_given(tmp_path: Path) -> None:
     entry = read_entry({}, root=str(tmp_path))
     assert entry.loaded.config.log_dirs == (DATA_DIRECTORY,)
     assert (entry.loaded.warnings, entry.loaded.notices, dict(entry.topics)) == ((), (), {})
@@ -59,7 +59,7 @@ def test_a_relative_file_is_looked_for_in_kafkas_folder_too(tmp_path: Path, name
 
 
 @pytest.mark.parametrize("name", ["/opt/kafka/config/my.properties", "/opt/kafka/config/kraft/controller.properties", "other"])
-def test_any_other_file_that_is_missing_is_an_error_that_says_what_to_do(tmp_path: Path, name: str) -> None:
+def test_any_other_file_that_is_missing_is_an_error_with_what_to_do(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigFileError) as caught:
         read_entry({}, file=Path(name), root=str(tmp_path))
     assert str(caught.value).startswith(f"cannot read {name}: no such file in this container; mount it there, or ")

@@ -187,14 +187,14 @@ def test_access_control_that_is_not_there_is_refused(environment: dict[str, str]
 
 
 @pytest.mark.parametrize(("environment", "_"), ASKS_FOR_ACCESS_CONTROL)
-def test_a_variable_says_to_start_without_access_control(environment: dict[str, str], _: str) -> None:
+def test_a_variable_lets_the_container_start_without_access_control(environment: dict[str, str], _: str) -> None:
     entry = read_entry({**environment, access_control.VARIABLE: "true"}, root="/nonexistent")
     (line,) = entry.warnings
     assert line.startswith("PYBROKER_WITHOUT_ACCESS_CONTROL=true: there is no access control: ")
     assert line.endswith(f"; ignored: {', '.join(environment)}")
 
 
-def test_the_variable_alone_says_nothing_and_is_true_or_false() -> None:
+def test_the_variable_alone_changes_nothing_and_is_true_or_false() -> None:
     assert read_entry({access_control.VARIABLE: "true", "KAFKA_AUTHORIZER_CLASS_NAME": ""}, root="/nonexistent").warnings == ()
     with pytest.raises(ConfigError, match="PYBROKER_WITHOUT_ACCESS_CONTROL=yes: must be true or false"):
         read_entry({access_control.VARIABLE: "yes"}, root="/nonexistent")

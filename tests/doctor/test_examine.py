@@ -203,7 +203,7 @@ def test_a_bootstrap_address_that_does_not_work(look: Look, beginning: str) -> N
     assert verdict.startswith(beginning)
 
 
-def test_the_failure_that_says_most_is_named() -> None:
+def test_the_failure_that_explains_most_is_named() -> None:
     found = Look("localhost", 9092, attempts=[("::1", Failure.UNREACHABLE), ("127.0.0.1", Failure.REFUSED)])
     machine = Machine(found)
     assert not machine.examine()

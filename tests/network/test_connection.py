@@ -90,7 +90,7 @@ class FakeServer:
     def unwatch(self, connection: ConnectionCore) -> None:
         self.watched.remove(connection)
 
-    def tell_end(self, *, is_lost: bool = False) -> None:
+    def end_peer(self, *, is_lost: bool = False) -> None:
         self.watched.pop().peer_ended(is_lost=is_lost)
 
 
@@ -153,7 +153,7 @@ async def test_what_was_received_behind_a_parked_request_is_dropped_at_the_peers
     _, transport = connect(server)
     transport.deliver(framed(b"x") + framed(b"p1") + framed(b"never") + framed(bytes(100_000))[:5000])
     assert server.admission.pool.used == 5009
-    server.tell_end()
+    server.end_peer()
     await turns()
     assert (server.admission.pool.used, transport.is_open) == (0, True)
     server.parked[0][1].set_result(framed(b"one"))
@@ -187,7 +187,7 @@ async def test_a_request_that_waits_after_it_was_held_is_watched() -> None:
     server.held[0][0].release_request()
     await turns()
     assert server.watched == [connection]
-    server.tell_end()
+    server.end_peer()
     server.parked[0][1].set_result(framed(b"one"))
     await turns(3)
     assert (transport.written, server.handled) == (framed(b"one"), [b"h1"])
@@ -224,7 +224,7 @@ async def test_a_peer_that_is_lost_behind_a_parked_request_is_forgotten_at_once(
     server = FakeServer()
     _, transport = connect(server)
     transport.deliver(framed(b"p") + framed(b"never"))
-    server.tell_end(is_lost=True)
+    server.end_peer(is_lost=True)
     assert server.admission.pool.used == 0
     await turns()
     assert (transport.is_open, server.lost_count) == (False, 1)

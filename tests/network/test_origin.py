@@ -78,7 +78,7 @@ LOCAL = ("172.17.0.2", 9092)
 
 
 @pytest.mark.parametrize(
-    ("addresses", "origin", "told"),
+    ("addresses", "origin", "expected"),
     [
         (HOST, PUBLISHED, ("localhost", 9092)),
         (HOST, NEAR, LOCAL),
@@ -94,8 +94,8 @@ LOCAL = ("172.17.0.2", 9092)
         (ONE_ADDRESS, PUBLISHED, ("localhost", 9092)),
     ],
 )
-def test_which_address_is_advertised(addresses: ListenerAddresses, origin: Origin, told: tuple[str, int]) -> None:
-    assert addresses.address(origin, LOCAL) == told
+def test_which_address_is_advertised(addresses: ListenerAddresses, origin: Origin, expected: tuple[str, int]) -> None:
+    assert addresses.address(origin, LOCAL) == expected
 
 
 def test_a_listener_of_loopback_alone_is_advertised_as_localhost() -> None:

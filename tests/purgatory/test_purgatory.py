@@ -94,7 +94,7 @@ def test_an_event_on_any_of_its_keys_completes_it_and_it_leaves_the_timer_at_onc
     assert (operation.completions, operation.expirations) == (1, 0)
 
 
-def test_its_time_completes_it_once_and_says_so() -> None:
+def test_its_time_completes_it_once_and_is_reported() -> None:
     scene = PurgatoryScene()
     operation = Waiting()
     scene.purgatory.try_complete_else_watch(operation, ["a"], 100)

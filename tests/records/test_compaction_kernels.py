@@ -59,7 +59,7 @@ def test_the_last_offset_of_each_key_is_noted(module: ModuleType, records: list[
     keeps_tombstones=st.booleans(),
     moved=st.sampled_from([0, 1, -(1 << 41), 86_400_000]),
 )
-def test_what_is_retained_is_what_the_rules_say(
+def test_what_is_retained_is_what_the_rules_require(
     module: ModuleType, records: list[Record], later: set[bytes], latest_at: int, keeps_tombstones: bool, moved: int
 ) -> None:
     latest_offset = records[min(latest_at, len(records) - 1)].offset

@@ -58,6 +58,6 @@ def test_what_is_no_marker_is_refused(key: bytes, value: bytes | None) -> None:
         transaction_marker(Record(Offset(0), 0, key, value))
 
 
-def test_an_empty_control_batch_says_nothing() -> None:
+def test_an_empty_control_batch_has_no_meaning() -> None:
     with pytest.raises(InvalidRecordError):
         control_type(BatchView(memoryview(build_batch([], base_offset=Offset(0), last_offset=Offset(0), is_control=True))))

@@ -107,7 +107,7 @@ async def test_a_write_that_fails_changes_nothing_and_the_next_one_works(tmp_pat
     await again.close()
 
 
-async def test_writes_run_where_the_owner_says(tmp_path: Path) -> None:
+async def test_writes_run_where_the_owner_wants(tmp_path: Path) -> None:
     ran = 0
 
     async def run(function: Callable[[], None]) -> None:

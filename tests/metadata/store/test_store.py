@@ -154,7 +154,7 @@ def test_a_commit_continues_when_the_task_that_waits_is_cancelled(kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_key_cannot_be_put_and_deleted_at_once_and_a_closed_store_says_so(kind: str) -> None:
+def test_a_key_cannot_be_put_and_deleted_at_once_and_a_closed_store_is_an_error(kind: str) -> None:
     async def scenario(store: Store) -> None:
         with pytest.raises(ValueError, match="both"):
             await store.commit(puts={"k": b""}, deletes=["k"])
