@@ -18,7 +18,7 @@ def test_there_are_handlers_to_look_at() -> None:
 
 
 @for_each(HANDLERS)
-def test_a_handler_says_what_it_serves(path: Path) -> None:
+def test_a_handler_describes_what_it_serves(path: Path) -> None:
     header = ast.get_docstring(tree(path)) or ""
     assert FIRST_LINE.match(header)
     places = [header.find(f"\n{section}") for section in SECTIONS]
