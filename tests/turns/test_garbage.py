@@ -12,7 +12,6 @@ import pytest
 from pybroker.turns.garbage import THRESHOLDS, keep_collections_short, stop_freezing
 
 STEPS, OBJECTS = 40, 25_000
-LIMIT_NS = 20_000_000
 
 
 class Node:
@@ -51,19 +50,18 @@ def grow() -> None:
 
 
 def test_collections_stay_short_while_long_lived_objects_are_made(collections: list[int]) -> None:
+    """Compared with the same in this process without it, as machines differ."""
+    gc.set_threshold(*THRESHOLDS)
+    grow()
+    longest_without = max(collections)
+    collections.clear()
     keep_collections_short()
     try:
         grow()
     finally:
         stop_freezing()
     assert len(collections) > 10
-    assert max(collections) < LIMIT_NS
-
-
-def test_without_it_they_do_not(collections: list[int]) -> None:
-    gc.set_threshold(*THRESHOLDS)
-    grow()
-    assert max(collections) > LIMIT_NS
+    assert max(collections) < longest_without / 2
 
 
 def test_garbage_is_collected_as_before(collections: list[int]) -> None:
