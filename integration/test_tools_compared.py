@@ -18,7 +18,6 @@ pytestmark = pytest.mark.skipif(
 
 NOT_YET = {
     "SaslHandshake", "SaslAuthenticate",
-    "AddOffsetsToTxn", "WriteTxnMarkers", "TxnOffsetCommit",
     "DescribeAcls", "CreateAcls", "DeleteAcls",
     "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken",
     "DescribeClientQuotas", "AlterClientQuotas", "DescribeUserScramCredentials", "AlterUserScramCredentials",
@@ -28,12 +27,12 @@ NOT_YET = {
     "InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState",
     "ReadShareGroupStateSummary",
     "StreamsGroupHeartbeat", "StreamsGroupDescribe",
-    "eligible.leader.replicas.version", "kraft.version", "share.version", "streams.version", "transaction.version",
+    "eligible.leader.replicas.version", "kraft.version", "share.version", "streams.version",
 }  # fmt: skip
 """APIs and features that Kafka reports, and we do not: those that docs/clients.md leaves out."""
 MORE = {"GetTelemetrySubscriptions", "PushTelemetry", "InitProducerId"}
 """APIs that Kafka has only with a plugin for them, and one whose newest version Kafka keeps back (KIP-939)."""
-NEWER = {"metadata.version", "group.version"}
+NEWER = {"metadata.version", "group.version", "transaction.version"}
 """Our features that Kafka 4 has, and 3.9 has not."""
 
 

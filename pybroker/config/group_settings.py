@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from pybroker.config.setting import INT_MAX, Check, Effect, Kind, Setting, Update, all_of, at_least, between
 
 _B, _I, _L, _S, _T = Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.LIST
-_LATER, _YES = Effect.LATER, Effect.YES
+_LATER, _NEVER, _YES = Effect.LATER, Effect.NEVER, Effect.YES
 
 _POLICIES: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
 _MIGRATION: Final = Check(f"one of {', '.join(_POLICIES)}", lambda value: value.lower() in _POLICIES)
@@ -106,8 +106,8 @@ GROUP_SETTINGS: Final = (
     ),
     Setting(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms", _I, 10_000,
-        "How often to look for transactions to abort, in ms.",
-        at_least(1), _LATER,
+        "Accepted and ignored: a transaction is aborted as soon as its time is up.",
+        at_least(1), _NEVER,
     ),
     Setting(
         "transaction.remove.expired.transaction.cleanup.interval.ms", _I, 3_600_000, "How often to look for expired ids, in ms.",
