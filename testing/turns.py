@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pybroker.turns.loop import new_event_loop
@@ -67,6 +68,21 @@ def watched(limit_ms: float = LIMIT_MS) -> Iterator[Turns]:
     finally:
         turns.watchdog.unbind()
         gc.unfreeze()
+
+
+def long_each_time(attempt: Callable[[Path], Turns], directory: Path, *, but_not: Collection[str] = ()) -> list[str]:
+    """Return the long turns of the best of three attempts, each in a directory of its own under `directory`.
+
+    What is long is long each time. What only seems so, because other processes have the machine, is not. Turns whose text has one
+    of the words `but_not` do not count.
+    """
+    best: list[str] = []
+    for number in range(3):
+        texts = [str(turn) for turn in attempt(directory / str(number)).long]
+        best = [text for text in texts if not any(word in text for word in but_not)]
+        if not best:
+            break
+    return best
 
 
 def run_watched(
