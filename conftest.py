@@ -24,6 +24,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pybroker.turns import garbage
 from testing import native_parts
 
 SETTINGS: Final = "_hypothesis_internal_use_settings"
@@ -58,7 +59,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Seed `random`, also for the helpers that draw from it, and let the collector see again what a broker in this process froze.
 
     Frozen objects are never collected if they refer to each other, and are invisible to hypothesis, which looks for referrers.
+    What the broker left with the collector would freeze again in the middle of a test.
     """
+    if garbage.is_freezing():
+        garbage.stop_freezing()
     gc.unfreeze()
     random.seed(f"{item.nodeid} {item.config.getoption('--hypothesis-seed')}")
 

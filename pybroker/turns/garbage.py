@@ -34,8 +34,13 @@ def keep_collections_short() -> None:
     """Freeze all objects that there are, and what survives long collections from now on."""
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
-    if _collection not in gc.callbacks:
+    if not is_freezing():
         gc.callbacks.append(_collection)
+
+
+def is_freezing() -> bool:
+    """Return whether long collections freeze what survives them."""
+    return _collection in gc.callbacks
 
 
 def stop_freezing() -> None:
