@@ -46,7 +46,8 @@ OURS = {
     "metadata.memory.set.logs.aside": "our own", "metrics.listener": "our own", "pybroker.down.conversion.chunk.bytes": "our own",
     "pybroker.down.conversion.padding": "our own", "pybroker.down.conversion.eager": "our own",
     "pybroker.advertised.by.peer": "our own", "pybroker.advertised.outside": "our own",
-    "pybroker.produce.inflation.max": "our own",
+    "pybroker.produce.inflation.max": "our own", "pybroker.request.elements.max": "our own",
+    "pybroker.first.request.timeout.ms": "our own", "pybroker.request.progress.timeout.ms": "our own",
 }  # fmt: skip
 """Properties of a broker that Kafka does not have."""
 

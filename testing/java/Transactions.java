@@ -209,8 +209,7 @@ public final class Transactions {
             producer.initTransactions();
             System.out.println("allowed");
         } catch (Exception error) {
-            Throwable cause = error.getCause() == null ? error : error.getCause();
-            System.out.println(cause.getClass().getSimpleName());
+            System.out.println(error.getMessage());
         }
     }
 }
