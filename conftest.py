@@ -7,6 +7,9 @@ A test that takes too much memory fails by name with a MemoryError at the line t
 down. The limit is on what the process allocates itself (RLIMIT_DATA, which Linux enforces for maps too). It is not on the address
 space, because uvloop, mapped files and the sanitizers reserve far more than they use. Children start without the limit, because
 a JVM sizes itself by it. TEST_MEMORY_BYTES sets another limit; 0 sets none.
+
+A test marked `judges_time` fails only if each of several attempts fails: what is long is long each time, and what only seems so,
+because other processes have the machine, is not.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from pybroker.turns import garbage
 from testing import native_parts
 
 SETTINGS: Final = "_hypothesis_internal_use_settings"
+ATTEMPTS_OF_TIME: Final = 5
 MEMORY_BYTES_MAX: Final = int(os.environ.get("TEST_MEMORY_BYTES", str(3 << 30)))
 
 # No deadline for a single example, and no complaint that examples are slow to make: time is no property of what is tested.
@@ -53,6 +57,13 @@ def pytest_report_header(config: pytest.Config) -> str:
     return (
         f"draws: profile {profile}, hash seed {os.environ.get('PYTHONHASHSEED', 'random')}; memory: {MEMORY_BYTES_MAX >> 20} MiB"
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests that judge time have several attempts."""
+    for item in items:
+        if item.get_closest_marker("judges_time"):
+            item.add_marker(pytest.mark.flaky(reruns=ATTEMPTS_OF_TIME - 1))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

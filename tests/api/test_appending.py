@@ -299,6 +299,7 @@ def timed_turns() -> Iterator[list[int]]:
         gc.unfreeze()
 
 
+@pytest.mark.judges_time
 @pytest.mark.skipif(not IS_NATIVE, reason="the twins hold the interpreter for each record")
 @pytest.mark.parametrize("configs", [{}, {"compression_type": "gzip"}, {"cleanup_policy": "compact"}], ids=str)
 @pytest.mark.parametrize("name", BOMBS)

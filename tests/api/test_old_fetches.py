@@ -18,10 +18,10 @@ from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from testing.scenes.api.whole import Whole, settled
-from testing.turns import Turns, long_each_time, run_watched
+from testing.turns import run_watched
 
 SIZE_MAX = 96 << 20
-OTHERS = {"garbage", "Loop.shutdown_default_executor", "_rest", "Produce", ".ask held"}
+OTHERS = {"Loop.shutdown_default_executor", "_rest", "Produce", ".ask held"}
 """Words of turns that are no part of the fetch: the end of the loop, the append of the batch before, and the client."""
 
 
@@ -58,6 +58,7 @@ async def sent(outgoing: bytes | Outgoing) -> bytes:
     return await asyncio.get_running_loop().run_in_executor(None, b"".join, pieces)
 
 
+@pytest.mark.judges_time
 @pytest.mark.skipif(not kernels.IS_NATIVE, reason="the kernels in Python take turns at the interpreter with the loop")
 @pytest.mark.parametrize(
     ("codec", "count", "size", "version"),
@@ -69,21 +70,16 @@ def test_a_long_conversion_does_not_hold_the_loop(
 ) -> None:
     request = produced(codec, count, size)
 
-    async def ask(path: Path) -> bytes:
-        whole = await Whole(path, message_max_bytes=SIZE_MAX).start()
+    async def ask() -> bytes:
+        whole = await Whole(tmp_path, message_max_bytes=SIZE_MAX).start()
         await whole.create("t")
         parts = await whole.ask(request, 8)
         assert parts.responses[0].partition_responses[0].error_code == 0
         await asyncio.sleep(0)
         return await asyncio.ensure_future(sent(await settled(whole.send(fetch(), version))))
 
-    def attempt(path: Path) -> Turns:
-        attempts.append(run_watched(lambda: ask(path), limit_ms=50))  # 20 on a quiet machine
-        return attempts[-1]
-
-    attempts: list[Turns] = []
-    assert long_each_time(attempt, tmp_path, but_not=OTHERS) == []
-    turns = attempts[-1]
+    turns = run_watched(ask, limit_ms=50)  # 20 on a quiet machine
+    assert turns.long_texts(*OTHERS) == []
     response = Whole.read(None, turns.result, fetch(), version)  # type: ignore[arg-type]  # it needs nothing of a broker
     records = response.responses[0].partitions[0].records
     assert [record.offset for record in legacy.records(records)] == list(range(count))

@@ -32,7 +32,7 @@ from pybroker.protocol.messages.offset_for_leader_epoch import (
 )
 from testing.scenes.api.groups import GROUP, broker, commit_request
 from testing.scenes.api.whole import settled
-from testing.turns import Turns, long_each_time, run_watched
+from testing.turns import run_watched
 from tests.api.test_consumer_group import joining
 
 ALONE = frozenset({
@@ -116,20 +116,19 @@ HEAVY: list[tuple[Any, int]] = [
 """Requests whose handling would hold the loop for 60 ms and more."""
 
 
+@pytest.mark.judges_time
 @pytest.mark.skipif(not codec.IS_NATIVE, reason="to decode and encode such messages in Python takes longer than a turn may")
 @pytest.mark.parametrize(("request_", "version"), HEAVY, ids=[type(one).__name__ for one, _ in HEAVY])
 def test_a_large_request_gives_the_loop_back(tmp_path: Path, request_: Any, version: int) -> None:
-    async def ask(path: Path) -> None:
-        whole = await broker(path, auto_create_topics_enable=False)
+    async def ask() -> None:
+        whole = await broker(tmp_path, auto_create_topics_enable=False)
         parts = codec.encode_request(request_, version, correlation_id=77, client_id="test")
         frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
         await asyncio.sleep(0)  # what the client does is no part of the turn
         await settled(whole.dispatcher.handle(whole.connection, frame))
 
-    def attempt(path: Path) -> Turns:
-        return run_watched(lambda: ask(path), limit_ms=50)  # 20 on a quiet machine
-
-    assert long_each_time(attempt, tmp_path, but_not=["garbage"]) == []
+    turns = run_watched(ask, limit_ms=50)  # 20 on a quiet machine
+    assert turns.long_texts() == []
 
 
 async def test_a_small_request_is_handled_at_once(tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ from pybroker.records import kernels
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
-from pybroker.turns.watchdog import LongTurn
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, HeldThread, append, batch
 from testing.scenes.steps import HeldSteps
@@ -38,13 +37,7 @@ from testing.turns import Turns, watched
 PARTITIONS = 10_000
 SEGMENTS = 1_000
 PRODUCERS = 100_000
-LIMIT_MS = 10.0
 DAY_MS = 86_400_000
-
-
-def long_steps(turns: Turns) -> list[LongTurn]:
-    """Return the long turns without garbage collections, which would find the objects of the disk in memory."""
-    return [turn for turn in turns.long if not turn.what.startswith("garbage collection")]
 
 
 def in_memory() -> SimulatedDisk:
@@ -79,16 +72,18 @@ PASSES: dict[str, Callable[[LogManager], None]] = {
 }
 
 
+@pytest.mark.judges_time
 @pytest.mark.parametrize("name", PASSES)
 def test_a_pass_over_very_many_logs_gives_the_loop_back(many: tuple[LogManager, HeldSteps], name: str) -> None:
     manager, steps = many
-    with watched(limit_ms=LIMIT_MS) as turns:
+    with watched() as turns:
         turns.run(PASSES[name], manager)
         steps.finish_watched(turns)
-    assert long_steps(turns) == []
+    assert turns.long_texts() == []
     assert turns.count >= (1 if name in {"room", "removals"} else PARTITIONS // 100)
 
 
+@pytest.mark.judges_time
 def test_a_volume_that_becomes_full_is_reported_to_very_many_logs_in_steps(many: tuple[LogManager, HeldSteps]) -> None:
     manager, steps = many
     (directory,) = manager.directories
@@ -97,9 +92,9 @@ def test_a_volume_that_becomes_full_is_reported_to_very_many_logs_in_steps(many:
     for is_full in (True, False):
         directory.room.is_full = is_full
         manager.passes.begin("room", room_pass.look(directory, lambda: list(manager.all_logs()), lambda: None))
-        with watched(limit_ms=LIMIT_MS) as turns:
+        with watched() as turns:
             steps.finish_watched(turns)
-        assert long_steps(turns) == []
+        assert turns.long_texts() == []
         assert directory.room.logs_refuse is is_full
 
 
@@ -120,6 +115,7 @@ def with_segments(steps: HeldSteps, granularity: str, thread: ThreadRunner = run
     return manager, log
 
 
+@pytest.mark.judges_time
 @pytest.mark.parametrize("granularity", ["record", "segment"])
 def test_retention_of_very_many_segments_gives_the_loop_back(granularity: str) -> None:
     steps, thread = HeldSteps(), HeldThread()
@@ -132,13 +128,13 @@ def test_retention_of_very_many_segments_gives_the_loop_back(granularity: str) -
             while thread.jobs:
                 thread.run_next()
 
-    with watched(limit_ms=LIMIT_MS) as turns:
+    with watched() as turns:
         turns.run(manager.passes.clean_up, START_MS + 2 * DAY_MS)
         work(turns)
         turns.run(manager.remove_due, START_MS + 2 * DAY_MS)
         work(turns)
     assert len(log.segments) == 1
-    assert long_steps(turns) == []
+    assert turns.long_texts() == []
     manager.abandon()
 
 
@@ -218,6 +214,7 @@ def producer_batch(number: int) -> ProducerBatch:
     return ProducerBatch(ProducerId(number), ProducerEpoch(0), 0, offset, offset, START_MS, is_transactional=False)
 
 
+@pytest.mark.judges_time
 def test_a_segment_is_completed_quickly_however_many_producers_its_log_has() -> None:
     disk, thread = Disk("/d", filesystem=in_memory()), HeldThread()
     disk.directory.run_in_thread = thread
@@ -225,17 +222,17 @@ def test_a_segment_is_completed_quickly_however_many_producers_its_log_has() -> 
     append(log, batch())
     for number in range(PRODUCERS):
         log.producers.update(producer_batch(number))
-    with watched(limit_ms=LIMIT_MS) as turns:
+    with watched() as turns:
         turns.run(log.roll, START_MS)
         while thread.jobs:
             thread.run_next()
-    assert long_steps(turns) == []
+    assert turns.long_texts() == []
     assert log.producers.snapshots == {1}, "the flush has written it"
-    with watched(limit_ms=LIMIT_MS) as turns:
+    with watched() as turns:
         steps = log.producers.remove_expired(START_MS + 10 * DAY_MS)
         while turns.run(next, steps, "over") is None:
             pass
-    assert long_steps(turns) == []
+    assert turns.long_texts() == []
     assert log.producers.producers == {}
     log.release()
     recovered = disk.open(was_clean=False, recovery_point=1)
@@ -265,6 +262,7 @@ def replace_sequence(one: ProducerBatch, sequence: int) -> ProducerBatch:
     return one._replace(base_sequence=sequence)
 
 
+@pytest.mark.judges_time
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP, CompressionType.ZSTD])
 def test_a_very_large_batch_is_cleaned_in_short_steps(tmp_path: Path, codec: CompressionType) -> None:
     setting = CompactedLog(tmp_path)
@@ -276,11 +274,11 @@ def test_a_very_large_batch_is_cleaned_in_short_steps(tmp_path: Path, codec: Com
         _added(keys, batch),
         rewrite._kept_of(setting.log, [batch], keys, transactions, START_MS),
     )
-    with watched(limit_ms=LIMIT_MS) as turns:
+    with watched() as turns:
         while (step := turns.run(next, steps, "over")) != "over":
             if callable(step):
                 step()
-    assert long_steps(turns) == []
+    assert turns.long_texts() == []
     assert turns.count > 2 * count // PIECE_RECORDS
     assert len(keys.offsets) == 1000
 

@@ -49,6 +49,7 @@ def grow() -> None:
     del kept
 
 
+@pytest.mark.judges_time
 def test_collections_stay_short_while_long_lived_objects_are_made(collections: list[int]) -> None:
     """Compared with the same in this process without it, as machines differ."""
     gc.set_threshold(*THRESHOLDS)

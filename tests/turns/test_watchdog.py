@@ -24,6 +24,8 @@ from pybroker.turns.watchdog import LIMIT_NS, SWITCH, LongTurn, Watchdog, curren
 from testing.places import ROOT
 from testing.turns import Turns, run_watched, watched
 
+pytestmark = pytest.mark.judges_time
+
 DOCUMENT = ROOT / "docs" / "design" / "latency.md"
 HELD_MS = 30
 LIMIT_MS = 20

@@ -229,6 +229,7 @@ async def test_loading_gives_the_loop_its_turn(tmp_path: Path, monkeypatch: pyte
     assert await offset(whole) == 9
 
 
+@pytest.mark.judges_time
 def test_a_batch_of_many_offsets_is_loaded_in_slices(tmp_path: Path) -> None:
     committed = CommittedOffset(Offset(1), LeaderEpoch(-1), "", NOW_MS)
     entries = [to_bytes(offset_record(GroupId(f"g{number}"), "t", 0, committed)) for number in range(20_000)]
