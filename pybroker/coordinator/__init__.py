@@ -8,6 +8,7 @@
     expiry             the removal of old offsets, and of groups that have nothing left
     administration     listing and deleting groups
     records            the records of offsets and of classic groups, as bytes and back
+    topic              the internal topic of a coordinator: its leaders, and what this broker begins to lead
     hashing            the partition that a name belongs to
     loading            the replay of loaded batches, and what follows when a shard is loaded
     embedded_protocol  the metadata and the assignments that consumers of the classic protocol exchange

@@ -33,6 +33,7 @@ from pybroker.coordinator.runtime.loader import Loader
 from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
 from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done
 from pybroker.coordinator.shard import GroupSettings, GroupShard
+from pybroker.coordinator.topic import CoordinatorTopic
 from pybroker.metadata.image import GROUP_KIND
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.model import NO_MEMBER_EPOCH, BrokerId, GroupId, MemberEpoch, MemberId, ProducerId, TopicPartition
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.messages.list_groups import ListedGroup
     from pybroker.protocol.messages.sync_group import SyncGroupRequest
     from pybroker.purgatory.timer import OperationTimer
+    from pybroker.replication.partition import Partition
     from pybroker.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
@@ -106,8 +108,8 @@ class GroupCoordinator:
         new_member_id: Callable[[str], MemberId] = random_member_id,
     ) -> None:
         self._config = config
-        self._replicas = replicas
         self._controller = controller
+        self.topic = CoordinatorTopic(OFFSETS_TOPIC, controller, replicas)
         self._hashes: dict[str, int] = {}  # by group: to hash a name costs 0.1 us a letter, in every request
         self._loaded = 0  # the number of shards that were loaded since the start
         settings = group_settings(config, new_member_id)
@@ -167,19 +169,10 @@ class GroupCoordinator:
                 )
 
     def _follow_leadership(self) -> None:
-        topic = self._controller.image.topics.get(OFFSETS_TOPIC)
-        count = 0 if topic is None else len(topic.partitions)
-        no_longer_led = set(self.runtime.partitions())
-        for number in range(count):
-            replica = self._replicas.partition(TopicPartition(OFFSETS_TOPIC, number))
-            if isinstance(replica, ErrorCode) or not replica.is_leader:
-                continue
-            if number in no_longer_led:
-                no_longer_led.discard(number)
-            else:
-                self._loader.start(number, replica.log, self._first_operation)
-        for number in no_longer_led:
-            self._unload(number)
+        def load(number: int, replica: Partition) -> None:
+            self._loader.start(number, replica.log, self._first_operation)
+
+        self.topic.follow_leadership(self.runtime.partitions(), load, self._unload)
 
     def _first_operation(self, shard: GroupShard, now_ms: int) -> CoordinatorResult:
         result = first_operation(shard, self._partition_count, now_ms)
@@ -217,27 +210,9 @@ class GroupCoordinator:
             for respond, response in self._requests(shard, group.group_id).refuse_waiting(ErrorCode.NOT_COORDINATOR):
                 respond(response)
 
-    @property
-    def is_topic_missing(self) -> bool:
-        """Return whether `__consumer_offsets` is missing, because no client has looked for a coordinator yet."""
-        return OFFSETS_TOPIC not in self._controller.image.topics
-
-    async def create_topic(self) -> ErrorCode:
-        """Create `__consumer_offsets` if it is missing."""
-        outcomes = await self._controller.create_missing_topics([OFFSETS_TOPIC])
-        error = outcomes[OFFSETS_TOPIC].error
-        if error is not None:
-            logger.warning("%s cannot be created: %s; clients get COORDINATOR_NOT_AVAILABLE", OFFSETS_TOPIC, error.message)
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return ErrorCode.NONE
-
     def leader_of(self, group_id: GroupId) -> BrokerId | None:
         """Return the broker that coordinates the group, or None while the partition has no leader or the topic is missing."""
-        topic = self._controller.image.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            return None
-        leader = topic.partitions[partition_of(group_id, len(topic.partitions))].leader
-        return leader if leader >= 0 else None
+        return self.topic.leader_of(partial(partition_of, group_id))
 
     def _partition(self, group_id: GroupId) -> int:
         value = self._hashes.get(group_id)
@@ -245,7 +220,7 @@ class GroupCoordinator:
             if len(self._hashes) >= HASHES_MAX:
                 self._hashes.clear()
             value = self._hashes[group_id] = java_hash(group_id)
-        return partition_of_hash(value, partition_count=self._partition_count(OFFSETS_TOPIC) or 1)
+        return partition_of_hash(value, partition_count=self.topic.partition_count or 1)
 
     # Members
 

@@ -33,13 +33,13 @@ def handle(
     broker: Services, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
     """Add the partition of the group."""
-    if broker.groups.is_topic_missing:
+    if broker.groups.topic.is_missing:
         return _create_first(broker, context.api_version, request)
     return _add(broker, context.api_version, request)
 
 
 async def _create_first(broker: Services, version: int, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
-    if code := await broker.groups.create_topic():
+    if code := await broker.groups.topic.create():
         return AddOffsetsToTxnResponse(error_code=code)
     response = _add(broker, version, request)
     return await response if isinstance(response, asyncio.Future) else response

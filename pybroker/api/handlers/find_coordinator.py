@@ -38,16 +38,16 @@ def handle(
     broker: Services, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """Respond at once, except for the very first request."""
-    if request.key_type == GROUP and broker.groups.is_topic_missing:
+    if request.key_type == GROUP and broker.groups.topic.is_missing:
         return _create_first(broker, context, request)
-    if request.key_type == TRANSACTION and broker.transactions.is_topic_missing:
+    if request.key_type == TRANSACTION and broker.transactions.topic.is_missing:
         return _create_first(broker, context, request)
     return _respond(broker, context, request)
 
 
 async def _create_first(broker: Services, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     coordinator = broker.groups if request.key_type == GROUP else broker.transactions
-    await coordinator.create_topic()  # if that fails there is no leader, and the response says so
+    await coordinator.topic.create()  # if that fails there is no leader, and the response says so
     return _respond(broker, context, request)
 
 

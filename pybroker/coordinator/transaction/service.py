@@ -19,6 +19,7 @@ from pybroker.coordinator.runtime.active import ignore
 from pybroker.coordinator.runtime.appender import RuntimeSettings
 from pybroker.coordinator.runtime.loader import Loader
 from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done
+from pybroker.coordinator.topic import CoordinatorTopic
 from pybroker.coordinator.transaction import ending as endings
 from pybroker.coordinator.transaction import listing, operations
 from pybroker.coordinator.transaction.lost import name_lost_decisions
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.purgatory.timer import OperationTimer
+    from pybroker.replication.partition import Partition
     from pybroker.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
@@ -74,6 +76,7 @@ class TransactionCoordinator:
         self._clock = clock
         self._replicas = replicas
         self._controller = controller
+        self.topic = CoordinatorTopic(TRANSACTION_STATE_TOPIC, controller, replicas)
         self.markers = MarkerWriter(replicas, clock, groups, call_soon, timeout_ms=config.request_timeout_ms, sent=self._sent)
         settings = TransactionSettings(
             max_timeout_ms=config.transaction_max_timeout_ms,
@@ -124,18 +127,11 @@ class TransactionCoordinator:
                 )
 
     def _follow_leadership(self) -> None:
-        no_longer_led = set(self.runtime.partitions())
-        for number in range(self._partition_count):
-            replica = self._replicas.partition(TopicPartition(TRANSACTION_STATE_TOPIC, number))
-            if isinstance(replica, ErrorCode) or not replica.is_leader:
-                continue
-            if number in no_longer_led:
-                no_longer_led.discard(number)
-            else:
-                first = partial(self._first_operation, partition=number, epoch=CoordinatorEpoch(replica.leader_epoch))
-                self._loader.start(number, replica.log, first)
-        for number in no_longer_led:
-            self.runtime.unload(number)
+        def load(number: int, replica: Partition) -> None:
+            first = partial(self._first_operation, partition=number, epoch=CoordinatorEpoch(replica.leader_epoch))
+            self._loader.start(number, replica.log, first)
+
+        self.topic.follow_leadership(self.runtime.partitions(), load, self.runtime.unload)
 
     def _first_operation(
         self, shard: TransactionShard, now_ms: int, *, partition: int, epoch: CoordinatorEpoch
@@ -147,38 +143,16 @@ class TransactionCoordinator:
         replica = self._replicas.partition(topic_partition)
         return None if isinstance(replica, ErrorCode) else replica.log.producers.producers.get(producer_id)
 
-    @property
-    def _partition_count(self) -> int:
-        topic = self._controller.image.topics.get(TRANSACTION_STATE_TOPIC)
-        return 0 if topic is None else len(topic.partitions)
-
     def _exists(self, topic_partition: TopicPartition) -> bool:
         topic = self._controller.image.topics.get(topic_partition.topic)
         return topic is not None and topic_partition.partition < len(topic.partitions)
 
-    @property
-    def is_topic_missing(self) -> bool:
-        """Return whether `__transaction_state` is missing, because no client has looked for a coordinator yet."""
-        return TRANSACTION_STATE_TOPIC not in self._controller.image.topics
-
-    async def create_topic(self) -> None:
-        """Create `__transaction_state` if it is missing."""
-        outcomes = await self._controller.create_missing_topics([TRANSACTION_STATE_TOPIC])
-        error = outcomes[TRANSACTION_STATE_TOPIC].error
-        if error is not None:
-            name = TRANSACTION_STATE_TOPIC
-            logger.warning("%s cannot be created: %s; clients get COORDINATOR_NOT_AVAILABLE", name, error.message)
-
     def leader_of(self, transactional_id: str) -> BrokerId | None:
         """Return the broker that coordinates the id, or None while the partition has no leader or the topic is missing."""
-        topic = self._controller.image.topics.get(TRANSACTION_STATE_TOPIC)
-        if topic is None:
-            return None
-        leader = topic.partitions[self._partition(transactional_id)].leader
-        return leader if leader >= 0 else None
+        return self.topic.leader_of(partial(partition_of, GroupId(transactional_id)))
 
     def _partition(self, transactional_id: str) -> int:
-        return partition_of(GroupId(transactional_id), self._partition_count or 1)
+        return partition_of(GroupId(transactional_id), self.topic.partition_count or 1)
 
     # Producers
 

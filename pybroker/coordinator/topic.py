@@ -1,0 +1,74 @@
+"""The internal topic of a coordinator: which broker leads each partition, and which partitions this broker begins to lead or no
+longer leads.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from pybroker.model import BrokerId, TopicPartition
+from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.metadata.controller import Controller
+    from pybroker.replication.partition import Partition
+    from pybroker.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+
+class CoordinatorTopic:
+    """The topic whose partitions hold the shards of a coordinator. It may be missing, because no client has needed it yet."""
+
+    def __init__(self, name: str, controller: Controller, replicas: ReplicaManager) -> None:
+        self._name = name
+        self._controller = controller
+        self._replicas = replicas
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the topic does not exist."""
+        return self._name not in self._controller.image.topics
+
+    @property
+    def partition_count(self) -> int:
+        """The number of partitions, 0 if the topic is missing."""
+        topic = self._controller.image.topics.get(self._name)
+        return 0 if topic is None else len(topic.partitions)
+
+    async def create(self) -> ErrorCode:
+        """Create the topic if it is missing."""
+        outcomes = await self._controller.create_missing_topics([self._name])
+        error = outcomes[self._name].error
+        if error is not None:
+            logger.warning("%s cannot be created: %s; clients get COORDINATOR_NOT_AVAILABLE", self._name, error.message)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    def leader_of(self, partition: Callable[[int], int]) -> BrokerId | None:
+        """Return the leader of the partition that `partition` returns for the number of partitions, or None while that partition
+        has no leader or the topic is missing.
+        """
+        topic = self._controller.image.topics.get(self._name)
+        if topic is None:
+            return None
+        leader = topic.partitions[partition(len(topic.partitions))].leader
+        return leader if leader >= 0 else None
+
+    def follow_leadership(
+        self, loaded: Iterable[int], load: Callable[[int, Partition], object], unload: Callable[[int], object]
+    ) -> None:
+        """Load the partitions that this broker leads and has not `loaded`, and unload those that it no longer leads."""
+        no_longer_led = set(loaded)
+        for number in range(self.partition_count):
+            replica = self._replicas.partition(TopicPartition(self._name, number))
+            if isinstance(replica, ErrorCode) or not replica.is_leader:
+                continue
+            if number in no_longer_led:
+                no_longer_led.discard(number)
+            else:
+                load(number, replica)
+        for number in no_longer_led:
+            unload(number)
