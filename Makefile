@@ -40,10 +40,10 @@ check: $(VENV)/.unit  ## style, types, layers
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.unit  ## no broker process, no Java, no Spark
-	$(BIN)/python -m pytest tests -n 2 --max-worker-restart 0 --durations 10
+	$(BIN)/python -m pytest tests -n 2 --max-worker-restart 0 --durations 10 -r R
 
 pure: $(VENV)/.unit  ## the unit tests without native parts, and stock clients with such a broker
-	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n 2 --max-worker-restart 0 --durations 10
+	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n 2 --max-worker-restart 0 --durations 10 -r R
 
 conformance: $(VENV)/.unit  ## beside Kafka's own definitions, classes and tools, and other libraries' codecs: no broker runs
 	$(BRING)
