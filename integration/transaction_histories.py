@@ -180,10 +180,10 @@ def watch(bootstrap: str, partitions: int, history: History, stop: threading.Eve
                     history.stable_offsets.append(StableOffset(partition, offset, began, history.stamp()))
 
 
-def read_all(bootstrap: str, partition: int, isolation: str) -> list[tuple[int, bytes]]:
+def read_all(bootstrap: str, partition: int, isolation: str, topic: str = TOPIC) -> list[tuple[int, bytes]]:
     """Return everything that a reader with this isolation gets of the partition."""
     consumer = Consumer(_reading(bootstrap, isolation))
-    consumer.assign([TopicPartition(TOPIC, partition, 0)])
+    consumer.assign([TopicPartition(topic, partition, 0)])
     records: list[tuple[int, bytes]] = []
     try:
         while True:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pybroker.pipeline.errors import PipelineError
 from testing.clients.testcontainers_runs import JAVA_ARTIFACT, PYTHON_PACKAGES
 from testing.process import class_archive
+from testing.process.go import built
 from testing.process.kafka_peer import classpath
 from testing.process.kafka_tools import tools_folder
 from testing.process.maven import folder_of_jars, old_client_jars
@@ -37,6 +38,8 @@ def main() -> None:
     if shutil.which("java"):
         for version in OLD_JAVA_CLIENTS:
             things[f"the Java client {version}"] = lambda version=version: old_client_jars(version)  # type: ignore[misc]
+    if shutil.which("go"):
+        things["franz-go"] = lambda: built("transactions")
     for release in OLD_PYTHON_CLIENTS:
         things[f"kafka-python {release}"] = lambda release=release: old_python_client(release)  # type: ignore[misc]
     things["Testcontainers for Python"] = lambda: python_with(*PYTHON_PACKAGES)
