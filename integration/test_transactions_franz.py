@@ -1,4 +1,4 @@
-"""Transactions of franz-go: plain ones, and a loop that goes on when the broker is killed."""
+"""Transactions of franz-go: plain ones, and a loop that continues when the broker is killed."""
 
 from __future__ import annotations
 
