@@ -13,5 +13,6 @@ error_counts         which fields of a response are error codes, for the metrics
 response_memo        encoded responses, such as those to Metadata, kept for as long as the metadata stays the same
 metadata_topics, nodes          what Metadata, DescribeCluster, DescribeTopicPartitions and FindCoordinator share
 fetch_partition, down_conversion    one partition of a Fetch response; records in the format of old versions
+committed_offsets    which offsets of an OffsetCommit or a TxnOffsetCommit can be committed, and the responses by topics
 document             writes docs/apis.md from the texts of the handlers
 """

@@ -53,9 +53,10 @@ from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.server import SocketServer
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.purgatory.purgatory import Purgatory
-from pybroker.purgatory.timer import SLICE_S, OperationTimer
+from pybroker.purgatory.timer import OperationTimer
 from pybroker.replication.fetch_session import FetchSessionCache
 from pybroker.replication.replica_manager import ReplicaManager
+from pybroker.slicing import SLICE_S
 from pybroker.turns.watchdog import current
 
 if TYPE_CHECKING:

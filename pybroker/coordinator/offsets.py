@@ -64,14 +64,13 @@ class Committer(NamedTuple):
 class NewOffset(Protocol):
     """The offset to commit for one partition, as it is in a request.
 
-    `commit_timestamp` is -1, for "now", unless the client names a time (v1).
+    Outside of transactions it also has a `commit_timestamp`, which is -1, for "now", unless the client names a time (v1).
     """
 
     partition_index: int
     committed_offset: int
     committed_leader_epoch: int
     committed_metadata: str | None
-    commit_timestamp: int
 
 
 class Fetched(NamedTuple):
@@ -117,7 +116,7 @@ def commit(
         result.producer = committer.producer
     limit = shard.settings.offset_metadata_max_bytes
     expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, _LAST_MS)
-    place = -1
+    place, is_transactional = -1, committer.producer is not None
     for topic, partitions in new:
         accepted: dict[int, CommittedOffset] = {}
         for one in partitions:
@@ -126,7 +125,7 @@ def commit(
             if metadata and _utf16_length(metadata) > limit:
                 refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
-            commit_ms = one.commit_timestamp
+            commit_ms = NO_TIMESTAMP if is_transactional else one.commit_timestamp  # type: ignore[attr-defined]
             if commit_ms == NO_TIMESTAMP:
                 commit_ms = now_ms
             accepted[one.partition_index] = new_tuple(

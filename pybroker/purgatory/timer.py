@@ -34,8 +34,6 @@ class WakeUp(Protocol):
 
 
 NEVER_MS: Final = math.inf
-SLICE_S: Final = 0.005
-"""For how long expiries or an event may hold the loop before others get their turn. One that has begun is finished."""
 
 CallAt = Callable[[int, Callable[[], None]], WakeUp]
 

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.api.committed_offsets import lay_out, responses
 from pybroker.api.deferred import Deferred
 from pybroker.coordinator.offsets import Committer
-from pybroker.model import GenerationId, GroupId, MemberId, TopicId
+from pybroker.model import GenerationId, GroupId, MemberId
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import (
@@ -30,18 +31,14 @@ from pybroker.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.offsets import Refused
-    from pybroker.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 
 _UNKNOWN_GROUP_VERSION: Final = 9
 _TOPIC_ID_VERSION: Final = 10
-_NONE: Final = ErrorCode.NONE  # looking up an enum's member costs more than the decision by it
-_UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 _topic = maker(OffsetCommitResponseTopic, "name", "topic_id", "partitions")
 _partition = maker(OffsetCommitResponsePartition, "partition_index", "error_code")
@@ -51,52 +48,19 @@ def handle(
     broker: Services, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Deferred[Refused | ErrorCode, OffsetCommitResponse]:
     """Commit the offsets that can be committed."""
-    topic_ids = context.api_version >= _TOPIC_ID_VERSION
-    new: list[tuple[str, Sequence[OffsetCommitRequestPartition]]] = []
-    layout: list[tuple[ErrorCode, int]] = []  # the code of each topic's partitions, from this number of partitions on
-    is_known = True  # that is, everything that is named
-    image = broker.controller.image
-    for topic in request.topics:
-        known = image.topics_by_id.get(TopicId(topic.topic_id)) if topic_ids else image.topics.get(topic.name)
-        if known is None:
-            layout.append((ErrorCode.UNKNOWN_TOPIC_ID if topic_ids else _UNKNOWN_PARTITION, 0))
-            is_known = False
-            continue
-        count = len(known.partitions)
-        layout.append((_UNKNOWN_PARTITION, count))
-        partitions = [one for one in topic.partitions if 0 <= one.partition_index < count]
-        is_known = is_known and len(partitions) == len(topic.partitions)
-        if partitions:
-            new.append((known.name, partitions))
+    has_topic_ids = context.api_version >= _TOPIC_ID_VERSION
+    layout = run_through(lay_out(broker.controller.image, request.topics, has_topic_ids=has_topic_ids))
 
     def respond(outcome: Refused | ErrorCode) -> OffsetCommitResponse:
-        if not outcome and is_known:
-            return OffsetCommitResponse(topics=[_all_committed(topic) for topic in request.topics])
-        place = -1  # among the partitions that were committed
-        topics = []
-        for topic, (unknown, count) in zip(request.topics, layout, strict=True):
-            responses = []
-            for one in topic.partitions:
-                code = unknown
-                if 0 <= one.partition_index < count:
-                    place += 1
-                    code = _NONE if not outcome else outcome if isinstance(outcome, ErrorCode) else outcome.get(place, _NONE)
-                responses.append(_partition(one.partition_index, code))
-            topics.append(_topic(topic.name, topic.topic_id, responses))
-        return OffsetCommitResponse(topics=topics)
+        return OffsetCommitResponse(topics=run_through(responses(layout, request.topics, outcome, _topic, _partition)))
 
-    if not new:
-        return respond(_NONE)
+    if not layout.new:
+        return respond(ErrorCode.NONE)
     deferred = Deferred(respond)
     broker.groups.commit(
-        _committer(context, request), new, request.retention_time_ms, deferred.complete, source=context.connection
+        _committer(context, request), layout.new, request.retention_time_ms, deferred.complete, source=context.connection
     )
     return deferred.later()
-
-
-def _all_committed(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
-    partitions = [_partition(one.partition_index, _NONE) for one in topic.partitions]
-    return _topic(topic.name, topic.topic_id, partitions)
 
 
 def _committer(context: RequestContext, request: OffsetCommitRequest) -> Committer:

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.api.committed_offsets import lay_out, responses
 from pybroker.api.deferred import Deferred
 from pybroker.api.transactional_append import verify_offsets
-from pybroker.model import NO_PRODUCER_ID, GenerationId, GroupId, MemberId, ProducerEpoch, ProducerId, TopicId
+from pybroker.model import NO_PRODUCER_ID, GenerationId, GroupId, MemberId, ProducerEpoch, ProducerId
+from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -28,30 +30,19 @@ from pybroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pybroker.api.context import RequestContext, Services
-    from pybroker.coordinator.offsets import Committer, NewOffset, Refused
-    from pybroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition
+    from pybroker.coordinator.offsets import Committer, Refused
 
 _LOADING_VERSION: Final = 2
 _TOPIC_ID_VERSION: Final = 6
-_NONE: Final = ErrorCode.NONE
 
-
-class _NewOffset:
-    """An offset of the request as `coordinator.offsets` wants it; it counts from now on."""
-
-    __slots__ = ("commit_timestamp", "committed_leader_epoch", "committed_metadata", "committed_offset", "partition_index")
-
-    def __init__(self, one: TxnOffsetCommitRequestPartition) -> None:
-        self.partition_index = one.partition_index
-        self.committed_offset = one.committed_offset
-        self.committed_leader_epoch = one.committed_leader_epoch
-        self.committed_metadata = one.committed_metadata
-        self.commit_timestamp = -1
+_topic = maker(TxnOffsetCommitResponseTopic, "name", "topic_id", "partitions")
+_partition = maker(TxnOffsetCommitResponsePartition, "partition_index", "error_code")
 
 
 def handle(
@@ -59,15 +50,15 @@ def handle(
 ) -> TxnOffsetCommitResponse | Deferred[Refused | ErrorCode, TxnOffsetCommitResponse]:
     """Commit the offsets that can be committed."""
     version = context.api_version
-    new, layout = _layout(broker, request, topic_ids=version >= _TOPIC_ID_VERSION)
+    layout = run_through(lay_out(broker.controller.image, request.topics, has_topic_ids=version >= _TOPIC_ID_VERSION))
 
     def respond(outcome: Refused | ErrorCode) -> TxnOffsetCommitResponse:
         if outcome is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_VERSION:
             outcome = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return _response(request, layout, outcome)
+        return TxnOffsetCommitResponse(topics=run_through(responses(layout, request.topics, outcome, _topic, _partition)))
 
-    if not new:
-        return respond(_NONE)
+    if not layout.new:
+        return respond(ErrorCode.NONE)
     if not request.group_id:
         return respond(ErrorCode.INVALID_GROUP_ID)
     if request.producer_id == NO_PRODUCER_ID:
@@ -79,49 +70,12 @@ def handle(
         if code:
             deferred.complete(code)
         else:
-            broker.groups.commit_in_transaction(committer, new, guard, deferred.complete)
+            broker.groups.commit_in_transaction(committer, layout.new, guard, deferred.complete)
 
     assert committer.producer is not None
     topic_partition = broker.groups.topic_partition(committer.group_id)
     verify_offsets(broker, version, request.transactional_id, committer.producer, topic_partition, verified)
     return deferred.later()
-
-
-def _layout(
-    broker: Services, request: TxnOffsetCommitRequest, *, topic_ids: bool
-) -> tuple[list[tuple[str, Sequence[NewOffset]]], list[tuple[ErrorCode, int]]]:
-    """Return the offsets by topic that can be committed, and the code of each topic's partitions from a number of them on."""
-    image = broker.controller.image
-    new: list[tuple[str, Sequence[NewOffset]]] = []
-    layout: list[tuple[ErrorCode, int]] = []
-    for topic in request.topics:
-        known = image.topics_by_id.get(TopicId(topic.topic_id)) if topic_ids else image.topics.get(topic.name)
-        if known is None:
-            layout.append((ErrorCode.UNKNOWN_TOPIC_ID if topic_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0))
-            continue
-        count = len(known.partitions)
-        layout.append((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, count))
-        partitions = [_NewOffset(one) for one in topic.partitions if 0 <= one.partition_index < count]
-        if partitions:
-            new.append((known.name, partitions))
-    return new, layout
-
-
-def _response(
-    request: TxnOffsetCommitRequest, layout: list[tuple[ErrorCode, int]], outcome: Refused | ErrorCode
-) -> TxnOffsetCommitResponse:
-    place = -1  # among the partitions that were committed
-    topics = []
-    for topic, (unknown, count) in zip(request.topics, layout, strict=True):
-        partitions = []
-        for one in topic.partitions:
-            code = unknown
-            if 0 <= one.partition_index < count:
-                place += 1
-                code = outcome if isinstance(outcome, ErrorCode) else outcome.get(place, _NONE)
-            partitions.append(TxnOffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code))
-        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
-    return TxnOffsetCommitResponse(topics=topics)
 
 
 def _committer(request: TxnOffsetCommitRequest) -> Committer:

@@ -1,0 +1,112 @@
+"""The offsets in a commit: which of them can be committed, and the response to each. OffsetCommit and TxnOffsetCommit share this.
+
+A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and an unknown topic id is UNKNOWN_TOPIC_ID; their offsets are not
+kept. Both functions yield where the loop may be given back.
+
+Source: KafkaApis.handleOffsetCommitRequest, handleTxnOffsetCommitRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.model import TopicId
+from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.offsets import NewOffset, Refused
+    from pybroker.metadata.image import ClusterImage
+
+STEP_PARTITIONS: Final = 500
+"""After this many partitions the loop may be given back."""
+
+_NONE: Final = ErrorCode.NONE  # looking up an enum's member costs more than the decision by it
+_UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class CommitLayout:
+    """The topics of a commit, as the cluster had them when the request came.
+
+    `new` has the offsets that can be committed, by the name of their topic. `codes` has, for each topic of the request, the error
+    of partitions that do not exist, and from which number on that is so. `is_known` is whether everything exists. `count` is the
+    number of partitions in the request.
+    """
+
+    __slots__ = ("codes", "count", "is_known", "new")
+
+    def __init__(self) -> None:
+        self.new: list[tuple[str, Sequence[NewOffset]]] = []
+        self.codes: list[tuple[ErrorCode, int]] = []
+        self.is_known = True
+        self.count = 0
+
+
+def lay_out(image: ClusterImage, topics: Sequence[Any], *, has_topic_ids: bool) -> Generator[None, None, CommitLayout]:
+    """Find out which offsets of `topics` can be committed."""
+    layout = CommitLayout()
+    todo = STEP_PARTITIONS
+    for topic in topics:
+        asked = topic.partitions
+        layout.count += len(asked)
+        known = image.topics_by_id.get(TopicId(topic.topic_id)) if has_topic_ids else image.topics.get(topic.name)
+        if known is None:
+            layout.codes.append((ErrorCode.UNKNOWN_TOPIC_ID if has_topic_ids else _UNKNOWN_PARTITION, 0))
+            layout.is_known = False
+            todo -= 1
+        else:
+            count = len(known.partitions)
+            layout.codes.append((_UNKNOWN_PARTITION, count))
+            partitions: list[NewOffset] = []
+            for start in range(0, len(asked), STEP_PARTITIONS):
+                some = asked[start : start + STEP_PARTITIONS]
+                partitions += [one for one in some if 0 <= one.partition_index < count]
+                todo -= len(some)
+                if todo <= 0:
+                    todo = STEP_PARTITIONS
+                    yield
+            layout.is_known = layout.is_known and len(partitions) == len(asked)
+            if partitions:
+                layout.new.append((known.name, partitions))
+        if todo <= 0:
+            todo = STEP_PARTITIONS
+            yield
+    return layout
+
+
+def responses(
+    layout: CommitLayout,
+    topics: Sequence[Any],
+    outcome: Refused | ErrorCode,
+    topic_response: Callable[[str, bytes, list[Any]], Any],
+    partition_response: Callable[[int, ErrorCode], Any],
+) -> Generator[None, None, list[Any]]:
+    """Return the responses by topics: `outcome` for what was committed, or refused."""
+    are_all_committed = not outcome and layout.is_known
+    place = -1  # among the partitions that could be committed
+    todo = STEP_PARTITIONS
+    result = []
+    for topic, (unknown, count) in zip(topics, layout.codes, strict=True):
+        asked = topic.partitions
+        found: list[Any] = []
+        for start in range(0, len(asked), STEP_PARTITIONS):
+            some = asked[start : start + STEP_PARTITIONS]
+            if are_all_committed:
+                found += [partition_response(one.partition_index, _NONE) for one in some]
+            else:
+                for one in some:
+                    code = unknown
+                    if 0 <= one.partition_index < count:
+                        place += 1
+                        code = outcome if isinstance(outcome, ErrorCode) else outcome.get(place, _NONE)
+                    found.append(partition_response(one.partition_index, code))
+            todo -= len(some)
+            if todo <= 0:
+                todo = STEP_PARTITIONS
+                yield
+        result.append(topic_response(topic.name, topic.topic_id, found))
+        todo -= 1
+        if todo <= 0:
+            todo = STEP_PARTITIONS
+            yield
+    return result
