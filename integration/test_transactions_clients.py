@@ -10,6 +10,7 @@ import confluent_kafka
 import kafka
 import pytest
 
+from testing.clients.isolation import read_values
 from testing.clients.stock import unique
 
 TIMEOUT_S = 60
@@ -70,32 +71,6 @@ def with_aiokafka(bootstrap: str, topic: str, transactional_id: str) -> None:
     asyncio.run(run())
 
 
-def read(bootstrap: str, topic: str, partition: int, isolation: str) -> list[bytes]:
-    """Return the values of a partition up to the end that this isolation has."""
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "unused",
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0)])
-    values: list[bytes] = []
-    while True:
-        message = consumer.poll(TIMEOUT_S)
-        assert message is not None, f"{topic}-{partition} has no end after {len(values)} records"
-        error = message.error()
-        if error is None:
-            values.append(message.value())
-        elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-            consumer.close()
-            return values
-        else:
-            raise confluent_kafka.KafkaException(error)
-
-
 @pytest.mark.parametrize("produce", [with_confluent, with_kafka_python, with_aiokafka])
 def test_a_stock_producer_commits_and_aborts(
     produce: Callable[[str, str, str], None], bootstrap: str, new_topic: Callable[..., str]
@@ -105,8 +80,8 @@ def test_a_stock_producer_commits_and_aborts(
     committed = [value(number, commit=True) for number in range(ROUNDS) if number % 3 != 0]
     everything = [value(number, commit=number % 3 != 0) for number in range(ROUNDS)]
     for partition in (0, 1):
-        assert read(bootstrap, topic, partition, "read_committed") == committed
-        assert read(bootstrap, topic, partition, "read_uncommitted") == everything
+        assert read_values(bootstrap, topic, partition, "read_committed") == committed
+        assert read_values(bootstrap, topic, partition, "read_uncommitted") == everything
 
 
 def fill(bootstrap: str, topic: str) -> list[bytes]:
@@ -245,5 +220,5 @@ def test_a_loop_that_consumes_transforms_and_produces_is_exact(
     source, target = new_topic(partitions=1), new_topic(partitions=1)
     values = fill(bootstrap, source)
     loop(bootstrap, source, target, options)
-    assert read(bootstrap, target, 0, "read_committed") == values
-    assert len(read(bootstrap, target, 0, "read_uncommitted")) > len(values)
+    assert read_values(bootstrap, target, 0, "read_committed") == values
+    assert len(read_values(bootstrap, target, 0, "read_uncommitted")) > len(values)

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from testing.clients.isolation import read_whole, reader_options
 from testing.clients.stock import create_topic
 from testing.process.broker import BrokerProcess
 from testing.transactions.checker import problems
@@ -31,7 +32,6 @@ from testing.waiting import until
 TOPIC: Final = "histories"
 CALL_S: Final = 30
 LIMIT_S: Final = 240
-_EOF: Final = KafkaError._PARTITION_EOF
 
 
 class Size(NamedTuple):
@@ -136,7 +136,7 @@ class Reader(threading.Thread):
         self.records: list[tuple[int, bytes]] = []
 
     def run(self) -> None:
-        consumer = Consumer(_reading(self._servers, "read_committed"))
+        consumer = Consumer(reader_options(self._servers, "read_committed"))
         consumer.assign([TopicPartition(TOPIC, self._partition, 0)])
         while not self._stop_event.is_set():
             message = consumer.poll(0.1)
@@ -147,18 +147,6 @@ class Reader(threading.Thread):
     def reading(self) -> Reading:
         """Return what was read."""
         return Reading(self.name, self._partition, self.records, self.records[-1][0] + 1 if self.records else 0)
-
-
-def _reading(bootstrap: str, isolation: str) -> dict[str, object]:
-    return {
-        "bootstrap.servers": bootstrap,
-        "group.id": "unused",
-        "isolation.level": isolation,
-        "enable.partition.eof": True,
-        "enable.auto.commit": False,
-        "auto.offset.reset": "error",
-        "log_level": 0,
-    }
 
 
 def last_offset(admin: AdminClient, partition: int, isolation: IsolationLevel) -> int:
@@ -182,22 +170,7 @@ def watch(bootstrap: str, partitions: int, history: History, stop: threading.Eve
 
 def read_all(bootstrap: str, partition: int, isolation: str, topic: str = TOPIC) -> list[tuple[int, bytes]]:
     """Return everything that a reader with this isolation gets of the partition."""
-    consumer = Consumer(_reading(bootstrap, isolation))
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    records: list[tuple[int, bytes]] = []
-    try:
-        while True:
-            message = consumer.poll(CALL_S)
-            assert message is not None, f"partition {partition} has no end"
-            error = message.error()
-            if error is None:
-                records.append((message.offset(), message.value()))
-            elif error.code() == _EOF:
-                return records
-            else:
-                raise KafkaException(error)
-    finally:
-        consumer.close()
+    return [(message.offset(), message.value()) for message in read_whole(bootstrap, topic, partition, isolation)]
 
 
 def run(broker: BrokerProcess, seed: int, size: Size) -> History:

@@ -21,7 +21,7 @@ from testing.process import class_archive
 from testing.process.go import built
 from testing.process.kafka_peer import classpath
 from testing.process.kafka_tools import tools_folder
-from testing.process.maven import folder_of_jars, old_client_jars
+from testing.process.maven import folder_of_jars, old_client_jars, streams_jars
 from testing.process.venvs import OLD_PYTHON_CLIENTS, old_python_client, python_with
 
 KAFKA_RELEASES = ("3.9.2", "4.3.1")
@@ -33,6 +33,7 @@ def main() -> None:
     things: dict[str, Callable[[], object]] = {}
     if shutil.which("java") and shutil.which("mvn"):
         things |= {f"Apache Kafka {release}": lambda release=release: classpath(release) for release in KAFKA_RELEASES}  # type: ignore[misc]
+        things |= {f"Kafka Streams {release}": lambda release=release: streams_jars(release) for release in KAFKA_RELEASES}  # type: ignore[misc]
         things["Apache Kafka's tools"] = tools_folder
         things["Testcontainers for Java"] = lambda: folder_of_jars("testcontainers-java", JAVA_ARTIFACT)
     if shutil.which("java"):

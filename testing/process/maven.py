@@ -93,6 +93,12 @@ def folder_of_jars(name: str, *artifacts: tuple[str, str, str]) -> Path:
     return _made_once(name, make)
 
 
+def streams_jars(release: str) -> str:
+    """Return a class path of a release of Kafka Streams, which logs to stderr. Raises RuntimeError as `folder_of_jars` does."""
+    binding = ("org.slf4j", "slf4j-simple", "1.7.36")
+    return f"{folder_of_jars(f'kafka-streams-{release}', ('org.apache.kafka', 'kafka-streams', release), binding)}/*"
+
+
 def unpacked(name: str, artifact: str) -> Path:
     """Return the folder `name` of the cache, with the content of a tar.gz of Maven, `group:artifact:version:tar.gz:classifier`.
 
