@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.spark_options import SparkOptions, job, spark_options
+from pybroker.cli.spark_options import SparkOptions, isolation_option, job, spark_options
+
+if TYPE_CHECKING:
+    from pybroker.pipeline.isolation import Isolation
 
 
 @click.command("archive")
@@ -31,6 +35,7 @@ from pybroker.cli.spark_options import SparkOptions, job, spark_options
 )
 @click.option("--allow-loss", is_flag=True, help="Continue when records were deleted before they were archived.")
 @click.option("--retry-s", default=60.0, show_default=True, help="Seconds to wait for a cluster that went away.")
+@isolation_option
 @click.option("--verify", is_flag=True, help="Compare all files with the manifest instead of archiving.")
 @spark_options
 def command(
@@ -46,6 +51,7 @@ def command(
     file_mb: int,
     allow_loss: bool,
     retry_s: float,
+    isolation: Isolation,
     verify: bool,
 ) -> None:
     """Copy the records that are new in topics to Parquet files under PATH, each record exactly once."""
@@ -73,6 +79,7 @@ def command(
         file_bytes=file_mb << 20,
         is_loss_allowed=allow_loss,
         retry_s=retry_s,
+        isolation=isolation,
     )
     with job("archive", where) as spark:
         result = archive.run(spark, options)

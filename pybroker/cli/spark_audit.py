@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from pybroker.cli.spark_options import SparkOptions, job, spark_options
+from pybroker.cli.spark_options import SparkOptions, isolation_option, job, spark_options
 
 if TYPE_CHECKING:
     from pybroker.pipeline.audit.incremental import Passed
     from pybroker.pipeline.audit.options import AuditOptions
     from pybroker.pipeline.audit.sources import Tier
+    from pybroker.pipeline.isolation import Isolation
 
 LOST_OR_DOUBLED: Final = 3
 """The exit code of an audit that ran to its end and found lost or doubled records."""
@@ -78,6 +79,7 @@ _TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"
 )
 @click.option("--allow-loss", is_flag=True, help="Continue when records were deleted before a pass could read them.")
 @click.option("--retry-s", default=60.0, show_default=True, help="Seconds to wait for a cluster that went away.")
+@isolation_option
 @spark_options
 def command(
     *,
@@ -101,6 +103,7 @@ def command(
     pass_records: int,
     allow_loss: bool,
     retry_s: float,
+    isolation: Isolation,
 ) -> None:
     """Compare what producers sent with what each tier has, by sequence numbers, and write the result to PATH.
 
@@ -133,6 +136,7 @@ def command(
             to_ms=_ms(to_time),
             retry_s=retry_s,
             incremental=how if incremental or interval_s is not None else None,
+            isolation=isolation,
         )
     except PipelineError as error:
         raise click.UsageError(str(error)) from error

@@ -15,6 +15,8 @@ from pybroker.cli.main import RunError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pybroker.pipeline.isolation import Isolation
+
 INTERRUPTED: Final = 130
 """The exit code after Ctrl-C, the same as a shell's."""
 
@@ -49,6 +51,25 @@ def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+def isolation_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --isolation-level to a command, which receives it in its argument `isolation`."""
+    return click.option(
+        "--isolation-level",
+        "isolation",
+        type=click.Choice(["read_committed", "read_uncommitted"]),
+        default="read_committed",
+        show_default=True,
+        help="read_uncommitted reads the records of open and aborted transactions, too.",
+        callback=_isolation,
+    )(function)
+
+
+def _isolation(_context: click.Context, _option: click.Parameter, name: str) -> Isolation:
+    from pybroker.pipeline.isolation import Isolation  # noqa: PLC0415 (only when a job runs)
+
+    return Isolation(name)
 
 
 @contextmanager

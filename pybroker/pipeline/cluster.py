@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.isolation import Isolation
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -117,10 +118,12 @@ class Cluster:
         [future] = self._admin.describe_configs([resource], request_timeout=RESPONSE_TIMEOUT_S).values()
         return str(self._call(f"read the settings of topic {topic}", lambda: future.result()[name].value))
 
-    def extents(self, topics: Mapping[str, int], *, is_committed: bool = False) -> dict[tuple[str, int], Extent]:
+    def extents(
+        self, topics: Mapping[str, int], isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> dict[tuple[str, int], Extent]:
         """Return how far the log of every partition reaches, by topic and partition.
 
-        With `is_committed`, an extent ends before the first open transaction.
+        For READ_COMMITTED, an extent ends before the first open transaction.
         """
         from confluent_kafka import TopicPartition  # noqa: PLC0415
         from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415
@@ -129,17 +132,19 @@ class Cluster:
         if not partitions:
             return {}
         starts = self._offsets(partitions, OffsetSpec.earliest())
-        ends = self._offsets(partitions, OffsetSpec.latest(), is_committed=is_committed)
+        ends = self._offsets(partitions, OffsetSpec.latest(), isolation)
         return {key: Extent(start, ends[key]) for key, start in starts.items()}
 
-    def _offsets(self, partitions: list[Any], spec: Any, *, is_committed: bool = False) -> dict[tuple[str, int], int]:
+    def _offsets(
+        self, partitions: list[Any], spec: Any, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> dict[tuple[str, int], int]:
         """Return one offset of each partition.
 
         If a topic was just created, wait until its partitions have leaders that know them.
         """
         from confluent_kafka import IsolationLevel, KafkaException  # noqa: PLC0415
 
-        level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
+        level = IsolationLevel[isolation.name]
         deadline = time.monotonic() + RESPONSE_TIMEOUT_S
         found: dict[tuple[str, int], int] = {}
         while True:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pybroker.pipeline.archive import manifest
 from pybroker.pipeline.archive.files import NAMES, ArchivedFile, joined
 from pybroker.pipeline.archive.manifest import Archive, Identity
 from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.isolation import Isolation
 
 
 def staged(archive: Archive, *ranges: tuple[int, int]) -> tuple[Path, list[ArchivedFile]]:
@@ -137,6 +139,21 @@ def test_the_identity_is_kept(tmp_path: Path) -> None:
     assert archive.identity() is None
     identity = Identity("cluster", ("orders",), None, {"orders": "id"})
     archive.identify(identity)
+    archive = reopened(archive)
+    assert archive.identity() == identity
+    other = replace(identity, isolation=Isolation.READ_UNCOMMITTED)
+    archive.identify(other)
+    assert reopened(archive).identity() == other
+
+
+def test_the_identity_of_an_archive_without_an_isolation_level_is_of_committed_records(tmp_path: Path) -> None:
+    archive = Archive.write(tmp_path / "archive")
+    identity = Identity("cluster", ("orders",), None, {"orders": "id"})
+    archive.identify(identity)
+    path = archive.hidden / "identity.json"
+    stored = json.loads(path.read_text())
+    assert stored.pop("isolation_level") == "read_committed"
+    path.write_text(json.dumps(stored))
     assert reopened(archive).identity() == identity
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pybroker.pipeline.archive.compaction import runs
 from pybroker.pipeline.archive.files import ArchivedFile, joined, name_of, path_of
-from pybroker.pipeline.archive.job import ArchiveOptions, loss, next_offsets
+from pybroker.pipeline.archive.job import ArchiveOptions, left, loss, next_offsets
 from pybroker.pipeline.cluster import Extent
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.explain import AWAY, explain
@@ -115,3 +115,10 @@ def test_long_exceptions_come_down_to_a_line(text: str, line: str) -> None:
 def test_a_cluster_that_is_away_is_known_by_its_exceptions() -> None:
     assert AWAY.search("org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment")
     assert not AWAY.search("KafkaIllegalStateException: Partition t-0's offset was changed")
+
+
+def test_offsets_that_were_read_are_not_left_even_if_they_hold_no_visible_record() -> None:
+    extents = {("a", 0): Extent(0, 18), ("a", 1): Extent(17, 18), ("a", 2): Extent(0, 6)}
+    assert left({("a", 0): 18, ("a", 1): 18}, extents) == 6
+    assert left({}, extents) == 18 + 1 + 6
+    assert left({("a", 0): 3, ("a", 1): 3, ("a", 2): 9}, extents) == 15 + 1

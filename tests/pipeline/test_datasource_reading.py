@@ -177,6 +177,49 @@ def test_aborted_records_and_markers_are_not_seen(tmp_path: Path) -> None:
     assert len(everything) == len(kept) + 6 * 3
 
 
+def test_any_range_may_begin_and_end_at_markers_and_aborted_records(tmp_path: Path) -> None:
+    """Each start and end is tried: ranges of markers alone, and ends within an aborted transaction, or before its marker."""
+    data = DataDirectory(tmp_path)
+    kept = data.append(1)
+    aborted = data.append(2, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    data.end_transaction(1, commit=False)
+    committed = data.append(2, producer_id=1, producer_epoch=0, base_sequence=2, is_transactional=True)
+    data.end_transaction(1, commit=True)
+    aborted += data.append(1, producer_id=1, producer_epoch=0, base_sequence=4, is_transactional=True)
+    data.end_transaction(1, commit=False)
+    data.checkpoint()
+    end_offset = 9
+    assert data.log().log_end_offset == end_offset
+    seen = {"read_committed": kept + committed, "read_uncommitted": sorted(kept + committed + aborted)}
+    for isolation, records in seen.items():
+        for start in range(end_offset + 1):
+            for end in range(start, end_offset + 1):
+                options: dict[str, Any] = {
+                    "isolation.level": isolation,
+                    "startingOffsets": f'{{"events": {{"0": {start}}}}}',
+                    "endingOffsets": f'{{"events": {{"0": {end}}}}}',
+                }
+                wanted = [record for record in records if start <= record.offset < end]
+                assert data.read(**options) == wanted, options
+                assert [one.offset for one in data.read(wanted=OFFSET, **options)] == [one.offset for one in wanted], options
+
+
+def test_the_isolation_level_has_the_names_of_kafka_and_of_its_connector(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path)
+    open_ = data.append(1, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    data.checkpoint()
+    assert data.read() == []
+    for name in ("isolation.level", "kafka.isolation.level", "isolation"):
+        for level, seen in (("read_uncommitted", open_), ("READ_COMMITTED", [])):
+            options: dict[str, Any] = {name: level}
+            assert data.read(**options) == seen, options
+    both: dict[str, Any] = {"isolation.level": "read_committed", "kafka.isolation.level": "read_uncommitted"}
+    with pytest.raises(
+        PipelineError, match=r"^isolation\.level and kafka\.isolation\.level are the same option, with different values$"
+    ):
+        data.read(**both)
+
+
 def test_open_transactions_hold_back_what_follows(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path, **SEGMENTS)
     kept = data.append(4)
@@ -312,6 +355,7 @@ def test_a_directory_without_logs_is_refused(tmp_path: Path) -> None:
         ({"topic": "a", "topicPattern": "b"}, "either topic or topicPattern"),
         ({"topicPattern": "("}, "is not a regular expression"),
         ({"isolation": "serializable"}, "isolation must be read_committed or read_uncommitted, not serializable"),
+        ({"isolation.level": "1"}, "isolation.level must be read_committed or read_uncommitted, not 1"),
         ({"startingOffsets": "{"}, 'offsets must be written as {"topic": {"0": 5}}, not as {'),
         ({"startingOffsets": '{"a": {"0": -3}}'}, "an offset below -2"),
         ({"endingOffsets": "earliest"}, "endingOffsets cannot be earliest"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pybroker.pipeline.archive.compaction import compact, small_files
@@ -13,6 +13,7 @@ from pybroker.pipeline.archive.manifest import Archive, Identity
 from pybroker.pipeline.cluster import Cluster, Extent
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.explain import AWAY, explain, whole_text
+from pybroker.pipeline.isolation import Isolation
 from pybroker.pipeline.progress import Progress, Standing
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class ArchiveOptions:
     """Continue when records were deleted before they could be archived."""
     retry_s: float = 60.0
     """How many seconds to wait for a cluster that went away."""
+    isolation: Isolation = Isolation.READ_COMMITTED
 
     def __post_init__(self) -> None:
         if bool(self.topics) == (self.pattern is not None):
@@ -132,7 +134,7 @@ def _start(job: _Run) -> StreamingQuery:
     options = job.options
     source = {
         "kafka.bootstrap.servers": options.bootstrap,
-        "kafka.isolation.level": "read_committed",
+        "kafka.isolation.level": options.isolation,
         "kafka.default.api.timeout.ms": str(_POLL_MS),
         "kafka.request.timeout.ms": str(_POLL_MS * 2 // 3),
         "kafkaConsumer.pollTimeoutMs": str(_POLL_MS),
@@ -170,7 +172,7 @@ def _add(job: _Run, batch: DataFrame, number: int) -> None:
 
 def _identify(cluster: Cluster, archive: Archive, options: ArchiveOptions, topics: dict[str, int]) -> None:
     ids = cluster.topic_ids(topics)
-    now = Identity(cluster.id(), tuple(sorted(options.topics)), options.pattern, ids, topics)
+    now = Identity(cluster.id(), tuple(sorted(options.topics)), options.pattern, ids, topics, options.isolation)
     before = archive.identity()
     if before is not None:
         if (before.topics, before.pattern) != (now.topics, now.pattern):
@@ -180,10 +182,12 @@ def _identify(cluster: Cluster, archive: Archive, options: ArchiveOptions, topic
             raise PipelineError(
                 f"{options.path} is an archive of cluster {before.cluster}, but {options.bootstrap} is cluster {now.cluster}"
             )
+        if before.isolation is not now.isolation:
+            raise PipelineError(f"{options.path} is an archive with isolation level {before.isolation}, not {now.isolation}")
         for topic, known in before.topic_ids.items():
             if topic in ids and ids[topic] != known:
                 raise PipelineError(f"topic {topic} was deleted and created again since it was archived to {options.path}")
-        now = Identity(now.cluster, now.topics, now.pattern, before.topic_ids | ids, before.partitions | topics)
+        now = replace(now, topic_ids=before.topic_ids | ids, partitions=before.partitions | topics)
     if now != before:
         archive.identify(now)
 
@@ -222,6 +226,11 @@ def loss(following: dict[tuple[str, int], int], extents: dict[tuple[str, int], E
     return lost, f"{lost} records were deleted before they were archived: {', '.join(where)}"
 
 
+def left(following: dict[tuple[str, int], int], extents: dict[tuple[str, int], Extent]) -> int:
+    """Return how many offsets are left to read. Offsets without a visible record (markers, gaps) that were read are not left."""
+    return sum(max(0, extent.end - max(extent.start, following.get(key, 0))) for key, extent in extents.items())
+
+
 def next_offsets(checkpoint: Path) -> dict[tuple[str, int], int]:
     """Return the offsets after the last finished batch in Spark's checkpoint; empty before the first. Raises PipelineError."""
     done = [int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdigit()]
@@ -241,10 +250,8 @@ def _count(archive: Archive) -> int:
 
 def _standing(job: _Run, before: int) -> Standing:
     files = list(job.archive.contents.files.values())
-    last: dict[tuple[str, int], int] = {}
-    for file in files:
-        last[file.topic, file.partition] = max(file.last, last.get((file.topic, file.partition), -1))
-    extents = job.cluster.extents(job.cluster.chosen_topics(job.options.topics, job.options.pattern))
-    lag = sum(max(0, extent.end - max(extent.start, last.get(key, -1) + 1)) for key, extent in extents.items())
+    following = next_offsets(job.archive.checkpoint)
+    topics = job.cluster.chosen_topics(job.options.topics, job.options.pattern)
+    lag = left(following, job.cluster.extents(topics, job.options.isolation))
     rows = sum(file.count for file in files) - before
     return Standing(rows, rows + lag, sum(file.size for file in files))

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from pybroker.pipeline.archive.files import ArchivedFile, joined, name_of
 from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.isolation import Isolation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +47,7 @@ class Identity:
     topic_ids: dict[str, str]
     partitions: dict[str, int] = field(default_factory=dict)
     """How many partitions each topic had in the last run."""
+    isolation: Isolation = Isolation.READ_COMMITTED
 
 
 @dataclass(slots=True)
@@ -137,8 +139,9 @@ class Archive:
             raise PipelineError(f"{self.root} has format {stored.get('format')!r}, but this version reads format {FORMAT}")
         try:
             topics, ids = tuple(stored["topics"]), dict(stored["topic_ids"])
-            return Identity(stored["cluster"], topics, stored["pattern"], ids, dict(stored["partitions"]))
-        except (KeyError, TypeError) as error:
+            isolation = Isolation(stored.get("isolation_level", Isolation.READ_COMMITTED))
+            return Identity(stored["cluster"], topics, stored["pattern"], ids, dict(stored["partitions"]), isolation)
+        except (KeyError, TypeError, ValueError) as error:
             raise PipelineError(f"{path} is not the identity file of an archive of this version") from error
 
     def identify(self, identity: Identity) -> None:
@@ -150,6 +153,7 @@ class Archive:
             "pattern": identity.pattern,
             "topic_ids": identity.topic_ids,
             "partitions": identity.partitions,
+            "isolation_level": identity.isolation,
         }
         _write_json(self.hidden / "identity.json", stored)
 

@@ -20,7 +20,7 @@ from pybroker.pipeline.audit.folder import TABLE, mended, replacing
 from pybroker.pipeline.audit.options import AuditOptions, AuditResult, Incremental
 from pybroker.pipeline.audit.passes import Watch, chosen_topics, look_at, prepared, tried
 from pybroker.pipeline.audit.report import write_report
-from pybroker.pipeline.audit.sources import Piece, Tier, messages, records, survey
+from pybroker.pipeline.audit.sources import Piece, Tier, messages, records, survey, visible_until
 from pybroker.pipeline.audit.state import (
     COUNTS,
     DONE,
@@ -37,6 +37,7 @@ from pybroker.pipeline.audit.state import (
 from pybroker.pipeline.audit.summary import Header, summarize
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.isolation import Isolation
 from pybroker.pipeline.progress import Progress
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
 _OF_COUNTS: Final = "producer"
 """The name under which positions in the topic of counts are kept; no tier can have this name."""
+_UNWRITTEN: Final = {"isolation-level": Isolation.READ_COMMITTED}
+"""What states of earlier versions do not name, because it was always so."""
 _SCHEMAS: Final = {
     WORDS: counting.WORDS_SCHEMA,
     COUNTS: counting.COUNTS_SCHEMA,
@@ -135,7 +138,7 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
     """
     how, identity = options.incremental or Incremental(), _identify(options)
     before = State.read(options.path) or State(identity=identity)
-    check_identity(options.path, before.identity, identity)
+    check_identity(options.path, _UNWRITTEN | before.identity, identity)
     now_ms = time.time_ns() // 1_000_000 if options.now_ms is None else options.now_ms
     topics = chosen_topics(options)
     sources = [(tier.name, tier, topics) for tier in options.tiers]
@@ -144,8 +147,9 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
     pieces, ids, lost, losses = {}, {}, 0, []
     for name, tier, names in sources:
         following = before.following(name)
+        isolation = Isolation.READ_COMMITTED if name == _OF_COUNTS else options.isolation
         may_lack = options.pattern is not None and name not in {options.tiers[0].name, _OF_COUNTS}
-        piece = survey(tier, names, now_ms, following, may_lack=may_lack)
+        piece = survey(tier, names, now_ms, following, may_lack=may_lack, isolation=isolation)
         ids[name] = _same_topics(tier, piece, before.topic_ids.get(name, {}))
         extents, gone, text = next_extents(piece.extents, following)
         pieces[name] = replace(piece, extents=extents)
@@ -173,6 +177,7 @@ def _identify(options: AuditOptions) -> dict[str, Any]:
         "counts": None if options.counts is None else Cluster(options.counts).id(),
         "counts-topic": options.counts_topic,
         "bucket-s": options.bucket_s,
+        "isolation-level": options.isolation,
     }
 
 
@@ -189,8 +194,8 @@ def _same_topics(tier: Tier, piece: Piece, known: Mapping[str, str]) -> dict[str
 
 def _closes(work: _Work) -> bool:
     """Return whether a bucket can be closed although there are no new records."""
-    end_ms = work.before.next_close_ms
-    return end_ms is not None and (work.options.is_all_closed or end_ms <= work.now_ms - work.options.grace_ms)
+    end_ms, until_ms = work.before.next_close_ms, visible_until(work.now_ms, work.pieces.values())
+    return end_ms is not None and (work.options.is_all_closed or end_ms <= until_ms - work.options.grace_ms)
 
 
 def _follow(work: _Work, staging: Path) -> tuple[State, Summary]:
@@ -324,7 +329,8 @@ def _moved(work: _Work, new: DataFrame) -> State:
             now = Position(extent.end, was.high_ms if high_ms is None else high_ms, reached_ms or was.reached_ms)
             positions[tier][topic, partition] = now
             reached.append((extent.end >= work.ends[tier][topic, partition], now.reached_ms))
-    closed_ms = work.now_ms if options.is_all_closed else watermark(reached, work.now_ms) - options.grace_ms
+    until_ms = visible_until(work.now_ms, work.pieces.values())
+    closed_ms = work.now_ms if options.is_all_closed else watermark(reached, until_ms) - options.grace_ms
     closed_ms = max(before.closed_ms, closed_ms)
     keep_ms = int((options.incremental or Incremental()).keep_s * 1000)
     final_ms = closed_ms - keep_ms - (closed_ms - keep_ms) % options.width_ms

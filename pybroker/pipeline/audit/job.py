@@ -16,7 +16,7 @@ from pybroker.pipeline.audit.folder import TABLE, check_not_followed, replacing
 from pybroker.pipeline.audit.options import AuditOptions, AuditResult
 from pybroker.pipeline.audit.passes import Watch, chosen_topics, look_at, prepared, tried
 from pybroker.pipeline.audit.report import write_report
-from pybroker.pipeline.audit.sources import Piece, Tier, messages, records, survey
+from pybroker.pipeline.audit.sources import Piece, Tier, messages, records, survey, visible_until
 from pybroker.pipeline.audit.summary import Header, summarize
 from pybroker.pipeline.progress import Progress
 
@@ -81,7 +81,7 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
     now_ms = time.time_ns() // 1_000_000 if options.now_ms is None else options.now_ms
     topics = chosen_topics(options)
     pieces = tuple(
-        survey(tier, topics, now_ms, may_lack=options.pattern is not None and number > 0)
+        survey(tier, topics, now_ms, may_lack=options.pattern is not None and number > 0, isolation=options.isolation)
         for number, tier in enumerate(options.tiers)
     )
     counts = None if options.counts is None else survey(Tier("counts", options.counts), [options.counts_topic], now_ms)
@@ -91,7 +91,7 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
     parameters = Parameters(
         tiers=len(pieces),
         width_ms=options.width_ms,
-        closed_ms=None if options.is_all_closed else now_ms - options.grace_ms,
+        closed_ms=None if options.is_all_closed else visible_until(now_ms, pieces) - options.grace_ms,
         has_counts=counts is not None,
         from_ms=None if options.from_ms is None else options.from_ms - options.from_ms % options.width_ms,
         to_ms=options.to_ms,

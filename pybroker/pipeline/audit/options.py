@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.pipeline.audit.trail import COUNTS_TOPIC
 from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.isolation import Isolation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +63,8 @@ class AuditOptions:
     retry_s: float = 60.0
     """How many seconds to wait for a cluster that went away."""
     incremental: Incremental | None = None
+    isolation: Isolation = Isolation.READ_COMMITTED
+    """Which records of the tiers that are clusters count."""
 
     def __post_init__(self) -> None:
         if not self.tiers:

@@ -12,6 +12,7 @@ from pybroker.pipeline.archive.files import COLUMNS, ArchivedFile, read
 from pybroker.pipeline.archive.manifest import Archive
 from pybroker.pipeline.cluster import NO_LOG, Cluster, Extent, client_settings
 from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.isolation import Isolation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,6 +63,9 @@ class Piece:
     extents: dict[tuple[str, int], Extent]
     """The offsets of each partition. In an archive, every file that reaches into them is read whole."""
     files: tuple[ArchivedFile, ...] = ()
+    isolation: Isolation = Isolation.READ_COMMITTED
+    held_ms: int | None = None
+    """The least time of the first records that open transactions hide, and all that follows them in their partitions."""
 
 
 def survey(
@@ -71,6 +75,7 @@ def survey(
     following: Mapping[tuple[str, int], int] | None = None,
     *,
     may_lack: bool = False,
+    isolation: Isolation = Isolation.READ_COMMITTED,
 ) -> Piece:
     """Look up what a tier has. Raises PipelineError when the archive is missing, or a topic unless the tier `may_lack` some.
 
@@ -81,14 +86,32 @@ def survey(
         return _survey_archive(tier, names, read_to, may_lack=may_lack)
     cluster = Cluster(tier.source)
     existing = cluster.topics() if may_lack else names
-    extents = cluster.extents(cluster.chosen_topics([name for name in names if name in existing], None), is_committed=True)
+    counts = cluster.chosen_topics([name for name in names if name in existing], None)
+    extents = cluster.extents(counts, isolation)
     horizons: dict[str, int] = {}
     for (topic, partition), extent in extents.items():
         if extent.start > read_to.get((topic, partition), 0):
-            first = _first_ms(tier.source, topic, partition, extent) if extent.end > extent.start else now_ms
+            found = _first_ms(tier.source, topic, partition, extent, isolation)
+            first = now_ms if found is None else found
             horizons[names[topic]] = max(first, horizons.get(names[topic], first))
     count = sum(extent.end - extent.start for extent in extents.values())
-    return Piece(tier, names, count, horizons, extents)
+    held_ms = _held_ms(cluster, counts, extents) if isolation is Isolation.READ_COMMITTED else None
+    return Piece(tier, names, count, horizons, extents, isolation=isolation, held_ms=held_ms)
+
+
+def _held_ms(cluster: Cluster, counts: Mapping[str, int], extents: Mapping[tuple[str, int], Extent]) -> int | None:
+    """Return the time of the first record behind the extents, which end where open transactions begin; None if there is none."""
+    hidden = {key: Extent(extents[key].end, extent.end) for key, extent in cluster.extents(counts).items() if key in extents}
+    times = [
+        _first_ms(cluster.bootstrap, topic, partition, extent, Isolation.READ_UNCOMMITTED)
+        for (topic, partition), extent in hidden.items()
+    ]
+    return min((time for time in times if time is not None), default=None)
+
+
+def visible_until(now_ms: int, pieces: Iterable[Piece]) -> int:
+    """Return the time up to which all that was written can be seen: `now_ms`, or that of the first hidden record."""
+    return min([now_ms, *(piece.held_ms for piece in pieces if piece.held_ms is not None)])
 
 
 def messages(spark: SparkSession, piece: Piece) -> DataFrame:
@@ -110,11 +133,11 @@ def records(spark: SparkSession, piece: Piece, from_ms: int | None = None) -> Da
     return found.select(names[found.topic].alias("topic"), "partition", "offset", "timestamp", "headers")
 
 
-def kafka_options(bootstrap: str) -> dict[str, str]:
+def kafka_options(bootstrap: str, isolation: Isolation) -> dict[str, str]:
     """Return the options with which Spark's connector reads."""
     return {
         "kafka.bootstrap.servers": bootstrap,
-        "kafka.isolation.level": "read_committed",
+        "kafka.isolation.level": isolation,
         "kafka.default.api.timeout.ms": str(POLL_MS),
         "kafka.request.timeout.ms": str(POLL_MS * 2 // 3),
         "kafka.fetch.max.wait.ms": "20",  # everything to read is there already, so waiting gains nothing
@@ -136,7 +159,7 @@ def _kafka(spark: SparkSession, piece: Piece, from_ms: int | None) -> DataFrame:
     for topic, partition in piece.extents:
         partitions.setdefault(topic, []).append(partition)
     options = {
-        **kafka_options(piece.tier.source),
+        **kafka_options(piece.tier.source, piece.isolation),
         "assign": json.dumps(partitions),
         "endingOffsets": per_partition((key, extent.end) for key, extent in piece.extents.items()),
         "minPartitions": str(max(spark.sparkContext.defaultParallelism, piece.count // _TASK_RECORDS)),
@@ -199,17 +222,31 @@ def _empty(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame([], f"{COLUMNS}, topic string, date date")
 
 
-def _first_ms(bootstrap: str, topic: str, partition: int, extent: Extent) -> int:
-    """Return the time of the first remaining record of a partition. Raises PipelineError."""
-    from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415 (an extra)
+def _first_ms(bootstrap: str, topic: str, partition: int, extent: Extent, isolation: Isolation) -> int | None:
+    """Return the time of the first record of a partition's extent; None if all its offsets are markers, gaps or aborted records.
 
-    settings = {**client_settings(bootstrap), "group.id": "pybroker-audit", "enable.auto.commit": False}
+    Raises PipelineError.
+    """
+    from confluent_kafka import Consumer, KafkaError, TopicPartition  # noqa: PLC0415 (an extra)
+
+    if extent.start >= extent.end:
+        return None
+    settings = {
+        **client_settings(bootstrap),
+        "group.id": "pybroker-audit",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": isolation,
+    }
     consumer = Consumer(settings, logger=NO_LOG)
     try:
         consumer.assign([TopicPartition(topic, partition, extent.start)])
         message = consumer.poll(_FIRST_TIMEOUT_S)
     finally:
         consumer.close()
-    if message is None or message.error() is not None:
+    error = None if message is None else message.error()
+    if error is not None and error.code() == KafkaError._PARTITION_EOF:
+        return None
+    if message is None or error is not None:
         raise PipelineError(f"cannot read the first record of {topic}-{partition} at {bootstrap}")
     return int(message.timestamp()[1])

@@ -6,7 +6,8 @@ topicPattern          a regular expression that matches whole names; without `to
                       every topic but Kafka's own
 partitions            numbers separated by commas
 columns               names of columns, separated by commas; a schema given to the reader has the same effect
-isolation             read_committed (default) | read_uncommitted
+isolation.level       read_committed (default) | read_uncommitted; `kafka.isolation.level`, the name of the Kafka connector's
+                      option, and `isolation` are the same
 until                 highWatermark (default): as the broker last wrote it to its checkpoint, every
                       `replica.high.watermark.checkpoint.interval.ms` | logEnd: the last whole batch, for a single replica
 startingOffsets       earliest (default) | latest | {"topic": {"0": 5, "1": -2}}, where -2 is earliest and -1 latest
@@ -31,9 +32,12 @@ from typing import Final
 
 from pybroker.model import TopicPartition
 from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.isolation import Isolation
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+_ISOLATION: Final = ("isolation.level", "kafka.isolation.level", "isolation")
+"""The names of one option: Kafka's, the Kafka connector's, and a short one."""
 SPLIT_BYTES: Final = 64 << 20
 INTERNAL_TOPICS: Final = frozenset({"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"})
 
@@ -44,7 +48,7 @@ _NAMES: Final = (
     "topicPattern",
     "partitions",
     "columns",
-    "isolation",
+    *_ISOLATION,
     "until",
     "startingOffsets",
     "endingOffsets",
@@ -79,7 +83,7 @@ class Options:
     topic_pattern: re.Pattern[str] | None
     partitions: frozenset[int] | None
     columns: tuple[str, ...] | None
-    is_committed_only: bool
+    isolation: Isolation
     is_until_log_end: bool
     starting: Bound
     ending: Bound
@@ -118,7 +122,7 @@ def parse(given: Mapping[str, str]) -> Options:
         topic_pattern=None if pattern is None else _pattern(pattern),
         partitions=_partitions(values),
         columns=tuple(_words(values["columns"])) if "columns" in values else None,
-        is_committed_only=_choice(values, "isolation", "read_committed", "read_uncommitted"),
+        isolation=_isolation(values),
         is_until_log_end=not _choice(values, "until", "highWatermark", "logEnd"),
         starting=_bound("startingOffsets", values.get("startingoffsets", "earliest")),
         ending=_bound("endingOffsets", values.get("endingoffsets", "latest")),
@@ -181,6 +185,15 @@ def _choice(values: Mapping[str, str], name: str, default: str, other: str) -> b
     if value.lower() not in {default.lower(), other.lower()}:
         raise PipelineError(f"{name} must be {default} or {other}, not {value}")
     return value.lower() == default.lower()
+
+
+def _isolation(values: Mapping[str, str]) -> Isolation:
+    given = [name for name in _ISOLATION if name in values]
+    if len({values[name].lower() for name in given}) > 1:
+        raise PipelineError(f"{' and '.join(given)} are the same option, with different values")
+    name = given[0] if given else _ISOLATION[0]
+    is_committed = _choice(values, name, Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED)
+    return Isolation.READ_COMMITTED if is_committed else Isolation.READ_UNCOMMITTED
 
 
 def _number(values: Mapping[str, str], name: str, default: int | None) -> int | None:

@@ -20,6 +20,7 @@ from pybroker.model import ZERO_TOPIC_ID, Offset, TopicPartition
 from pybroker.pipeline.datasource.files import FILESYSTEM, CorruptSegmentError, Segment, SegmentLookup, walk
 from pybroker.pipeline.datasource.transactions import AbortedRange, TransactionState, indexed_aborts
 from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.isolation import Isolation
 from pybroker.records.batch import MAGIC, BatchView
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def take(place: Place, options: Options, states: dict[TopicPartition, Transactio
     segments[-1], log_end = _find_end(segments[-1], are_checksums_checked=options.is_until_log_end)
     start = Offset(min(max(place.log_start_offset, segments[0].base_offset), log_end))
     end = max(start, log_end if place.high_watermark is None else min(place.high_watermark, log_end))
-    if not options.is_committed_only:
+    if options.isolation is Isolation.READ_UNCOMMITTED:
         return PartitionSnapshot(place.tp, tuple(segments), start, Offset(end), Offset(log_end))
     state = None if states is None else states.get(place.tp)
     if state is None or not start <= state.offset <= end:
