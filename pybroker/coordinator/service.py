@@ -153,9 +153,7 @@ class GroupCoordinator:
 
     def apply_image(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> None:
         """Follow a change of the cluster. The replica manager must have followed it before."""
-        topics = [*delta.added, *delta.removed, *(topic for _, topic in delta.changed)]
-        if any(topic.name == OFFSETS_TOPIC for topic in topics):
-            self._follow_leadership()
+        self.topic.follow_change(delta, self.runtime.partitions, self._load, self._unload)
         partition_counts = {
             topic.name: 0 for topic in delta.removed
         }  # a topic that was created again counts too: it is another topic
@@ -169,10 +167,10 @@ class GroupCoordinator:
                 )
 
     def _follow_leadership(self) -> None:
-        def load(number: int, replica: Partition) -> None:
-            self._loader.start(number, replica.log, self._first_operation)
+        self.topic.follow_leadership(self.runtime.partitions(), self._load, self._unload)
 
-        self.topic.follow_leadership(self.runtime.partitions(), load, self._unload)
+    def _load(self, number: int, replica: Partition) -> None:
+        self._loader.start(number, replica.log, self._first_operation)
 
     def _first_operation(self, shard: GroupShard, now_ms: int) -> CoordinatorResult:
         result = first_operation(shard, self._partition_count, now_ms)

@@ -13,6 +13,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.metadata.controller import Controller
+    from pybroker.metadata.image import ImageDelta
     from pybroker.replication.partition import Partition
     from pybroker.replication.replica_manager import ReplicaManager
 
@@ -56,6 +57,23 @@ class CoordinatorTopic:
             return None
         leader = topic.partitions[partition(len(topic.partitions))].leader
         return leader if leader >= 0 else None
+
+    def follow_change(
+        self,
+        delta: ImageDelta,
+        loaded: Callable[[], Iterable[int]],
+        load: Callable[[int, Partition], object],
+        unload: Callable[[int], object],
+    ) -> None:
+        """Follow a change of the cluster as `follow_leadership` does, if it is about the topic.
+
+        A topic that was deleted has other logs when it is there again, maybe by the same change, so all is unloaded first.
+        """
+        if any(topic.name == self._name for topic in delta.removed):
+            for number in loaded():
+                unload(number)
+        if any(topic.name == self._name for topic in (*delta.added, *delta.removed, *(topic for _, topic in delta.changed))):
+            self.follow_leadership(loaded(), load, unload)
 
     def follow_leadership(
         self, loaded: Iterable[int], load: Callable[[int, Partition], object], unload: Callable[[int], object]

@@ -16,6 +16,8 @@ KIP-185, KIP-1228.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log import producer_snapshot
@@ -77,6 +79,7 @@ class ProducerState:
     """
 
     __slots__ = (
+        "_ended",
         "_filesystem",
         "directory",
         "durable_snapshot_offset",
@@ -95,10 +98,11 @@ class ProducerState:
         self.directory = directory
         self.expiration_ms = expiration_ms
         self.producers: dict[ProducerId, ProducerEntry] = {}
-        self.ongoing: dict[Offset, ProducerId] = {}  # first offset -> producer id, of open transactions
-        self.unreplicated: dict[
-            Offset, Offset
-        ] = {}  # first offset -> last offset, of ended ones whose marker is above the high watermark
+        # First offset -> producer id, of open transactions in the order of their first offsets.
+        self.ongoing: OrderedDict[Offset, ProducerId] = OrderedDict()
+        # First offset -> last offset, of ended ones whose marker is above the high watermark, in the order of their markers.
+        self.unreplicated: OrderedDict[Offset, Offset] = OrderedDict()
+        self._ended: list[Offset] = []  # a heap of the first offsets in `unreplicated`, and of some that were there
         self.map_end_offset = FIRST_OFFSET  # the state covers the log below this
         self.last_snapshot_offset = FIRST_OFFSET
         self.durable_snapshot_offset = NO_OFFSET  # that of the snapshot that a clean stop has made durable
@@ -207,24 +211,34 @@ class ProducerState:
     def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
         """Return the last stable offset after `completed` is complete."""
         others = (first for first, producer_id in self.ongoing.items() if producer_id != completed.producer_id)
-        return min(others, default=completed.last_offset + 1)
+        return next(others, Offset(completed.last_offset + 1))
 
     def complete(self, completed: CompletedTransaction) -> None:
         """Mark a transaction as ended; it still holds back readers until the high watermark passes its marker."""
         self.ongoing.pop(completed.first_offset, None)
         self.unreplicated[completed.first_offset] = completed.last_offset
+        heappush(self._ended, completed.first_offset)
 
     @property
     def first_unstable_offset(self) -> Offset | None:
         """The first offset of the oldest transaction that is open, or whose end is not replicated yet."""
         if not self.ongoing and not self.unreplicated:
             return None
-        return min([*self.ongoing, *self.unreplicated])
+        ended = self._ended
+        while ended and ended[0] not in self.unreplicated:
+            heappop(ended)
+        first = next(iter(self.ongoing), None)
+        if first is None or not ended:
+            return ended[0] if first is None else first
+        return min(first, ended[0])
 
     def on_high_watermark(self, high_watermark: Offset) -> None:
         """Forget ended transactions whose markers are below the high watermark."""
-        if self.unreplicated:
-            self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
+        unreplicated = self.unreplicated
+        while unreplicated and next(iter(unreplicated.values())) < high_watermark:
+            unreplicated.popitem(last=False)
+        if not unreplicated:
+            self._ended.clear()
 
     # --- life ---
 
@@ -245,7 +259,7 @@ class ProducerState:
 
     def on_log_start_offset(self, log_start_offset: Offset) -> None:
         """Remove the snapshots before the new log start offset, which are not needed any more."""
-        self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= log_start_offset}
+        self.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         self.last_snapshot_offset = max(self.snapshots, default=log_start_offset)
 
@@ -254,6 +268,7 @@ class ProducerState:
         self.producers.clear()
         self.ongoing.clear()
         self.unreplicated.clear()
+        self._ended.clear()
         for offset in list(self.snapshots):
             self.delete_snapshot(offset)
         self.last_snapshot_offset = FIRST_OFFSET
@@ -313,6 +328,7 @@ class ProducerState:
         self.producers.clear()
         self.ongoing.clear()
         self.unreplicated.clear()
+        self._ended.clear()
         while self.snapshots:
             offset = max(self.snapshots)
             try:
@@ -320,7 +336,7 @@ class ProducerState:
             except producer_snapshot.CorruptSnapshotError:
                 self.delete_snapshot(offset)
                 continue
-            for entry in entries:
+            for entry in sorted(entries, key=lambda entry: entry.transaction_first_offset):
                 if not self.is_expired(entry, now_ms):
                     self.producers[entry.producer_id] = entry
                     if entry.transaction_first_offset >= 0:

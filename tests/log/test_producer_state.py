@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -138,6 +141,62 @@ def test_transactions_hold_back_until_their_end_is_replicated(tmp_path: Path) ->
     producers.on_high_watermark(Offset(13))
     assert producers.first_unstable_offset == 11
     assert producers.update(marker(13, 1, producer_id=9)) is None, "nothing of producer 9 is here"
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.integers(0, 3)), max_size=60))
+def test_unstable_offsets_are_those_of_all_transactions(steps: list[tuple[int, bool, int]]) -> None:
+    producers = ProducerState(Filesystem(), "none", expiration_ms=EXPIRATION_MS)
+    opened: dict[int, int] = {}
+    ended: dict[int, int] = {}
+    for offset, (producer_id, is_end, lag) in enumerate(steps):
+        if not is_end:
+            producers.update(data(0, offset, producer_id=producer_id, transactional=True))
+            opened.setdefault(producer_id, offset)
+        elif completed := producers.update(marker(offset, 0, producer_id=producer_id)):
+            ended[opened.pop(producer_id)] = offset
+            assert producers.last_stable_offset_after(completed) == min(opened.values(), default=offset + 1)
+            producers.complete(completed)
+        producers.on_high_watermark(Offset(offset - lag))
+        ended = {first: last for first, last in ended.items() if last >= offset - lag}
+        assert producers.first_unstable_offset == min([*opened.values(), *ended], default=None)
+        assert dict(producers.unreplicated) == ended
+
+
+class _Counting(OrderedDict[Any, Any]):
+    """A dict that counts the keys that are looked at one after the other."""
+
+    count = 0
+
+    def _counted(self, keys: Iterable[Any]) -> Iterator[Any]:
+        for key in keys:
+            type(self).count += 1
+            yield key
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._counted(super().__iter__())
+
+    def items(self) -> Any:
+        return self._counted(super().items())
+
+    def values(self) -> Any:
+        return self._counted(super().values())
+
+
+def test_a_marker_looks_at_few_of_many_open_transactions(tmp_path: Path) -> None:
+    producers = state(tmp_path)
+    producers.ongoing, producers.unreplicated = _Counting(), _Counting()
+    count = 1_000
+    for number in range(count):
+        producers.update(data(0, number, producer_id=number, transactional=True))
+    for number in reversed(range(count)):
+        offset = 2 * count - number
+        completed = producers.update(marker(offset, 0, producer_id=number))
+        assert completed is not None
+        producers.last_stable_offset_after(completed)
+        producers.complete(completed)
+        assert producers.first_unstable_offset == 0
+        producers.on_high_watermark(Offset(offset - 1))
+    assert _Counting.count < 10 * count
 
 
 def test_an_older_coordinator_is_fenced(tmp_path: Path) -> None:

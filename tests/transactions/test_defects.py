@@ -13,7 +13,7 @@ from pybroker.coordinator.runtime.appender import Appender
 from pybroker.coordinator.runtime.loader import Loader
 from pybroker.coordinator.runtime.result import ParkedResponse
 from pybroker.coordinator.transaction import ending as endings
-from pybroker.coordinator.transaction import operations
+from pybroker.coordinator.transaction import operations, unattended
 from pybroker.coordinator.transaction.markers import MarkerWriter
 from pybroker.log.log import Log
 from pybroker.log.producer_state import ProducerState
@@ -72,15 +72,15 @@ def _decided_ends_are_not_continued() -> Any:
         result.on_durable = None
         return result
 
-    return _changed(operations, "first_operation", first)
+    return _changed(unattended, "first_operation", first)
 
 
 def _every_shard_begins_as_the_last() -> Any:
     last: dict[int, Any] = {}
 
-    def start(original: Any, self: Loader[Any], partition: int, log: Log, loaded: Any) -> None:
+    def start(original: Any, self: Loader[Any], partition: int, log: Log, loaded: Any, *examine: Any) -> None:
         last[id(self)] = loaded
-        original(self, partition, log, loaded)
+        original(self, partition, log, loaded, *examine)
 
     def end(original: Any, self: Loader[Any], partition: int, _loaded: Any) -> None:
         original(self, partition, last[id(self)])

@@ -13,7 +13,7 @@ import gc
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Generic
 
@@ -82,14 +82,19 @@ class Loader(Generic[S]):
         self._replayed = 0  # since the last freeze
         self._waiting: list[Callable[[], None]] = []
 
-    def start(self, partition: int, log: Log, loaded: Operation) -> None:
-        """Load the shard of `partition` from `log`; `loaded` is its first operation. An empty log is loaded at once."""
+    def start(
+        self, partition: int, log: Log, loaded: Operation, examine: Callable[[S], Loading] = lambda _shard: iter(())
+    ) -> None:
+        """Load the shard of `partition` from `log`; `loaded` is its first operation. An empty log is loaded at once.
+
+        `examine` returns what is to be done between the two, in slices as the loading.
+        """
         shard = self._runtime.begin_loading(partition)
         if log.log_start_offset == log.log_end_offset:
             self._end(partition, loaded)
             return
         loading = replay_log(shard, log, self._replay_batch, self._replay_marker, bytes_max=self._bytes_max)
-        self._queue.append((partition, shard, loading, loaded))
+        self._queue.append((partition, shard, chain(loading, examine(shard)), loaded))
         if len(self._queue) == 1:
             self._call_soon(self._slice)
 

@@ -95,6 +95,11 @@ class CoordinatorRuntime(Generic[S]):
         return (active.shard for active in self._active.values() if active.is_loaded)
 
     @property
+    def loading_shards(self) -> Iterator[S]:
+        """Return the shards that are not loaded yet."""
+        return (active.shard for active in self._active.values() if not active.is_loaded)
+
+    @property
     def loading_count(self) -> int:
         """Return the number of shards that are not loaded yet."""
         return sum(not active.is_loaded for active in self._active.values())

@@ -6,6 +6,8 @@ record says that all is done.
 A broker that is killed in between finds the first record when it loads the partition, and sends the markers (again). A marker
 that a partition gets twice changes nothing there. A partition that does not exist any more needs none.
 
+A step that fails is tried again after 100 ms, and after twice as long each time, up to 3.2 s.
+
 Source: TransactionCoordinator.endTransaction, TransactionMarkerChannelManager.
 """
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.error_codes import ErrorCode
 
 RETRY_MS: Final = 100
+RETRY_DOUBLINGS: Final = 5
 ABORTED_MAX: Final = 100
 """The number of transactions that are aborted in one turn because their time is up."""
 
@@ -68,7 +71,7 @@ def _on_prepared(shard: TransactionShard, transactional_ids: tuple[str, ...], co
         result.timers.append(timeout_timer(transactional_id, None))
         if code:  # it is in the log, and may be durable later
             again = partial(_resume_one, transactional_id=transactional_id)
-            result.timers.append(TimerChange(("end", transactional_id), RETRY_MS, again))
+            result.timers.append(TimerChange(("end", transactional_id), pause_ms(shard, transactional_id), again))
             continue
         shard.ending.add(transactional_id)
         result.parked_responses.append(ParkedResponse(shard.settings.send, _ending(shard, transactional_id, transaction)))
@@ -86,32 +89,66 @@ def _ending(shard: TransactionShard, transactional_id: str, transaction: Transac
         transaction.producer_id,
         transaction.epoch,
         transaction.state is State.PREPARE_COMMIT,
-        transaction.partitions,
+        transaction.partitions - shard.gone,
         shard.coordinator_epoch,
         transaction.client_version,
     )
 
 
-def send_again(_shard: TransactionShard, _now_ms: int, ending: Ending) -> CoordinatorResult:
+def pause_ms(shard: TransactionShard, transactional_id: str) -> int:
+    """Return how long to wait until a step of an end is tried again; longer each time."""
+    doublings = min(shard.attempts[transactional_id], RETRY_DOUBLINGS)
+    shard.attempts[transactional_id] += 1
+    return RETRY_MS << doublings
+
+
+def _prepared_of(ending: Ending, shard: TransactionShard) -> Transaction | None:
+    """Return the transaction, None if it is over, or if the shard that sent the markers was unloaded since."""
+    one = shard.transactions.get(ending.transactional_id)
+    if one is None or one.state not in PREPARED or ending.transactional_id not in shard.ending:
+        return None
+    is_same = (one.producer_id, one.epoch, shard.coordinator_epoch) == (
+        ending.producer_id,
+        ending.epoch,
+        ending.coordinator_epoch,
+    )
+    return one if is_same else None
+
+
+def send_again(shard: TransactionShard, _now_ms: int, ending: Ending) -> CoordinatorResult:
     """Send later what some partitions could not take now."""
+    if _prepared_of(ending, shard) is None:
+        return CoordinatorResult()
     again = partial(_send, ending=ending)
-    return CoordinatorResult(timers=[TimerChange(("end", ending.transactional_id), RETRY_MS, again)])
+    return CoordinatorResult(
+        timers=[TimerChange(("end", ending.transactional_id), pause_ms(shard, ending.transactional_id), again)]
+    )
 
 
 def _send(shard: TransactionShard, _now_ms: int, ending: Ending) -> CoordinatorResult:
-    transaction = shard.transactions.get(ending.transactional_id)
-    if transaction is not None:  # a partition that was removed meanwhile may be there again, as another one
-        ending = ending._replace(partitions=ending.partitions & transaction.partitions)
+    transaction = _prepared_of(ending, shard)
+    if transaction is None:
+        return CoordinatorResult()
+    # A partition that was removed meanwhile may be there again, as another one.
+    ending = ending._replace(partitions=(ending.partitions & transaction.partitions) - shard.gone)
     return CoordinatorResult(parked_responses=[ParkedResponse(shard.settings.send, ending)])
+
+
+def cancel(shard: TransactionShard, _now_ms: int, ending: Ending) -> CoordinatorResult:
+    """Leave a transaction as it is, because a partition knows a later producer or coordinator: the next coordinator ends it."""
+    if _prepared_of(ending, shard) is not None:
+        shard.ending.discard(ending.transactional_id)
+        del shard.attempts[ending.transactional_id]
+    return CoordinatorResult()
 
 
 def complete(shard: TransactionShard, now_ms: int, ending: Ending) -> CoordinatorResult:
     """Write that every partition has its marker."""
     transactional_id = ending.transactional_id
-    transaction = shard.transactions.get(transactional_id)
-    shard.ending.discard(transactional_id)
-    if transaction is None or transaction.state not in PREPARED or transaction.epoch != ending.epoch:
+    transaction = _prepared_of(ending, shard)
+    if transaction is None:
         return CoordinatorResult()
+    shard.ending.discard(transactional_id)
     return CoordinatorResult(
         records=[write(shard, transactional_id, transaction.completed(now_ms))],
         on_durable=partial(_on_completed, shard, transactional_id),
@@ -120,7 +157,10 @@ def complete(shard: TransactionShard, now_ms: int, ending: Ending) -> Coordinato
 
 def _on_completed(shard: TransactionShard, transactional_id: str, code: ErrorCode, now_ms: int) -> CoordinatorResult:
     """Begin again with the markers if the record could not be written."""
-    return _on_prepared(shard, (transactional_id,), code, now_ms) if code else CoordinatorResult()
+    if code:
+        return _on_prepared(shard, (transactional_id,), code, now_ms)
+    del shard.attempts[transactional_id]
+    return CoordinatorResult()
 
 
 def time_up(shard: TransactionShard, now_ms: int, transactional_id: str) -> CoordinatorResult:
@@ -154,7 +194,8 @@ def abort_due(shard: TransactionShard, now_ms: int) -> CoordinatorResult:
         if transaction is not None and _is_due(transaction, now_ms):  # it may have ended since, and another one begun
             aborted.append(transactional_id)
             result.records.append(write(shard, transactional_id, transaction.fenced(now_ms)))
-            result.timers.append(timeout_timer(transactional_id, RETRY_MS))  # in case that the record cannot be written
+            # In case that the record cannot be written.
+            result.timers.append(timeout_timer(transactional_id, pause_ms(shard, transactional_id)))
     if aborted:
         result.on_durable = after_prepared(shard, aborted)
     if shard.due:

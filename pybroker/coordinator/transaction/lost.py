@@ -11,7 +11,7 @@ is younger than the beginning of the transaction.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.transaction.state import State
@@ -28,12 +28,17 @@ EntryOf = Callable[["TopicPartition", "ProducerId"], "ProducerEntry | None"]
 """Returns what the log of a partition knows of a producer, if there are both."""
 
 
-def name_lost_decisions(shard: TransactionShard, entry_of: EntryOf) -> None:
-    """Log each open transaction of a loaded shard that has its marker in some of its partitions already."""
+def name_lost_decisions(shard: TransactionShard, entry_of: EntryOf) -> Iterator[int]:
+    """Log each open transaction of a loaded shard that has its marker in some of its partitions already.
+
+    Yields 0 between steps.
+    """
     for transactional_id, one in shard.transactions.items():
-        if one.state is not State.ONGOING:
-            continue
-        ended = [str(where) for where in sorted(one.partitions) if _has_marker(one, entry_of(where, one.producer_id))]
+        ended = []
+        for topic_partition in one.partitions if one.state is State.ONGOING else ():
+            if _has_marker(one, entry_of(topic_partition, one.producer_id)):
+                ended.append(topic_partition)
+            yield 0
         if ended:
             logger.error(
                 "Transaction of %s (producer %d, epoch %d) is open, but the machine has lost the decision that ended it: %s had "
@@ -41,9 +46,10 @@ def name_lost_decisions(shard: TransactionShard, entry_of: EntryOf) -> None:
                 transactional_id,
                 one.producer_id,
                 one.epoch,
-                ", ".join(ended),
+                ", ".join(map(str, sorted(ended))),
                 len(one.partitions),
             )
+        yield 0
 
 
 def _has_marker(transaction: Transaction, entry: ProducerEntry | None) -> bool:

@@ -4,15 +4,9 @@ All partitions are led by this broker, so the writer appends the markers itself.
 become a WriteTxnMarkers request here. The writer gives the loop back after 5 ms, so a transaction over 10,000 partitions, or
 10,000 transactions that end together, hold up no other request.
 
-What the result of a marker means for its transaction
+`marker_results` has what the result of a marker means for its transaction.
 
-    NONE                                     the partition is done
-    UNKNOWN_TOPIC_OR_PARTITION               the partition was deleted, and needs no marker
-    INVALID_PRODUCER_EPOCH,                  a later epoch has ended the transaction there already
-    TRANSACTION_COORDINATOR_FENCED
-    any other                                the marker is sent again later
-
-Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler; KafkaApis.handleWriteTxnMarkersRequest.
+Source: TransactionMarkerChannelManager; KafkaApis.handleWriteTxnMarkersRequest.
 """
 
 from __future__ import annotations
@@ -22,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pybroker.coordinator.transaction.marker_results import MarkerResults
 from pybroker.coordinator.transaction.state import EPOCH_BUMP_VERSION
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import OFFSETS_TOPIC
@@ -40,15 +35,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ACKS_ALL: Final = -1
-_DONE: Final = frozenset(
-    {
-        ErrorCode.NONE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-    }
-)
-
 _NOT_READY: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR})
 
 
@@ -71,7 +57,8 @@ class MarkerWriter:
     """Writes markers. It is used from the event loop only.
 
     `groups` returns what writes those of `__consumer_offsets`, because they change the offsets of groups. `call_soon` runs its
-    argument in the loop's next iteration; `sent` gets each ending with the partitions that are left.
+    argument in the loop's next iteration. `sent` gets each ending with the partitions that are left, and whether it is fenced:
+    then no more markers are sent.
     """
 
     def __init__(
@@ -82,7 +69,7 @@ class MarkerWriter:
         call_soon: Callable[[Callable[[], None]], object],
         *,
         timeout_ms: int,
-        sent: Callable[[Ending], None],
+        sent: Callable[[Ending, bool], None],
     ) -> None:
         self._replicas = replicas
         self._clock = clock
@@ -91,24 +78,36 @@ class MarkerWriter:
         self._timeout_ms = timeout_ms
         self._sent = sent
         self._queue: deque[Generator[None, None, None]] = deque()
+        self._results = MarkerResults(self._has_open_transaction)
+        self._removal_count = 0
+        self._removed: dict[TopicPartition, int] = {}  # the number of the removal, while markers wait
 
     def send(self, ending: Ending) -> None:
         """Write the markers of a transaction, and report to `sent` when all partitions have responded."""
         marker = Marker(ending.producer_id, ending.epoch, ending.is_commit, ending.coordinator_epoch, ending.client_version)
 
         def written(_: Marker, codes: Mapping[TopicPartition, ErrorCode]) -> None:
-            left = {topic_partition: code for topic_partition, code in codes.items() if code not in _DONE}
-            for topic_partition, code in left.items():
-                logger.warning("%s cannot take %s now: %s; the broker tries again", topic_partition, marker, code.name)
-            self._sent(ending._replace(partitions=frozenset(left)))
+            left, is_fenced = self._results.judge(ending, codes)
+            self._sent(ending._replace(partitions=left), is_fenced)
 
         self.write_all(marker, ending.partitions, written)
 
     def write_all(self, marker: Marker, partitions: Iterable[TopicPartition], written: Written) -> None:
         """Write a marker to partitions, after all that was given before; `written` gets the codes of all of them."""
-        self._queue.append(self._write_all(marker, partitions, written))
+        self._queue.append(self._write_all(marker, partitions, written, self._removal_count))
         if len(self._queue) == 1:
             self._run()
+
+    def note_removed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that partitions were removed, so that no marker that waits goes to a new partition of the same name."""
+        if self._queue:
+            self._removal_count += 1
+            self._removed.update(dict.fromkeys(partitions, self._removal_count))
+
+    def _has_open_transaction(self, topic_partition: TopicPartition, producer_id: ProducerId) -> bool:
+        found = self._replicas.partition(topic_partition)
+        entry = None if isinstance(found, ErrorCode) else found.log.producers.producers.get(producer_id)
+        return entry is not None and entry.transaction_first_offset >= 0
 
     def _run(self) -> None:
         is_over, _ = run_slice(self._all())
@@ -123,8 +122,11 @@ class MarkerWriter:
             except Exception:  # whatever it is, the markers of the other transactions must be written
                 logger.exception("Markers cannot be written, which is a bug; their transaction ends after the next start")
             self._queue.popleft()
+        self._removed.clear()
 
-    def _write_all(self, marker: Marker, partitions: Iterable[TopicPartition], written: Written) -> Generator[None, None, None]:
+    def _write_all(
+        self, marker: Marker, partitions: Iterable[TopicPartition], written: Written, removal_count: int
+    ) -> Generator[None, None, None]:
         waiting = set(partitions)
         codes: dict[TopicPartition, ErrorCode] = {}
 
@@ -137,7 +139,10 @@ class MarkerWriter:
         if not waiting:
             written(marker, codes)
         for topic_partition in sorted(waiting):
-            self.write(topic_partition, marker, respond)
+            if self._removed.get(topic_partition, 0) > removal_count:
+                respond(topic_partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                self.write(topic_partition, marker, respond)
             yield
 
     def write(self, topic_partition: TopicPartition, marker: Marker, done: Callable[[TopicPartition, ErrorCode], None]) -> None:

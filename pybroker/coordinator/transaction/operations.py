@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.runtime.result import CoordinatorResult, Producer, TimerChange
+from pybroker.coordinator.runtime.result import CoordinatorResult, Producer
 from pybroker.coordinator.transaction.ending import after_prepared, timeout_timer, write
-from pybroker.coordinator.transaction.records import tombstone
 from pybroker.coordinator.transaction.state import (
     COMPLETE,
     EPOCH_BUMP_VERSION,
@@ -32,14 +31,10 @@ from pybroker.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, Pro
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Collection
 
     from pybroker.coordinator.transaction.shard import TransactionShard
-    from pybroker.model import CoordinatorEpoch, TopicPartition
-
-EXPIRED_MAX: Final = 1_000
-"""The number of transactional ids that are removed in one turn."""
-
+    from pybroker.model import TopicPartition
 
 NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 NEEDS_PRODUCER_ID: Final = object()
@@ -142,6 +137,8 @@ def add_partitions(
 ) -> CoordinatorResult:
     """Add partitions, which opens the transaction if none is open; the response is NONE."""
     now = _known(shard, transactional_id, *producer)
+    if not shard.gone.isdisjoint(partitions):
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)  # `forgetting` would take out the new partition of that name
     if now.state is State.ONGOING and partitions <= now.partitions:
         return CoordinatorResult(response=ErrorCode.NONE)
     result = CoordinatorResult(
@@ -153,13 +150,15 @@ def add_partitions(
 
 
 def verify_partitions(
-    shard: TransactionShard, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
+    shard: TransactionShard, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode] | ErrorCode:
     """Return for each partition whether it belongs to the open transaction, or the error of all."""
     try:
         now = _known(shard, transactional_id, *producer)
     except KafkaError as error:
         return error.code
+    if shard.gone and not shard.gone.isdisjoint(partitions):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     return {one: ErrorCode.NONE if one in now.partitions else ErrorCode.TRANSACTION_ABORTABLE for one in partitions}
 
 
@@ -237,54 +236,3 @@ def _check_end_v2(now: Transaction, producer: Producer, *, is_commit: bool) -> P
 def _refusal(now: Transaction, *, is_commit: bool) -> ErrorCode:
     is_same = now.state is (State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT)
     return ErrorCode.CONCURRENT_TRANSACTIONS if is_same else ErrorCode.INVALID_TXN_STATE
-
-
-# Without a client
-
-
-def first_operation(
-    shard: TransactionShard, now_ms: int, *, partition: int, epoch: CoordinatorEpoch, exists: Callable[[TopicPartition], bool]
-) -> CoordinatorResult:
-    """Continue where the loaded log ends: send markers, watch open transactions, remove old ids.
-
-    `exists` returns whether a partition still exists; one that does not needs no marker.
-    """
-    shard.partition, shard.coordinator_epoch = partition, epoch
-    result = forget_partitions(shard, exists)
-    prepared = [name for name, one in shard.transactions.items() if one.state in PREPARED]
-    if prepared:
-        result.response = True  # so that what follows waits until the records are durable
-        result.on_durable = after_prepared(shard, prepared)
-    for name, one in shard.transactions.items():
-        if one.state is State.ONGOING:
-            result.timers.append(timeout_timer(name, max(1, one.start_ms + one.timeout_ms - now_ms)))
-    result.timers.append(TimerChange("clean up", shard.settings.clean_up_interval_ms, clean_up))
-    return result
-
-
-def forget_partitions(shard: TransactionShard, exists: Callable[[TopicPartition], bool]) -> CoordinatorResult:
-    """Take partitions that do not exist any more out of open and ending transactions. A new partition of the same name is
-    another one, and must not get the marker.
-    """
-    result = CoordinatorResult(is_atomic=False)
-    for transactional_id, one in shard.transactions.items():
-        if one.partitions and (gone := frozenset(tp for tp in one.partitions if not exists(tp))):
-            result.records.append(write(shard, transactional_id, one._replace(partitions=one.partitions - gone)))
-    return result
-
-
-def clean_up(shard: TransactionShard, now_ms: int) -> CoordinatorResult:
-    """Remove transactional ids that no producer has used for `transactional.id.expiration.ms`."""
-    settings = shard.settings
-    newest_ms = now_ms - settings.id_expiration_ms
-    old = [
-        name
-        for name, one in shard.transactions.items()
-        if one.update_ms <= newest_ms and one.state is not State.ONGOING and one.state not in PREPARED
-    ]
-    is_more = len(old) > EXPIRED_MAX
-    return CoordinatorResult(
-        records=[tombstone(name) for name in old[:EXPIRED_MAX]],
-        is_atomic=False,
-        timers=[TimerChange("clean up", 1 if is_more else settings.clean_up_interval_ms, clean_up)],
-    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +21,7 @@ from pybroker.coordinator.runtime.loader import Loader
 from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done
 from pybroker.coordinator.topic import CoordinatorTopic
 from pybroker.coordinator.transaction import ending as endings
-from pybroker.coordinator.transaction import listing, operations
+from pybroker.coordinator.transaction import forgetting, listing, operations, unattended
 from pybroker.coordinator.transaction.lost import name_lost_decisions
 from pybroker.coordinator.transaction.markers import MarkerWriter
 from pybroker.coordinator.transaction.operations import NEEDS_PRODUCER_ID
@@ -116,28 +116,27 @@ class TransactionCoordinator:
 
     def apply_image(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> None:
         """Follow a change of the cluster. The replica manager must have followed it before."""
-        topics = [*delta.added, *delta.removed, *(topic for _, topic in delta.changed)]
-        if any(topic.name == TRANSACTION_STATE_TOPIC for topic in topics):
-            self._follow_leadership()
-        removed = {topic.name for topic in delta.removed}  # also of a topic that was created again: it is another topic
-        if removed:
+        self.topic.follow_change(delta, self.runtime.partitions, self._load, self.runtime.unload)
+        # Also of a topic that was created again: it is another topic.
+        gone = [TopicPartition(topic.name, number) for topic in delta.removed for number in range(len(topic.partitions))]
+        if gone:
+            self.markers.note_removed(gone)
+            for shard in self.runtime.loading_shards:
+                shard.gone.update(gone)
             for partition in self.runtime.partitions():
-                self.runtime.write(
-                    partition, lambda shard, _: operations.forget_partitions(shard, lambda tp: tp.topic not in removed), ignore
-                )
+                self.runtime.write(partition, partial(forgetting.forget, gone=gone), ignore)
 
     def _follow_leadership(self) -> None:
-        def load(number: int, replica: Partition) -> None:
-            first = partial(self._first_operation, partition=number, epoch=CoordinatorEpoch(replica.leader_epoch))
-            self._loader.start(number, replica.log, first)
+        self.topic.follow_leadership(self.runtime.partitions(), self._load, self.runtime.unload)
 
-        self.topic.follow_leadership(self.runtime.partitions(), load, self.runtime.unload)
+    def _load(self, number: int, replica: Partition) -> None:
+        first = partial(unattended.first_operation, partition=number, epoch=CoordinatorEpoch(replica.leader_epoch))
+        self._loader.start(number, replica.log, first, self._examine)
 
-    def _first_operation(
-        self, shard: TransactionShard, now_ms: int, *, partition: int, epoch: CoordinatorEpoch
-    ) -> CoordinatorResult:
-        name_lost_decisions(shard, self._entry_of)
-        return operations.first_operation(shard, now_ms, partition=partition, epoch=epoch, exists=self._exists)
+    def _examine(self, shard: TransactionShard) -> Iterator[int]:
+        """Look through a shard that has replayed its log, before it serves requests."""
+        yield from name_lost_decisions(shard, self._entry_of)
+        yield from forgetting.missing(shard, self._exists)
 
     def _entry_of(self, topic_partition: TopicPartition, producer_id: ProducerId) -> ProducerEntry | None:
         replica = self._replicas.partition(topic_partition)
@@ -232,7 +231,7 @@ class TransactionCoordinator:
 
         self.runtime.write(partition, lambda shard, now_ms: operation(shard, now_ms, None), first)
 
-    def _sent(self, ending: Ending) -> None:
+    def _sent(self, ending: Ending, is_fenced: bool) -> None:
         """Complete a transaction whose partitions have their markers, or send to those that are left later."""
         step = endings.send_again if ending.partitions else endings.complete
-        self.runtime.write(ending.shard_partition, partial(step, ending=ending), ignore)
+        self.runtime.write(ending.shard_partition, partial(endings.cancel if is_fenced else step, ending=ending), ignore)

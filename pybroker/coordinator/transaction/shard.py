@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import CoordinatorRecord
     from pybroker.coordinator.transaction.ending import Ending
     from pybroker.coordinator.transaction.state import Transaction
-    from pybroker.model import CoordinatorEpoch
+    from pybroker.model import CoordinatorEpoch, TopicPartition
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -29,16 +30,31 @@ class TransactionSettings:
 class TransactionShard:
     """The state of one partition, without behaviour. Only `replay` changes transactions.
 
-    `due` holds the ids whose time is up; `ending` those whose markers are on their way. Both are soft state.
+    The rest is soft state: `due` holds the ids whose time is up; `ending` those whose markers are on their way; `attempts` how
+    often a step of an end has failed, by id. `gone` holds partitions that were removed and that transactions may still have, and
+    `forgetting` is the walk that takes them out (`forgetting.py`).
     """
 
-    __slots__ = ("coordinator_epoch", "due", "ending", "partition", "settings", "transactions")
+    __slots__ = (
+        "attempts",
+        "coordinator_epoch",
+        "due",
+        "ending",
+        "forgetting",
+        "gone",
+        "partition",
+        "settings",
+        "transactions",
+    )
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
         self.transactions: dict[str, Transaction] = {}
         self.due: list[str] = []
         self.ending: set[str] = set()
+        self.attempts: Counter[str] = Counter()
+        self.gone: set[TopicPartition] = set()
+        self.forgetting: Iterator[str] = iter(())
         self.partition = -1  # of the topic; set with the epoch when the loading ends
         self.coordinator_epoch: CoordinatorEpoch
 

@@ -1,0 +1,72 @@
+"""Takes partitions that were removed out of the transactions that have them, some transactions in a turn.
+
+A new partition of the same name is another one: it must not get the marker. Until the last transaction has forgotten them, the
+partitions are in `shard.gone`: no marker goes to them, and a client that adds one of them gets CONCURRENT_TRANSACTIONS and tries
+again. A record that cannot be written is tried again, too.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
+from pybroker.coordinator.transaction.ending import RETRY_MS, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pybroker.coordinator.transaction.shard import TransactionShard
+    from pybroker.model import TopicPartition
+    from pybroker.protocol.error_codes import ErrorCode
+
+STEP_COST: Final = 2_000
+WRITE_COST: Final = 20
+"""What it costs to write a transaction, as a multiple of what it costs to look at it."""
+
+
+def missing(shard: TransactionShard, exists: Callable[[TopicPartition], bool]) -> Iterator[int]:
+    """Find the partitions of a loaded shard that do not exist any more, for `forget`. Yields 0 between steps."""
+    for one in shard.transactions.values():
+        for topic_partition in one.partitions:
+            if not exists(topic_partition):
+                shard.gone.add(topic_partition)
+            yield 0
+        yield 0
+
+
+def forget(shard: TransactionShard, now_ms: int, gone: Iterable[TopicPartition] = ()) -> CoordinatorResult:
+    """Take partitions that were removed, now or before, out of open and ending transactions."""
+    shard.gone.update(gone)
+    shard.forgetting = iter(tuple(shard.transactions))
+    return _forget_some(shard, now_ms, shard.forgetting)
+
+
+START: Final = TimerChange("forget", 1, forget)
+
+
+def _forget_some(shard: TransactionShard, _now_ms: int, rest: Iterator[str]) -> CoordinatorResult:
+    result = CoordinatorResult(is_atomic=False)
+    cost, is_over = 0, True
+    for transactional_id in rest:
+        cost += 1
+        one = shard.transactions.get(transactional_id)
+        if one is not None and not shard.gone.isdisjoint(one.partitions):
+            result.records.append(write(shard, transactional_id, one._replace(partitions=one.partitions - shard.gone)))
+            cost += WRITE_COST
+        if cost >= STEP_COST:
+            is_over = False
+            break
+    result.on_durable = partial(_on_written, shard, rest, is_over)
+    return result
+
+
+def _on_written(shard: TransactionShard, rest: Iterator[str], is_over: bool, code: ErrorCode, _now_ms: int) -> CoordinatorResult:
+    if shard.forgetting is not rest:
+        return CoordinatorResult()  # another partition was removed since, and all is done from the start
+    if code:
+        return CoordinatorResult(timers=[START._replace(delay_ms=RETRY_MS)])
+    if is_over:
+        shard.gone.clear()
+        return CoordinatorResult()
+    return CoordinatorResult(timers=[TimerChange("forget", 1, partial(_forget_some, rest=rest))])

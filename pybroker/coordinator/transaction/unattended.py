@@ -1,0 +1,82 @@
+"""What a shard does with transactional ids without a client: it continues where the loaded log ends, and removes old ids.
+
+Both go over the ids some at a time, because a shard may have a hundred thousand of them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
+from pybroker.coordinator.transaction import forgetting
+from pybroker.coordinator.transaction.ending import after_prepared, timeout_timer
+from pybroker.coordinator.transaction.records import tombstone
+from pybroker.coordinator.transaction.state import PREPARED, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pybroker.coordinator.transaction.shard import TransactionShard
+    from pybroker.coordinator.transaction.state import Transaction
+    from pybroker.model import CoordinatorEpoch
+
+STEP_IDS: Final = 1_000
+"""The number of ids that are looked at in one turn."""
+EXPIRED_MAX: Final = 100
+"""The number of ids that are removed in one turn."""
+SHARES: Final = 1_000
+"""The shards begin to remove old ids this share of the interval apart, so that they do not all do it at once."""
+
+
+def first_operation(shard: TransactionShard, now_ms: int, *, partition: int, epoch: CoordinatorEpoch) -> CoordinatorResult:
+    """Continue where the loaded log ends: send markers, watch open transactions, forget removed partitions, remove old ids."""
+    shard.partition, shard.coordinator_epoch = partition, epoch
+    result = _resume(shard, now_ms, iter(tuple(shard.transactions)))
+    if shard.gone:
+        result.timers.append(forgetting.START)
+    interval_ms = shard.settings.clean_up_interval_ms
+    result.timers.append(TimerChange("clean up", interval_ms + partition * interval_ms // SHARES, clean_up))
+    return result
+
+
+def _resume(shard: TransactionShard, now_ms: int, rest: Iterator[str]) -> CoordinatorResult:
+    result = CoordinatorResult()
+    some = tuple(islice(rest, STEP_IDS))
+    prepared = []
+    for transactional_id in some:
+        one = shard.transactions.get(transactional_id)
+        if one is None:
+            continue
+        if one.state is State.ONGOING:
+            result.timers.append(timeout_timer(transactional_id, max(1, one.start_ms + one.timeout_ms - now_ms)))
+        elif one.state in PREPARED:
+            prepared.append(transactional_id)
+    if prepared:
+        result.response = True  # so that what follows waits until the records are durable
+        result.on_durable = after_prepared(shard, prepared)
+    if len(some) == STEP_IDS:
+        result.timers.append(TimerChange("resume", 1, partial(_resume, rest=rest)))
+    return result
+
+
+def clean_up(shard: TransactionShard, now_ms: int, rest: Iterator[str] | None = None) -> CoordinatorResult:
+    """Remove transactional ids that no producer has used for `transactional.id.expiration.ms`; `rest` are those to look at."""
+    rest = iter(tuple(shard.transactions)) if rest is None else rest
+    newest_ms = now_ms - shard.settings.id_expiration_ms
+    result = CoordinatorResult(is_atomic=False)
+    pause_ms, next_step = shard.settings.clean_up_interval_ms, clean_up
+    for count, transactional_id in enumerate(rest, 1):
+        one = shard.transactions.get(transactional_id)
+        if one is not None and _is_old(one, newest_ms):
+            result.records.append(tombstone(transactional_id))
+        if count == STEP_IDS or len(result.records) == EXPIRED_MAX:
+            pause_ms, next_step = 1, partial(clean_up, rest=rest)
+            break
+    result.timers.append(TimerChange("clean up", pause_ms, next_step))
+    return result
+
+
+def _is_old(one: Transaction, newest_ms: int) -> bool:
+    return one.update_ms <= newest_ms and one.state is not State.ONGOING and one.state not in PREPARED

@@ -1,0 +1,162 @@
+"""What a shard does with all of its transactional ids is done some at a time, and what comes in between is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.coordinator.transaction import ending, forgetting, unattended
+from pybroker.coordinator.transaction.shard import TransactionSettings, TransactionShard
+from pybroker.coordinator.transaction.state import State, Transaction
+from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.protocol.error_codes import ErrorCode
+from testing.scenes.api.whole import Whole
+from tests.api.transactions import Producer, broker
+from tests.coordinator.transaction.test_refused_records import refusing
+
+IDS = 2_500
+DAY_MS = 24 * 3600 * 1000
+NONE = ErrorCode.NONE
+PARTITION = TopicPartition("t", 0)
+
+
+async def with_ids(folder: Path, state: State, count: int = IDS) -> Whole:
+    """Return a broker with many transactional ids, half of them in each partition of the topic."""
+    whole = await broker(folder)
+    now_ms = whole.clock.time_ms()
+    partitions = frozenset({PARTITION}) if state is State.ONGOING else frozenset()
+
+    for number, shard in enumerate(whole.transactions.runtime.shards):
+        one = Transaction(ProducerId(1), ProducerEpoch(0), 60_000, state, partitions, now_ms, now_ms)
+        records = [ending.write(shard, f"{number}-{name}", one) for name in range(count // 2)]
+        result = CoordinatorResult(records=records, is_atomic=False)
+        whole.transactions.runtime.write(number, partial(_given, result), lambda _: None)
+    return whole
+
+
+def _given(result: CoordinatorResult, _shard: TransactionShard, _now_ms: int) -> CoordinatorResult:
+    return result
+
+
+def shards(whole: Whole) -> list[TransactionShard]:
+    return list(whole.transactions.runtime.shards)
+
+
+def appends(whole: Whole, number: int) -> int:
+    return int(whole.replicas.partition_or_raise(TopicPartition("__transaction_state", number)).log.log_end_offset)
+
+
+async def test_old_ids_are_removed_some_at_a_time_and_not_by_all_shards_at_once(tmp_path: Path) -> None:
+    whole = await with_ids(tmp_path, State.EMPTY)
+    before, begun, largest = [appends(whole, number) for number in (0, 1)], [0, 0], 0
+    whole.clock.advance(8 * DAY_MS)
+    whole.timer.advance()  # the timers of the clean-up may be due already, but at different times
+    for tick in range(10_000):
+        counts = [appends(whole, number) - before[number] for number in (0, 1)]
+        largest = max(largest, *counts)
+        begun = [at or (tick if count else 0) for at, count in zip(begun, counts, strict=True)]
+        before = [appends(whole, number) for number in (0, 1)]
+        if not any(shard.transactions for shard in shards(whole)):
+            break
+        whole.clock.advance(1)
+        whole.timer.advance()
+    assert not any(shard.transactions for shard in shards(whole))
+    assert largest <= unattended.EXPIRED_MAX
+
+
+def test_shards_begin_to_clean_up_at_different_times() -> None:
+    settings = TransactionSettings(
+        max_timeout_ms=1,
+        id_expiration_ms=1,
+        clean_up_interval_ms=3_600_000,
+        transaction_version=lambda: 2,
+        send=lambda _ending: None,
+    )
+    delays = []
+    for partition in (0, 1):
+        result = unattended.first_operation(TransactionShard(settings), 0, partition=partition, epoch=CoordinatorEpoch(0))
+        delays += [change.delay_ms for change in result.timers if change.key == "clean up"]
+    assert delays == [3_600_000, 3_603_600]
+
+
+async def test_a_removed_partition_leaves_many_transactions_in_steps(tmp_path: Path) -> None:
+    whole = await with_ids(tmp_path, State.ONGOING)
+    before = [appends(whole, number) for number in (0, 1)]
+    await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
+    step = forgetting.STEP_COST // forgetting.WRITE_COST
+    assert all(0 < appends(whole, number) - before[number] <= step for number in (0, 1))
+    # A topic of the same name is another one. While the transactions forget the old one, no client can add the new one.
+    await whole.create("t", 2)
+    producer = Producer(whole, 1)
+    assert await producer.init() == NONE
+    assert await producer.add(0) == [ErrorCode.CONCURRENT_TRANSACTIONS]
+    for _ in range(100):
+        whole.clock.advance(1)
+        whole.timer.advance()
+    assert not any(one.partitions for shard in shards(whole) for one in shard.transactions.values())
+    assert not any(shard.gone for shard in shards(whole))
+    assert await producer.add(0) == [NONE]
+    assert await producer.send(0, b"a") == NONE
+
+
+async def test_no_marker_goes_to_a_topic_that_was_made_again_before_its_name_is_forgotten(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    producer = Producer(whole, 2)
+    assert await producer.init() == NONE
+    assert await producer.send(0, b"a") == NONE
+    with refusing(whole, "__transaction_state"):
+        await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
+        await whole.create("t", 2)
+    assert await producer.end(commit=True) == NONE
+    whole.pass_time(1_000)
+    assert whole.replicas.partition_or_raise(PARTITION).log.log_end_offset == 0
+    assert await producer.send(0, b"b") == NONE
+    assert await producer.end(commit=True) == NONE
+    assert whole.replicas.partition_or_raise(PARTITION).log.log_end_offset == 2
+
+
+async def test_markers_that_wait_in_the_queue_do_not_go_to_a_topic_that_was_made_again(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    producer = Producer(whole, 2)
+    assert await producer.init() == NONE
+    assert await producer.send(0, b"a") == NONE
+    whole.transactions.markers._queue.append(iter(()))  # type: ignore[arg-type]  # the work of another transaction
+    assert await producer.end(commit=True) == NONE
+    await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
+    await whole.create("t", 2)
+    whole.transactions.markers._run()
+    assert whole.replicas.partition_or_raise(PARTITION).log.log_end_offset == 0
+    assert await producer.init() == NONE
+
+
+async def test_a_topic_that_is_made_again_during_the_loading_gets_no_marker(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    producer = Producer(whole, 2)
+    assert await producer.init() == NONE
+    assert await producer.send(0, b"a") == NONE
+    with refusing(whole, "t"):
+        assert await producer.end(commit=True) == NONE
+    loaded: list[Callable[[], None]] = []
+    whole.transactions._loader._call_soon = loaded.append
+    for partition in (0, 1):
+        whole.transactions.runtime.unload(partition)
+    whole.transactions.start()
+    await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
+    await whole.create("t", 2)
+    while loaded:
+        loaded.pop()()
+    whole.pass_time(1_000)
+    assert await producer.init() == NONE
+    assert whole.replicas.partition_or_raise(PARTITION).log.log_end_offset == 0
+
+
+async def test_a_loaded_shard_continues_in_steps(tmp_path: Path) -> None:
+    whole = await with_ids(tmp_path, State.ONGOING, 2 * unattended.STEP_IDS + 20)
+    whole.serve()
+    running = list(whole.transactions.runtime._active.values())
+    assert {len([key for key in active.timers if key[0] == "timeout"]) for active in running} == {unattended.STEP_IDS}  # type: ignore[index]
+    whole.clock.advance(1)
+    whole.timer.advance()
+    assert {len([key for key in active.timers if key[0] == "timeout"]) for active in running} == {unattended.STEP_IDS + 10}  # type: ignore[index]
