@@ -17,8 +17,8 @@ SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --di
   --max-worker-restart 0 --durations 20 -r s  # says why a test was skipped: without a container engine, for one
 # Downloads come first, as they may take longer than a test may.
 BRING = $(BIN)/python -m testing.process.bring
-# What runs without native parts: the whole unit suite but the tests that only read sources, and stock clients with a broker process.
-PURE ?= tests --ignore tests/tidy integration/test_clients_roundtrip.py
+# What runs without native parts: the whole unit suite but the tests that only read sources; then stock clients with a broker process.
+PURE ?= tests --ignore tests/tidy
 ROUNDS ?= 1
 ifndef SEED
 SEED := $(shell date +%s)
@@ -44,6 +44,7 @@ unit: $(VENV)/.unit  ## no broker process, no Java, no Spark
 
 pure: $(VENV)/.unit  ## the unit tests without native parts, and stock clients with such a broker
 	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n 2 --max-worker-restart 0 --durations 10 -r R
+	PYBROKER_PURE=1 $(BIN)/python -m pytest integration/test_clients_roundtrip.py -n 2 --max-worker-restart 0
 
 conformance: $(VENV)/.unit  ## beside Kafka's own definitions, classes and tools, and other libraries' codecs: no broker runs
 	$(BRING)

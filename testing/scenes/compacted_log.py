@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 from pathlib import Path
 
 from pybroker.clock import ManualClock
+from pybroker.config.broker import BrokerConfig
 from pybroker.config.load import load
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.filesystem import Filesystem
@@ -24,6 +26,12 @@ Pair = tuple[bytes, bytes | None]
 
 def records(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
     return [(one.offset, one.key, one.value) for batch in read_batches(log) if not batch.is_control for one in batch.records()]
+
+
+@functools.cache
+def settings_of(**overrides: str) -> BrokerConfig:
+    """Return the settings of a broker; to make them takes longer than most of what a test does with them."""
+    return load(overrides=overrides).config
 
 
 class CleanerClock(ManualClock):
@@ -54,7 +62,7 @@ class CompactedLog:
         self.disk = Disk(folder, filesystem=filesystem, **config)
         self.disk.clock = self.clock = CleanerClock(START_MS)
         self.disk.services = LogServices(clock=self.clock, jitter=random.Random(1))
-        self.settings = load(overrides=overrides or {}).config
+        self.settings = settings_of(**(overrides or {}))
         self.high_watermark: int | None = None
         self.start()
         self.log = self.logs.get(TP) or self.logs.create(TP, TOPIC_ID, self.disk.config)

@@ -18,7 +18,7 @@ from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
-from testing.scenes.compacted_log import CleanerClock, records
+from testing.scenes.compacted_log import CleanerClock, records, settings_of
 from testing.scenes.logs import START_MS, TOPIC_ID, Disk
 
 
@@ -39,7 +39,7 @@ class CompactedLogs:
         config = {"segment_bytes": 1 << 20, "min_cleanable_dirty_ratio": 0.0} | config
         disk = Disk(folder, filesystem=filesystem, cleanup_policy=frozenset({"compact"}), **config)
         self.clock = CleanerClock(START_MS)
-        self.settings = load(overrides=overrides or {}).config
+        self.settings = settings_of(**(overrides or {}))
         self.logs = LogManager(
             [str(folder)],
             cluster_id="a-cluster",

@@ -17,6 +17,7 @@ from pybroker.records.compression import CompressionType
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
 
 LATER_MS: Final = 10**9
+SETTINGS: Final = BrokerConfig()
 
 
 def topic_id_of(tp: TopicPartition) -> TopicId | None:
@@ -47,7 +48,7 @@ class CutLog:
         self.log: Log = self.logs.get(TP) or self.logs.create(TP, TOPIC_ID, self.disk.config)
         self.cleaner = LogCleaner(
             self.logs,
-            config=BrokerConfig,
+            config=lambda: SETTINGS,
             high_watermark=lambda _: self.log.log_end_offset,
             later=lambda _, work: self.turns.append(work),
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from pybroker.config.broker import BrokerConfig
@@ -19,6 +21,7 @@ PARTITIONS = 4
 MANY = 500
 
 
+@functools.cache
 def config() -> BrokerConfig:
     return BrokerConfig(node_id=BrokerId(1), listeners="PLAINTEXT://127.0.0.1:0", log_dirs=DIRECTORIES)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +39,7 @@ Ends = dict[str, tuple[int, int]]
 """Log start and log end offset by partition."""
 
 
+@functools.cache
 def config() -> BrokerConfig:
     return BrokerConfig(node_id=BrokerId(1), listeners="PLAINTEXT://127.0.0.1:0", log_dirs=DIRECTORIES)
 

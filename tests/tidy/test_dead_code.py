@@ -46,6 +46,7 @@ SUPPORT_WORDS = Counter(word for path in [*sources(".py"), ROOT / "conftest.py"]
 SUPPORT_CALLED_BY_LIBRARIES = {
     *("on_partitions_assigned", "on_partitions_revoked"),  # the clients' listeners
     *("_process_events", "_write_to_self"),  # asyncio
+    *("pytest_runtest_logreport", "pytest_terminal_summary"),
 }
 
 

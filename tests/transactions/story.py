@@ -7,6 +7,7 @@ and readers survive. In the last life the writers begin again, which ends what i
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from dataclasses import dataclass
 from random import Random
@@ -181,6 +182,7 @@ class Story:
         self.history.readings = [reader.reading() for reader in self._readers]
 
 
+@functools.cache
 def _config(*, is_flushed: bool) -> BrokerConfig:
     return BrokerConfig(
         node_id=1,
