@@ -1,16 +1,23 @@
 """The offsets in a commit: which of them can be committed, and the response to each. OffsetCommit and TxnOffsetCommit share this.
 
 A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and an unknown topic id is UNKNOWN_TOPIC_ID; their offsets are not
-kept. Both functions yield where the loop may be given back.
+kept. `lay_out` and `responses` yield where the loop may be given back.
+
+Large commits
+    A commit of more than LARGE_PARTITIONS is prepared in slices, up to the bytes of its batch. Then the group is checked, and the
+    batch is appended and replayed, all at once: no client sees some of the offsets only. The topics are those of the time when
+    the request came, and the time of the offsets that of their slice.
 
 Source: KafkaApis.handleOffsetCommitRequest, handleTxnOffsetCommitRequest.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.api.deferred import Deferred
 from pybroker.model import TopicId
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -20,6 +27,9 @@ if TYPE_CHECKING:
 
 STEP_PARTITIONS: Final = 500
 """After this many partitions the loop may be given back."""
+
+LARGE_PARTITIONS: Final = 1_000
+"""A commit of more partitions is prepared in slices."""
 
 _NONE: Final = ErrorCode.NONE  # looking up an enum's member costs more than the decision by it
 _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -110,3 +120,16 @@ def responses(
             todo = STEP_PARTITIONS
             yield
     return result
+
+
+def is_large(layout: CommitLayout) -> bool:
+    """Return whether the rest of the commit is done in slices, too."""
+    return layout.count > LARGE_PARTITIONS
+
+
+async def outcome_of(commit: Callable[[Callable[[Refused | ErrorCode], None]], None]) -> Refused | ErrorCode:
+    """Return what `commit` passes to the callback that it is given."""
+    deferred: Deferred[Refused | ErrorCode, Refused | ErrorCode] = Deferred(lambda outcome: outcome)
+    commit(deferred.complete)
+    outcome = deferred.response()
+    return await outcome if isinstance(outcome, asyncio.Future) else outcome

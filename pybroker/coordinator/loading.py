@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pybroker.coordinator.offsets import forget_topics
 from pybroker.coordinator.records import (
     OFFSET_PREFIX,
-    OffsetKey,
     from_bytes,
     offset_from_bytes,
     offset_key_from_bytes,
@@ -42,7 +41,7 @@ def replay_batch(shard: GroupShard, batch: BatchView, some: Iterable[Entry], ski
                 names = key[:-4]
             partition, committed = int.from_bytes(key[-4:], signed=True), offset_from_bytes(value)
             if batch.is_transactional:
-                shard.replay_pending(batch.producer_id, OffsetKey(group_id, topic, partition), committed)
+                shard.replay_pending(batch.producer_id, group_id, topic, {partition: committed})
             else:
                 shard.replay_offset(group_id, topic, partition, committed)
             continue

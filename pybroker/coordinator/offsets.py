@@ -12,6 +12,8 @@ Source: OffsetMetadataManager; ClassicGroup.validateOffsetCommit, validateOffset
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pybroker.coordinator.records import (
@@ -25,15 +27,20 @@ from pybroker.coordinator.records import (
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, Producer
 from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, GenerationId, GroupId, MemberEpoch, MemberId, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from pybroker.coordinator.group import GroupRequests
+    from pybroker.coordinator.runtime.result import BuiltBatch
     from pybroker.coordinator.shard import GroupShard
 
 NOTHING_COMMITTED: Final = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_TIMESTAMP)
 """The offset that a fetch returns where nothing is committed."""
+
+BULK_OFFSETS: Final = 500
+"""The greatest number of offsets of one topic whose records are made in one step."""
 
 _LAST_MS: Final = 2**63 - 1  # the last time that a record can hold
 
@@ -85,11 +92,24 @@ Refused = dict[int, ErrorCode]
 """The errors of the partitions that are refused, by their places in the request; the others are committed."""
 
 
+@dataclass(slots=True, frozen=True)
+class PreparedCommit:
+    """A commit that has only to be checked, and appended. `built` is its batch, if that was built ahead, too."""
+
+    refused: Refused
+    bulks: list[OffsetsOfTopic]
+    built: BuiltBatch | None = None
+
+
+NewOffsets = Sequence[tuple[str, Sequence[NewOffset]]]
+"""The offsets to commit, by topic."""
+
+
 def commit(
     shard: GroupShard,
     requests: GroupRequests,
     committer: Committer,
-    new: Sequence[tuple[str, Sequence[NewOffset]]],
+    new: NewOffsets | PreparedCommit,
     *,
     retention_ms: int,
     now_ms: int,
@@ -105,37 +125,53 @@ def commit(
         code = ErrorCode.NONE if committer.generation_id < 0 else committer.unknown_group
     if code:
         return CoordinatorResult(response=code)
-    refused: Refused = {}
-    bulks: list[OffsetsOfTopic] = []
-    result = CoordinatorResult(refused, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE, bulks=bulks)
+    if not isinstance(new, PreparedCommit):
+        limit = shard.settings.offset_metadata_max_bytes
+        new = run_through(prepare(committer, new, metadata_max_bytes=limit, retention_ms=retention_ms, now_ms=now_ms))
+    result = CoordinatorResult(new.refused, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE, bulks=new.bulks, built=new.built)
     if committer.producer is None:
         # An offset changes nothing that decides about another, except that the first one makes a group.
-        result.may_share = group is not None
+        result.may_share = group is not None and new.built is None
         requests.note_commit(result, committer.member_id)
     else:
         result.producer = committer.producer
-    limit = shard.settings.offset_metadata_max_bytes
-    expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, _LAST_MS)
-    place, is_transactional = -1, committer.producer is not None
-    for topic, partitions in new:
-        accepted: dict[int, CommittedOffset] = {}
-        for one in partitions:
-            place += 1
-            metadata = one.committed_metadata
-            if metadata and _utf16_length(metadata) > limit:
-                refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                continue
-            commit_ms = NO_TIMESTAMP if is_transactional else one.commit_timestamp  # type: ignore[attr-defined]
-            if commit_ms == NO_TIMESTAMP:
-                commit_ms = now_ms
-            accepted[one.partition_index] = new_tuple(
-                CommittedOffset, (one.committed_offset, one.committed_leader_epoch, metadata or "", commit_ms, expire_ms)
-            )
-        if accepted and (producer := committer.producer) is not None:
-            bulks.append(PendingOffsetsOfTopic(committer.group_id, topic, accepted, producer.producer_id))
-        elif accepted:
-            bulks.append(OffsetsOfTopic(committer.group_id, topic, accepted))
     return result
+
+
+def prepare(
+    committer: Committer, new: NewOffsets, *, metadata_max_bytes: int, retention_ms: int, now_ms: int
+) -> Generator[None, None, PreparedCommit]:
+    """Make the records of a commit, which depend on no group. Yields after each BULK_OFFSETS."""
+    refused: Refused = {}
+    bulks: list[OffsetsOfTopic] = []
+    producer = committer.producer
+    expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, _LAST_MS)
+    place, todo = -1, BULK_OFFSETS
+    for topic, partitions in new:
+        for start in range(0, len(partitions), BULK_OFFSETS):
+            some = partitions[start : start + BULK_OFFSETS]
+            accepted: dict[int, CommittedOffset] = {}
+            for one in some:
+                place += 1
+                metadata = one.committed_metadata
+                if metadata and _utf16_length(metadata) > metadata_max_bytes:
+                    refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                    continue
+                commit_ms = NO_TIMESTAMP if producer is not None else one.commit_timestamp  # type: ignore[attr-defined]
+                if commit_ms == NO_TIMESTAMP:
+                    commit_ms = now_ms
+                accepted[one.partition_index] = new_tuple(
+                    CommittedOffset, (one.committed_offset, one.committed_leader_epoch, metadata or "", commit_ms, expire_ms)
+                )
+            if accepted and producer is not None:
+                bulks.append(PendingOffsetsOfTopic(committer.group_id, topic, accepted, producer.producer_id))
+            elif accepted:
+                bulks.append(OffsetsOfTopic(committer.group_id, topic, accepted))
+            todo -= len(some)
+            if todo <= 0:
+                todo = BULK_OFFSETS
+                yield
+    return PreparedCommit(refused, bulks)
 
 
 def _utf16_length(text: str) -> int:

@@ -13,11 +13,14 @@ Source: OffsetMetadataManager.pendingTransactionalOffsets, openTransactionsByGro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from pybroker.coordinator.records import OffsetKey
+from pybroker.model import new_tuple
+
 if TYPE_CHECKING:
-    from pybroker.coordinator.records import CommittedOffset, OffsetKey
+    from pybroker.coordinator.records import CommittedOffset
     from pybroker.model import GroupId, ProducerId
 
 
@@ -47,13 +50,20 @@ class PendingOffsets:
 
     # Changes; by replay alone
 
-    def put(self, producer_id: ProducerId, key: OffsetKey, committed: CommittedOffset) -> None:
-        """Note what the transaction of a producer has written."""
-        written = self.by_key.setdefault(key, {})
-        written.pop(producer_id, None)  # so that it is the last one
-        written[producer_id] = committed
-        self._by_producer.setdefault(producer_id, {})[key] = None
-        self._by_group.setdefault(key.group, {})[key] = None
+    def put(self, producer_id: ProducerId, group_id: GroupId, topic: str, offsets: Mapping[int, CommittedOffset]) -> None:
+        """Note what the transaction of a producer has written for partitions of a topic, of which there is at least one."""
+        by_key = self.by_key
+        of_producer = self._by_producer.setdefault(producer_id, {})
+        of_group = self._by_group.setdefault(group_id, {})
+        for partition, committed in offsets.items():
+            key = new_tuple(OffsetKey, (group_id, topic, partition))
+            written = by_key.get(key)
+            if written is None:
+                by_key[key] = {producer_id: committed}
+            else:
+                written.pop(producer_id, None)  # so that it is the last one
+                written[producer_id] = committed
+            of_producer[key] = of_group[key] = None
 
     def supersede(self, key: OffsetKey) -> None:
         """Note that an offset was written outside of transactions, which is younger than what is pending."""

@@ -122,8 +122,7 @@ class PendingOffsetsOfTopic(OffsetsOfTopic):
 
     def replay(self, shard: GroupShard) -> None:
         """Keep the offsets as pending, until the producer's transaction ends."""
-        for partition, committed in self.offsets.items():
-            shard.replay_pending(self.producer_id, OffsetKey(self.group_id, self.topic, partition), committed)
+        shard.replay_pending(self.producer_id, self.group_id, self.topic, self.offsets)
 
 
 def _long_end(partition: int, committed: CommittedOffset) -> bytes:

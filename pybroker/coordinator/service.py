@@ -14,6 +14,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.classic.join import JoinRequest
     from pybroker.coordinator.group import GroupRequests
-    from pybroker.coordinator.offsets import Committer, NewOffset
+    from pybroker.coordinator.offsets import Committer, NewOffsets, PreparedCommit
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -112,7 +113,8 @@ class GroupCoordinator:
         self.topic = CoordinatorTopic(OFFSETS_TOPIC, controller, replicas)
         self._hashes: dict[str, int] = {}  # by group: to hash a name costs 0.1 us a letter, in every request
         self._loaded = 0  # the number of shards that were loaded since the start
-        settings = group_settings(config, new_member_id)
+        self._clock = clock
+        self._settings = settings = group_settings(config, new_member_id)
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             RuntimeSettings(
                 topic=OFFSETS_TOPIC,
@@ -319,7 +321,7 @@ class GroupCoordinator:
     def commit(
         self,
         committer: Committer,
-        new: Sequence[tuple[str, Sequence[NewOffset]]],
+        new: NewOffsets | PreparedCommit,
         retention_ms: int,
         done: Done,
         *,
@@ -343,6 +345,18 @@ class GroupCoordinator:
             source,
         )
 
+    def prepare_commit(
+        self, committer: Committer, new: NewOffsets, retention_ms: int = -1
+    ) -> Generator[None, None, PreparedCommit]:
+        """Prepare a large commit: what is then done at once is to check the group, and to append and replay one batch.
+
+        Yields where the loop may be given back. Raises EncodeError.
+        """
+        limit, now_ms = self._settings.offset_metadata_max_bytes, self._clock.time_ms()
+        prepared = yield from offsets.prepare(committer, new, metadata_max_bytes=limit, retention_ms=retention_ms, now_ms=now_ms)
+        built = yield from self.runtime.build(prepared.bulks, committer.producer)
+        return replace(prepared, built=built)
+
     def topic_partition(self, group_id: GroupId) -> TopicPartition:
         """Return the partition of `__consumer_offsets` that holds the group."""
         return TopicPartition(OFFSETS_TOPIC, self._partition(group_id))
@@ -350,7 +364,7 @@ class GroupCoordinator:
     def commit_in_transaction(
         self,
         committer: Committer,
-        new: Sequence[tuple[str, Sequence[NewOffset]]],
+        new: NewOffsets | PreparedCommit,
         guard: Callable[[], ErrorCode],
         done: Done,
     ) -> None:

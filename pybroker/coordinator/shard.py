@@ -113,10 +113,12 @@ class GroupShard:
             for partition in offsets:
                 self.pending.supersede(OffsetKey(group_id, topic, partition))
 
-    def replay_pending(self, producer_id: ProducerId, key: OffsetKey, committed: CommittedOffset) -> None:
-        """Replay an offset that a producer has written in its transaction, which is open."""
-        self._ensure_group(key.group)
-        self.pending.put(producer_id, key, committed)
+    def replay_pending(
+        self, producer_id: ProducerId, group_id: GroupId, topic: str, offsets: Mapping[int, CommittedOffset]
+    ) -> None:
+        """Replay the offsets of several partitions that a producer has written in its transaction, which is open."""
+        self._ensure_group(group_id)
+        self.pending.put(producer_id, group_id, topic, offsets)
 
     def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
         """Replay the end of a producer's transaction: its offsets count, or are gone."""

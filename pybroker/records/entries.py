@@ -102,20 +102,41 @@ def build_ends(
 
     It belongs to the transaction of `producer`, if there is one.
     """
+    return build_section(record_section(ends), len(ends), timestamp_ms=timestamp_ms, compression=compression, producer=producer)
+
+
+def record_section(ends: Sequence[bytes], first: int = 0) -> bytes:
+    """Return the records of a batch, or some of them, of which the first has the number `first`, from what follows the offset in
+    each.
+    """
     section: list[bytes] = []
-    starts = _STARTS if len(ends) <= _SMALL else [_ATTRIBUTES_AND_TIME + varint(number) for number in range(len(ends))]
+    end_number = first + len(ends)
+    starts = _STARTS if end_number <= _SMALL else [_ATTRIBUTES_AND_TIME + varint(number) for number in range(first, end_number)]
+    if first and starts is _STARTS:
+        starts = _STARTS[first:]
     for start, end in zip(starts, ends, strict=False):  # there are as many starts as ends, or more
         size = len(start) + len(end)
         section += (_VARINTS[size] if size < _SMALL else _varint(size), start, end)
-    payload = b"".join(section)
+    return b"".join(section)
+
+
+def build_section(
+    payload: bytes,
+    record_count: int,
+    *,
+    timestamp_ms: int,
+    compression: CompressionType,
+    producer: tuple[ProducerId, ProducerEpoch] | None = None,
+) -> bytearray:
+    """Build the batch of `build_ends` from all of its records, as `record_section` returns them."""
     return assemble_batch(
         compress(compression, payload) if compression else payload,
         base_offset=FIRST_OFFSET,
-        last_offset_delta=len(ends) - 1,
+        last_offset_delta=record_count - 1,
         attributes=compression if producer is None else compression | TRANSACTIONAL_BIT,
         base_timestamp=timestamp_ms,
         max_timestamp=timestamp_ms,
-        record_count=len(ends),
+        record_count=record_count,
         producer_id=NO_PRODUCER_ID if producer is None else producer[0],
         producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer[1],
     )

@@ -18,6 +18,7 @@ from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDesc
 from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest
+from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -36,7 +37,7 @@ from testing.turns import run_watched
 from tests.api.test_consumer_group import joining
 
 ALONE = frozenset({
-    "Produce", "Fetch", "ListOffsets", "OffsetCommit", "JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "ListGroups",
+    "Produce", "Fetch", "ListOffsets", "OffsetCommit", "JoinGroup", "Heartbeat", "SyncGroup", "ListGroups",
     "ApiVersions", "CreateTopics", "DeleteTopics", "InitProducerId", "AlterConfigs", "IncrementalAlterConfigs",
     "AlterReplicaLogDirs", "DescribeLogDirs", "CreatePartitions", "ListPartitionReassignments", "UpdateFeatures",
     "DescribeCluster", "ConsumerGroupHeartbeat", "GetTelemetrySubscriptions", "PushTelemetry", "ListConfigResources",
@@ -77,6 +78,7 @@ LARGE: list[tuple[Any, int]] = [
     (DescribeGroupsRequest(groups=[*NAMES, GROUP]), 5),
     (ConsumerGroupDescribeRequest(group_ids=NAMES), 1),
     (DeleteGroupsRequest(groups_names=NAMES), 2),
+    (LeaveGroupRequest(group_id=GROUP, members=[MemberIdentity(member_id=name) for name in NAMES * 3]), 4),
     (
         DescribeConfigsRequest(
             resources=[DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None) for name in NAMES]

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
+from pybroker.api.pieces import Pieces
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import RequestContext, Services
+
+PIECES: Final = Pieces(("members", "members"), elements=1_000)
 
 _SEVERAL_MEMBERS_VERSION: Final = 3
 

@@ -17,10 +17,12 @@ Source: KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.commitOffset;
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.committed_offsets import lay_out, responses
+from pybroker.api.committed_offsets import is_large, lay_out, outcome_of, responses
 from pybroker.api.deferred import Deferred
+from pybroker.api.slices import complete, in_slices
 from pybroker.coordinator.offsets import Committer
 from pybroker.model import GenerationId, GroupId, MemberId
 from pybroker.protocol.codec import maker
@@ -34,6 +36,9 @@ from pybroker.protocol.messages.offset_commit import (
 from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from pybroker.api.committed_offsets import CommitLayout
     from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.offsets import Refused
 
@@ -46,10 +51,12 @@ _partition = maker(OffsetCommitResponsePartition, "partition_index", "error_code
 
 def handle(
     broker: Services, context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Deferred[Refused | ErrorCode, OffsetCommitResponse]:
+) -> OffsetCommitResponse | Deferred[Refused | ErrorCode, OffsetCommitResponse] | Coroutine[None, None, OffsetCommitResponse]:
     """Commit the offsets that can be committed."""
     has_topic_ids = context.api_version >= _TOPIC_ID_VERSION
-    layout = run_through(lay_out(broker.controller.image, request.topics, has_topic_ids=has_topic_ids))
+    layout = in_slices(lay_out(broker.controller.image, request.topics, has_topic_ids=has_topic_ids))
+    if isinstance(layout, asyncio.Future) or is_large(layout):
+        return _handle_large(broker, context, request, layout)
 
     def respond(outcome: Refused | ErrorCode) -> OffsetCommitResponse:
         return OffsetCommitResponse(topics=run_through(responses(layout, request.topics, outcome, _topic, _partition)))
@@ -61,6 +68,21 @@ def handle(
         _committer(context, request), layout.new, request.retention_time_ms, deferred.complete, source=context.connection
     )
     return deferred.later()
+
+
+async def _handle_large(
+    broker: Services,
+    context: RequestContext,
+    request: OffsetCommitRequest,
+    laid_out: CommitLayout | asyncio.Future[CommitLayout],
+) -> OffsetCommitResponse:
+    layout = await laid_out if isinstance(laid_out, asyncio.Future) else laid_out
+    outcome: Refused | ErrorCode = ErrorCode.NONE
+    if layout.new:
+        groups, committer, retention_ms = broker.groups, _committer(context, request), request.retention_time_ms
+        prepared = await complete(groups.prepare_commit(committer, layout.new, retention_ms))
+        outcome = await outcome_of(lambda done: groups.commit(committer, prepared, retention_ms, done, source=context.connection))
+    return OffsetCommitResponse(topics=await complete(responses(layout, request.topics, outcome, _topic, _partition)))
 
 
 def _committer(context: RequestContext, request: OffsetCommitRequest) -> Committer:

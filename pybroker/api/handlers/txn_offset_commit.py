@@ -16,10 +16,12 @@ Source: KafkaApis.handleTxnOffsetCommitRequest, GroupCoordinatorService.commitTr
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.committed_offsets import lay_out, responses
+from pybroker.api.committed_offsets import is_large, lay_out, outcome_of, responses
 from pybroker.api.deferred import Deferred
+from pybroker.api.slices import complete, in_slices
 from pybroker.api.transactional_append import verify_offsets
 from pybroker.model import NO_PRODUCER_ID, GenerationId, GroupId, MemberId, ProducerEpoch, ProducerId
 from pybroker.protocol.codec import maker
@@ -33,10 +35,11 @@ from pybroker.protocol.messages.txn_offset_commit import (
 from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
+    from pybroker.api.committed_offsets import CommitLayout
     from pybroker.api.context import RequestContext, Services
-    from pybroker.coordinator.offsets import Committer, Refused
+    from pybroker.coordinator.offsets import Committer, NewOffsets, PreparedCommit, Refused
 
 _LOADING_VERSION: Final = 2
 _TOPIC_ID_VERSION: Final = 6
@@ -47,35 +50,73 @@ _partition = maker(TxnOffsetCommitResponsePartition, "partition_index", "error_c
 
 def handle(
     broker: Services, context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Deferred[Refused | ErrorCode, TxnOffsetCommitResponse]:
+) -> (
+    TxnOffsetCommitResponse
+    | Deferred[Refused | ErrorCode, TxnOffsetCommitResponse]
+    | Coroutine[None, None, TxnOffsetCommitResponse]
+):
     """Commit the offsets that can be committed."""
     version = context.api_version
-    layout = run_through(lay_out(broker.controller.image, request.topics, has_topic_ids=version >= _TOPIC_ID_VERSION))
+    layout = in_slices(lay_out(broker.controller.image, request.topics, has_topic_ids=version >= _TOPIC_ID_VERSION))
+    if isinstance(layout, asyncio.Future) or is_large(layout):
+        return _handle_large(broker, version, request, layout)
 
     def respond(outcome: Refused | ErrorCode) -> TxnOffsetCommitResponse:
-        if outcome is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_VERSION:
-            outcome = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        outcome = _of_version(outcome, version)
         return TxnOffsetCommitResponse(topics=run_through(responses(layout, request.topics, outcome, _topic, _partition)))
 
-    if not layout.new:
-        return respond(ErrorCode.NONE)
-    if not request.group_id:
-        return respond(ErrorCode.INVALID_GROUP_ID)
-    if request.producer_id == NO_PRODUCER_ID:
-        return respond(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    refusal = _refusal(request)
+    if not layout.new or refusal:
+        return respond(refusal if layout.new else ErrorCode.NONE)
     deferred = Deferred(respond)
-    committer = _committer(request)
+    _commit(broker, version, request.transactional_id, _committer(request), layout.new, deferred.complete)
+    return deferred.later()
+
+
+async def _handle_large(
+    broker: Services, version: int, request: TxnOffsetCommitRequest, laid_out: CommitLayout | asyncio.Future[CommitLayout]
+) -> TxnOffsetCommitResponse:
+    layout = await laid_out if isinstance(laid_out, asyncio.Future) else laid_out
+    outcome: Refused | ErrorCode = ErrorCode.NONE
+    if layout.new and not (outcome := _refusal(request)):
+        committer, transactional_id = _committer(request), request.transactional_id
+        prepared = await complete(broker.groups.prepare_commit(committer, layout.new))
+        outcome = await outcome_of(lambda done: _commit(broker, version, transactional_id, committer, prepared, done))
+    outcome = _of_version(outcome, version)
+    return TxnOffsetCommitResponse(topics=await complete(responses(layout, request.topics, outcome, _topic, _partition)))
+
+
+def _refusal(request: TxnOffsetCommitRequest) -> ErrorCode:
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    return ErrorCode.INVALID_PRODUCER_ID_MAPPING if request.producer_id == NO_PRODUCER_ID else ErrorCode.NONE
+
+
+def _of_version(outcome: Refused | ErrorCode, version: int) -> Refused | ErrorCode:
+    if outcome is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_VERSION:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return outcome
+
+
+def _commit(  # noqa: PLR0917  (each is of another kind)
+    broker: Services,
+    version: int,
+    transactional_id: str,
+    committer: Committer,
+    new: NewOffsets | PreparedCommit,
+    done: Callable[[Refused | ErrorCode], None],
+) -> None:
+    """Commit the offsets, if the group's partition belongs to the transaction."""
 
     def verified(code: ErrorCode, guard: Callable[[], ErrorCode]) -> None:
         if code:
-            deferred.complete(code)
+            done(code)
         else:
-            broker.groups.commit_in_transaction(committer, layout.new, guard, deferred.complete)
+            broker.groups.commit_in_transaction(committer, new, guard, done)
 
     assert committer.producer is not None
     topic_partition = broker.groups.topic_partition(committer.group_id)
-    verify_offsets(broker, version, request.transactional_id, committer.producer, topic_partition, verified)
-    return deferred.later()
+    verify_offsets(broker, version, transactional_id, committer.producer, topic_partition, verified)
 
 
 def _committer(request: TxnOffsetCommitRequest) -> Committer:

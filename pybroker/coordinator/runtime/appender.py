@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.coordinator.runtime.result import BuiltBatch
 from pybroker.log.results import AppendOrigin
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.records.entries import build_ends, record_end
+from pybroker.records.entries import build_ends, build_section, record_end, record_section
 from pybroker.replication.fetch_data import REFUSED, PartitionProduceResult, ProduceResults
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from pybroker.clock import Clock
     from pybroker.coordinator.runtime.active import ActiveShard
-    from pybroker.coordinator.runtime.result import CoordinatorRecord, Producer
+    from pybroker.coordinator.runtime.result import BulkRecords, CoordinatorRecord, Producer
     from pybroker.records.compression import CompressionType
     from pybroker.replication.replica_manager import ReplicaManager
 
@@ -91,6 +92,23 @@ class Appender:
         now_ms = self._clock.time_ms()
         batch = build_ends(ends, timestamp_ms=now_ms, compression=self._settings.compression, producer=producer)
         self.append_batch(active, memoryview(batch), len(ends), replay, appended)
+
+    def build(self, bulks: Sequence[BulkRecords], producer: Producer | None) -> Generator[None, None, BuiltBatch]:
+        """Build the batch that `append` would build of many records, ahead of the operation that appends it.
+
+        Yields after each bulk. Raises EncodeError.
+        """
+        sections: list[bytes] = []
+        count = 0
+        for bulk in bulks:
+            ends = bulk.ends()
+            sections.append(record_section(ends, count))
+            count += len(ends)
+            yield
+        payload = b"".join(sections)
+        now_ms, compression = self._clock.time_ms(), self._settings.compression
+        batch = build_section(payload, count, timestamp_ms=now_ms, compression=compression, producer=producer)
+        return BuiltBatch(batch, count)
 
     def append_batch(
         self,

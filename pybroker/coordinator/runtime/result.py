@@ -53,6 +53,13 @@ class BulkRecords(Protocol):
         """Change the state of the shard as the records say."""
 
 
+class BuiltBatch(NamedTuple):
+    """A batch that is not appended yet; the append patches it in place."""
+
+    data: bytearray
+    record_count: int
+
+
 class ParkedResponse(NamedTuple):
     """The response to a request that was parked before."""
 
@@ -81,6 +88,7 @@ class CoordinatorResult:
         records: the records to append, in one batch, or in several if `is_atomic` is false; the response waits until they are
             durable.
         bulks: the same as `records`, for records of which there are many; always in one batch, and without `records`.
+        built: the batch of the bulks, if it was built ahead.
         may_share: whether the batch may have the bulks of other such results, because none of their operations depends on the
             records of another.
         producer: the one to whose transaction the bulks belong; the log refuses them where its epoch is old.
@@ -95,6 +103,7 @@ class CoordinatorResult:
     response: Any = None
     records: list[CoordinatorRecord] = field(default_factory=list)
     bulks: Sequence[BulkRecords] = ()
+    built: BuiltBatch | None = None
     may_share: bool = False
     producer: Producer | None = None
     is_replayed: bool = True

@@ -23,7 +23,7 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from types import MappingProxyType
@@ -38,7 +38,15 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
-    from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, Operation, ParkedResponse
+    from pybroker.coordinator.runtime.result import (
+        BuiltBatch,
+        BulkRecords,
+        CoordinatorRecord,
+        CoordinatorResult,
+        Operation,
+        ParkedResponse,
+        Producer,
+    )
     from pybroker.purgatory.timer import OperationTimer
     from pybroker.replication.replica_manager import ReplicaManager
 
@@ -174,6 +182,13 @@ class CoordinatorRuntime(Generic[S]):
             gathering.flush(active)
             self._carry_out(active, result, done)
 
+    def build(self, bulks: Sequence[BulkRecords], producer: Producer | None = None) -> Generator[None, None, BuiltBatch]:
+        """Build the batch of many records, in the transaction of `producer` if there is one, ahead of their operation.
+
+        Yields where the loop may be given back. Raises EncodeError.
+        """
+        return self._appender.build(bulks, producer)
+
     def read(self, partition: int, query: Callable[[S], Any], done: Done) -> None:
         """Pass the result of `query` on the shard's state to `done`, once all of that state is durable."""
         active = self._active.get(partition)
@@ -286,13 +301,19 @@ class CoordinatorRuntime(Generic[S]):
             self._appender.append(active, ends, partial(_replay, active.shard, records if result.is_replayed else ()), appended)
 
     def _append_bulks(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
-        ends = [end for bulk in result.bulks for end in bulk.ends()]
-
         def replay() -> None:
             for bulk in result.bulks:
                 bulk.replay(active.shard)
 
-        self._appender.append(active, ends, replay, lambda code: self._durable(active, result, done, code), result.producer)
+        def appended(code: ErrorCode) -> None:
+            self._durable(active, result, done, code)
+
+        built = result.built
+        if built is not None:
+            self._appender.append_batch(active, memoryview(built.data), built.record_count, replay, appended)
+            return
+        ends = [end for bulk in result.bulks for end in bulk.ends()]
+        self._appender.append(active, ends, replay, appended, result.producer)
 
 
 def _replay(shard: Shard, records: Iterable[CoordinatorRecord]) -> None:
