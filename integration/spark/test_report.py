@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
 
-from pybroker.model import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId
+from pybroker.model import CoordinatorEpoch, Offset
 from pybroker.pipeline.cluster import Cluster
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.report.counting import Counting
@@ -22,6 +22,7 @@ from pybroker.pipeline.report.keys import KeyCounts, gini, summarized
 from pybroker.pipeline.report.plan import Wanted
 from pybroker.pipeline.report.tally import Histogram, Series
 from pybroker.pipeline.report.task_progress import ProgressListener, reporter
+from pybroker.pipeline.wire.aborted import AbortedTransactions
 from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
@@ -123,6 +124,17 @@ def counted(log: bytes | bytearray, first: int, end: int) -> tuple[Any, Any]:
     return counting.finish()
 
 
+def transactional(rows: list[Record], producer_id: int) -> bytearray:
+    who: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
+    return build_batch(rows, **who, is_transactional=True)
+
+
+def marker(kind: ControlType, producer_id: int, offset: int) -> bytearray:
+    content, at = TransactionMarker(kind, CoordinatorEpoch(0)), Offset(offset)
+    who: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": 0}
+    return build_transaction_marker(content, timestamp_ms=NOW, offset=at, **who)
+
+
 @pytest.mark.parametrize(("first", "end"), [(0, 500), (0, 7), (123, 456), (499, 500)])
 def test_batches_in_every_codec_are_counted_as_one_by_one(first: int, end: int) -> None:
     rows, batches, at = records(0, 500), [], 0
@@ -149,32 +161,59 @@ def test_gaps_transactions_and_producers_are_counted() -> None:
     left = [row for row in rows[:10] if row.offset in {2, 3, 7}]
     ours: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
 
-    def marker(kind: ControlType, producer_id: int, offset: int) -> bytearray:
-        content = TransactionMarker(kind, CoordinatorEpoch(0))
-        return build_transaction_marker(
-            content, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(0), timestamp_ms=NOW, offset=Offset(offset)
-        )
-
     log = b"".join(
         [
             build_batch(left, base_offset=Offset(0), last_offset=Offset(9)),
             build_batch([], base_offset=Offset(10), last_offset=Offset(14)),
             build_batch(rows[20:25], **ours),
-            build_batch(rows[25:30], **ours | {"producer_id": 6, "is_transactional": True}),
-            build_batch(rows[30:33], **ours | {"producer_id": 7, "is_transactional": True}),
+            transactional(rows[25:30], 6),
+            transactional(rows[30:33], 7),
             marker(ControlType.ABORT, 6, 33),
             marker(ControlType.COMMIT, 7, 34),
-            build_batch(rows[35:39], **ours | {"producer_id": 6, "is_transactional": True}),
+            transactional(rows[35:39], 6),
         ]
     )
     tally, found = counted(log, 0, 45)
     numbers = tally.numbers
     Expected([*left, *rows[20:33], *rows[35:39]]).check(tally, found)
     assert (numbers.batches, numbers.emptied, numbers.holed, numbers.control) == (6, 1, 1, 2)
-    assert (numbers.commits, numbers.aborts, numbers.aborted, numbers.undecided) == (1, 1, 5, 4)
+    assert (numbers.commits, numbers.aborts) == (1, 1)
+    assert (numbers.committed, numbers.aborted, numbers.undecided) == (3, 5, 4)
     assert (tally.idempotent, tally.transactional) == ({5}, {6, 7})
     assert numbers.missing == 45 - 20 - 2
     assert numbers.size + numbers.control_size == len(log)
+
+
+def test_the_brokers_list_decides_where_the_markers_are_not_read() -> None:
+    """The range begins within an aborted transaction, and ends before the markers of the last two."""
+    rows = records(0, 60)
+    log = b"".join(
+        [
+            transactional(rows[10:14], 6),
+            marker(ControlType.ABORT, 6, 14),
+            transactional(rows[15:20], 6),
+            marker(ControlType.COMMIT, 6, 20),
+            transactional(rows[21:27], 6),
+            transactional(rows[27:30], 7),
+        ]
+    )
+    counting = Counting(NOW, keys_max=1000, key_bytes_max=1 << 20)
+    assert counting.add(memoryview(log), 12, 30, AbortedTransactions([(6, 21), (6, 0)])) == 30
+    counting.looked(18, deleted=0)
+    numbers = counting.finish()[0].numbers
+    assert (numbers.committed, numbers.aborted, numbers.undecided) == (5 + 3, 2 + 6, 0)
+    assert (numbers.commits, numbers.aborts, numbers.records, numbers.missing) == (1, 1, 16, 0)
+
+
+def test_a_marker_of_another_stretch_decides_nothing() -> None:
+    counting = Counting(NOW, keys_max=1000, key_bytes_max=1 << 20)
+    rows = records(0, 10)
+    counting.add(memoryview(transactional(rows[:3], 6)), 0, 3)
+    counting.looked(3, deleted=0)
+    counting.add(memoryview(marker(ControlType.ABORT, 6, 500)), 500, 501)
+    counting.looked(1, deleted=0)
+    numbers = counting.finish()[0].numbers
+    assert (numbers.aborted, numbers.undecided, numbers.aborts) == (0, 3, 1)
 
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])

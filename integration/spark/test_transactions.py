@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,15 +11,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.spark.transactions import Scene, values_of
+from integration.spark.transactions import ABORTED_LAST, OPEN_LAST, PARTITIONS, RECORDS, Scene, Values, values_of
 from pybroker.pipeline.archive.job import ArchiveOptions
 from pybroker.pipeline.archive.job import run as archive
 from pybroker.pipeline.archive.verify import verify
 from pybroker.pipeline.datasource import register
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.isolation import Isolation
+from pybroker.pipeline.mirror import partition as mirroring
+from pybroker.pipeline.mirror.job import MirrorOptions
+from pybroker.pipeline.mirror.job import run as mirror
+from pybroker.pipeline.mirror.offset_map import Arrived, OffsetMap
 from pybroker.pipeline.replay.job import ReplayOptions
 from pybroker.pipeline.replay.job import run as replay
+from pybroker.pipeline.report.job import ReportOptions
+from pybroker.pipeline.report.job import run as report
+from pybroker.pipeline.report.plan import Wanted
+from pybroker.pipeline.wire.client import WireClient
+from pybroker.records.batch import batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,3 +119,90 @@ def test_an_archive_and_its_replay_have_what_is_committed(spark: SparkSession, s
     everything = replace(other, path=tmp_path / "everything")
     archive(spark, everything)
     assert values_of(spark.read.parquet(str(everything.path))) == scene.seen[Isolation.READ_UNCOMMITTED]
+
+
+def copied(scene: Scene, copy: str) -> Values:
+    """Return the values of a mirror's target, whose batches must show nothing of the source's producers."""
+    found: Values = {}
+    with WireClient(scene.bootstrap) as client:
+        for partition in range(PARTITIONS):
+            fetched, values, offset = client.fetch(copy, partition, offset=0, wait_ms_max=0), found.setdefault(partition, []), 0
+            for batch in batches(fetched.data):
+                batch.ensure_valid()
+                assert not batch.is_transactional
+                assert (batch.base_offset, batch.base_sequence) == (offset, offset), "no gaps, whatever the source has"
+                offset = batch.next_offset
+                values += [bytes(record.value or b"") for record in batch.records()]
+            assert (fetched.high_watermark, fetched.last_stable_offset) == (offset, offset), "and no markers"
+    return found
+
+
+def test_a_mirror_copies_what_is_committed_and_nothing_of_the_transactions(
+    spark: SparkSession, scene: Scene, tmp_path: Path
+) -> None:
+    options = MirrorOptions(
+        path=tmp_path / "mirror", source=scene.bootstrap, target=scene.bootstrap, topics=(scene.topic,), prefix="copy."
+    )
+    committed, copy = scene.seen[Isolation.READ_COMMITTED], f"copy.{scene.topic}"
+    assert mirror(spark, options).counts.records == sum(map(len, committed.values()))
+    assert copied(scene, copy) == committed
+    scene.abort_the_open()
+    assert mirror(spark, options).counts.records == 1, "the record that the open transaction hid"
+    assert copied(scene, copy) == committed
+    assert mirror(None, options).counts.records == 0
+
+
+def test_a_mirror_of_transactions_is_exact_wherever_it_is_cut(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirroring, "FETCH_BYTES", 100)  # a batch in each fetch
+    mark, marks = OffsetMap.mark, 0
+    while True:
+        copy = f"{scene.topic}-{marks}"
+        options = MirrorOptions(
+            path=tmp_path / copy,
+            source=scene.bootstrap,
+            target=scene.bootstrap,
+            topics=(scene.topic,),
+            renamed={scene.topic: copy},
+            workers=1,
+        )
+        left = marks
+
+        def cut(offsets: OffsetMap, arrived: Arrived) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise PipelineError("cut")
+            mark(offsets, arrived)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(OffsetMap, "mark", cut)
+            with contextlib.suppress(PipelineError):
+                mirror(None, options)
+        mirror(None, options)
+        assert copied(scene, copy) == scene.seen[Isolation.READ_COMMITTED], marks
+        if left >= 0:
+            break  # it was not cut
+        marks += 1
+    assert marks > 20, "each batch, marker and gap was the place of a cut"
+
+
+def test_a_report_counts_what_is_committed_aborted_and_open(spark: SparkSession, scene: Scene, tmp_path: Path) -> None:
+    seen = scene.seen
+    options = ReportOptions(bootstrap=scene.bootstrap, path=tmp_path / "report.html", topics=(scene.topic,))
+    found = report(spark, options).report.topics[0]
+    for one in found.partitions:
+        counted, everything = one.tally.numbers, seen[Isolation.READ_UNCOMMITTED][one.number]
+        plain = sum(value in {b"plain", b"hidden"} for value in everything)
+        open_ = RECORDS if one.number == OPEN_LAST else 0
+        committed = sum(value not in {b"plain", b"hidden"} for value in seen[Isolation.READ_COMMITTED][one.number])
+        assert counted.records == len(everything)
+        assert (counted.committed, counted.undecided) == (committed, open_)
+        assert counted.aborted == len(everything) - plain - committed - open_
+        assert counted.missing == 0
+    total = found.total.numbers
+    assert (total.control, total.commits, total.aborts) == (11, 6, 5)
+    part = report(spark, replace(options, wanted=Wanted(from_offset=5, to_offset=7))).report.topics[0].partitions[ABORTED_LAST]
+    counted = part.tally.numbers
+    assert (counted.records, counted.aborted, counted.control) == (2, 2, 0), "neither begin nor end of the transaction was read"

@@ -18,7 +18,8 @@ from pybroker.pipeline.report.plan import STRETCHES, Extent, Wanted, extent, ran
 from pybroker.pipeline.report.reading import Part, read
 from pybroker.pipeline.report.summary import PartitionReport, Report, TopicReport, duration_ms, moment, shown, timeline
 from pybroker.pipeline.report.tally import BUCKETS_MAX, WIDTHS_MS, Codec, Histogram, Numbers, Series, Tally
-from pybroker.pipeline.wire.client import EARLIEST, Fetched
+from pybroker.pipeline.wire.aborted import AbortedTransactions
+from pybroker.pipeline.wire.client import COMMITTED, EARLIEST, UNCOMMITTED, Fetched
 from pybroker.pipeline.wire.errors import BrokerError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.errors import InvalidRecordError
@@ -158,9 +159,9 @@ def test_a_sample_is_of_its_size_and_its_stretches_do_not_overlap(size: int) -> 
 class Offsets:
     """A client that knows a log from 100 to 200, with a record in each millisecond from time 1000."""
 
-    def list_offset(self, topic: str, partition: int, timestamp: int) -> int:
+    def list_offset(self, topic: str, partition: int, timestamp: int, isolation: int = UNCOMMITTED) -> int:
         if timestamp < 0:
-            return 100 if timestamp == EARLIEST else 200
+            return 100 if timestamp == EARLIEST else 200 - 20 * isolation
         offset = max(100, timestamp - 900)
         return offset if offset < 200 else -1
 
@@ -178,7 +179,7 @@ class Offsets:
 )
 def test_times_become_offsets(wanted: Wanted, expected: tuple[tuple[int, int], ...]) -> None:
     client: Any = Offsets()
-    assert extent(client, "t", 0, wanted) == Extent(100, 200, expected)
+    assert extent(client, "t", 0, wanted) == Extent(100, 200, expected, stable=180)
 
 
 # --- Reading --------------------------------------------------------------------------------------------------------------------
@@ -189,20 +190,22 @@ class Script:
 
     def __init__(self, *responses: Any, start: int = 0) -> None:
         self.asked: list[Any] = []
+        self.isolations: list[int] = []
         self.responses, self.start = list(responses), start
 
-    def fetch(self, topic: str, partition: int, offset: int, *, max_bytes: int) -> Fetched:
+    def fetch(self, topic: str, partition: int, offset: int, *, max_bytes: int, isolation: int) -> Fetched:
         self.asked.append(offset)
+        self.isolations.append(isolation)
         if isinstance(self.responses[0], BrokerError):
             raise self.responses.pop(0)
         return Fetched(
-            memoryview(b"x" if self.responses[0] else b""), self.responses[0] if self.responses[0] == 7 else 100, 0, 0, ()
+            memoryview(b"x" if self.responses[0] else b""), self.responses[0] if self.responses[0] == 7 else 100, 50, 0, ()
         )
 
     def list_offset(self, topic: str, partition: int, timestamp: int) -> int:
         return self.start
 
-    def add(self, data: memoryview, first: int, end: int) -> int:
+    def add(self, data: memoryview, first: int, end: int, aborted: AbortedTransactions | None) -> int:
         following = self.responses.pop(0)
         if isinstance(following, Exception):
             raise following
@@ -214,7 +217,7 @@ PART = Part(
     topic="t",
     topic_id=b"",
     partition=0,
-    extent=Extent(0, 100, ()),
+    extent=Extent(0, 100, (), stable=50),
     now_ms=0,
     keys_max=1,
     key_bytes_max=1,
@@ -233,10 +236,20 @@ def test_reading_continues_until_the_end() -> None:
     assert script.asked == [0, 40]
 
 
-def test_the_end_may_have_been_compacted_away() -> None:
-    script = Script(40, 0)
+def test_only_what_lies_before_the_first_open_transaction_is_read_as_committed() -> None:
+    script = Script(40, 60, 100)
     assert reading(script) == 0
-    assert script.asked == [0, 40]
+    assert script.asked == [0, 40, 60]
+    assert script.isolations == [COMMITTED, COMMITTED, UNCOMMITTED]
+
+
+def test_the_end_may_have_been_compacted_away() -> None:
+    script = Script(40, 0, 70, 0)
+    assert reading(script) == 0
+    assert script.asked == [0, 40, 50, 70]
+    script = Script(0)
+    assert reading(script, end=40) == 0
+    assert script.asked == [0]
 
 
 def test_what_retention_took_meanwhile_is_counted() -> None:
@@ -313,7 +326,7 @@ def tally(records: int, time_ms: int = 1000) -> Tally:
 
 def topic(name: str, *tallies: Tally, keys: KeySummary | None = None) -> TopicReport:
     partitions = [
-        PartitionReport(number, Extent(0, one.numbers.offsets, ((0, one.numbers.offsets),)), one)
+        PartitionReport(number, Extent(0, one.numbers.offsets, ((0, one.numbers.offsets),), one.numbers.offsets), one)
         for number, one in enumerate(tallies)
     ]
     return TopicReport.of(name, tuple(partitions), keys or KeySummary())
@@ -347,7 +360,7 @@ def test_hostile_names_are_text_on_the_page() -> None:
 
 def test_the_page_shows_what_was_not_looked_at_and_what_is_an_estimate() -> None:
     partial = tally(10)
-    part = PartitionReport(0, Extent(0, 5000, ((0, 13),)), partial)
+    part = PartitionReport(0, Extent(0, 5000, ((0, 13),), 5000), partial)
     keys = KeySummary(12_345, False, 3, [(b"often", 7)])
     page = written(report(TopicReport.of("t", (part,), keys)), lambda _: [])
     assert "Looked at 13 of 5,000 offsets." in page

@@ -30,6 +30,7 @@ from crc32c import crc32c
 
 from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
+from pybroker.pipeline.wire.aborted import AbortedTransactions
 from pybroker.records import legacy
 from pybroker.records.batch import (
     ATTRIBUTES_AT,
@@ -47,7 +48,6 @@ from pybroker.records.batch import (
     entry_size,
 )
 from pybroker.records.build import build_batch
-from pybroker.records.control import ControlType, control_type
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
@@ -116,11 +116,11 @@ class Planner:
     def plan(self, fetched: Fetched) -> Iterator[Outgoing]:
         """Yield the batches to send, in order, overwriting the buffer of `fetched`. Raises PipelineError for damaged batches."""
         try:
-            yield from self._entries(fetched.data, _Transactions(fetched.aborted))
+            yield from self._entries(fetched.data, AbortedTransactions(fetched.aborted))
         except CorruptRecordError as error:
             raise PipelineError(f"the source is damaged at offset {self.source}: {error.message}") from error
 
-    def _entries(self, data: memoryview, transactions: _Transactions) -> Iterator[Outgoing]:
+    def _entries(self, data: memoryview, aborted: AbortedTransactions) -> Iterator[Outgoing]:
         position, plain_from = 0, 0  # messages without a codec go together
         while (size := entry_size(data, position)) is not None:
             is_batch = data[position + MAGIC_AT] == MAGIC
@@ -130,18 +130,18 @@ class Planner:
                 plain_from = position
             if not is_plain:
                 if is_batch:
-                    yield from self._batch(BatchView(data, position), transactions)
+                    yield from self._batch(BatchView(data, position), aborted)
                 else:
                     yield from self._messages(data[position : position + size])
                 plain_from = position + size
             position += size
         yield from self._messages(data[plain_from:position])
 
-    def _batch(self, batch: BatchView, transactions: _Transactions) -> Iterator[Outgoing]:
+    def _batch(self, batch: BatchView, aborted: AbortedTransactions) -> Iterator[Outgoing]:
         if batch.next_offset <= self.source:
             return
         batch.ensure_valid()
-        if transactions.hides(batch):
+        if aborted.has(batch):
             self.counts.aborted += 1
         elif batch.is_control:
             self.counts.control += 1
@@ -228,25 +228,3 @@ class Planner:
         self.counts.records += count
         self.counts.size += len(data)
         return out
-
-
-class _Transactions:
-    """The batches of aborted transactions, by the list that a broker sends with a fetch of committed records (KIP-98)."""
-
-    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
-        self._coming = sorted(aborted, key=lambda one: one[1], reverse=True)
-        self._open: set[int] = set()
-
-    def hides(self, batch: BatchView) -> bool:
-        """Return whether a batch belongs to an aborted transaction. Call this for the batches in their order."""
-        if not batch.is_transactional or not (self._coming or self._open):
-            return False
-        while self._coming and self._coming[-1][1] <= batch.last_offset:
-            self._open.add(self._coming.pop()[0])
-        if batch.producer_id not in self._open:
-            return False
-        if not batch.is_control:
-            return True
-        if control_type(batch) is ControlType.ABORT:
-            self._open.discard(batch.producer_id)
-        return False

@@ -138,8 +138,13 @@ class _Copy:
         while planner.source < end and not stop.is_set():
             before = planner.source
             fetched = self._fetch(planner)
-            if fetched is not None:
+            if fetched is None:
+                pass
+            elif fetched.data:
                 self._send(planner, fetched, writer)
+            elif fetched.last_stable_offset >= end:
+                planner.source = end  # compaction removed all that was there
+                self._arrive(planner, size=0)
             if planner.source > before:
                 self._moved()
             elif time.monotonic() > self._deadline:
@@ -176,10 +181,10 @@ class _Copy:
         return end
 
     def _fetch(self, planner: Planner) -> Fetched | None:
-        """Fetch what comes next. Return None when there was nothing yet, or when it was deleted."""
+        """Fetch what comes next. Return None when it was deleted."""
         part = self._part
         try:
-            fetched = self._source.fetch(
+            return self._source.fetch(
                 part.topic, part.partition, offset=planner.source, max_bytes=self._fetch_bytes, isolation=COMMITTED
             )
         except BrokerError as error:
@@ -193,7 +198,6 @@ class _Copy:
                 ) from error
             planner.source = self._lose(planner.source, start=start)
             return None
-        return fetched if fetched.data else None
 
     def _send(self, planner: Planner, fetched: Fetched, writer: PartitionWriter) -> None:
         """Send all that was fetched, and wait until it has arrived."""
@@ -209,10 +213,14 @@ class _Copy:
         for one in outgoing:
             writer.write(one.data, one.offset)
         writer.finish()
+        self._arrive(planner, size=planner.counts.size - size)
+
+    def _arrive(self, planner: Planner, *, size: int) -> None:
+        """Write down that everything has arrived, in `size` more bytes."""
         self._map.plan([(planner.source, planner.target)])  # so that what was left out last is not fetched again
         arrived = self._map.arrived
         assert arrived is not None
-        self._map.mark(Arrived(planner.source, planner.target, arrived.size + planner.counts.size - size))
+        self._map.mark(Arrived(planner.source, planner.target, arrived.size + size))
 
     def _planned(self, planner: Planner, fetched: Fetched) -> list[Outgoing]:
         try:

@@ -14,6 +14,7 @@ from pybroker.records.control import ControlType, control_type
 from pybroker.records.legacy import MessageView
 
 if TYPE_CHECKING:
+    from pybroker.pipeline.wire.aborted import AbortedTransactions
     from pybroker.records.compression import CompressionType
 
 _ROWS_MAX: Final = 1 << 16
@@ -35,10 +36,11 @@ class Counting:
         self._batch_sizes: list[int] = []
         self._open: dict[int, int] = {}
 
-    def add(self, data: memoryview, first: int, end: int) -> int:
+    def add(self, data: memoryview, first: int, end: int, aborted: AbortedTransactions | None = None) -> int:
         """Count the whole batches in `data`, and of their records those with first <= offset < end. Return the next offset.
 
-        A batch counts as a whole if some of its offsets are among these. Raises CorruptRecordError.
+        A batch counts as a whole if some of its offsets are among these. With `aborted`, every transaction in `data` is decided;
+        without, the markers that follow decide. Raises CorruptRecordError.
         """
         position, following = 0, first
         while following < end and (size := entry_size(data, position)) is not None:
@@ -47,7 +49,7 @@ class Counting:
                 if batch.base_offset >= end:
                     return end
                 if batch.next_offset > following:
-                    self._add_batch(batch, first=first, end=end)
+                    self._add_batch(batch, aborted, first=first, end=end)
                     following = batch.next_offset
             else:
                 message = MessageView(data, position)
@@ -62,19 +64,21 @@ class Counting:
         return following
 
     def looked(self, offsets: int, *, deleted: int) -> None:
-        """Count offsets that were read, and offsets that were deleted before."""
+        """Count offsets that were read, and offsets that were deleted before. The range ends here."""
         self._tally.numbers.offsets += offsets
         self._tally.numbers.deleted += deleted
+        self._tally.numbers.undecided += sum(self._open.values())
+        self._open.clear()  # their markers, if there are any, lie between this range and the next
 
     def finish(self) -> tuple[Tally, Found]:
         """Return what was counted."""
         self._flush()
-        self._tally.numbers.undecided = sum(self._open.values())
         return self._tally, self._keys.found()
 
-    def _add_batch(self, batch: BatchView, *, first: int, end: int) -> None:
+    def _add_batch(self, batch: BatchView, aborted: AbortedTransactions | None, *, first: int, end: int) -> None:
         batch.ensure_valid()
         numbers = self._tally.numbers
+        is_aborted = aborted is not None and aborted.has(batch)
         if batch.is_control:
             numbers.control += batch.record_count
             numbers.control_size += batch.batch_length
@@ -100,7 +104,11 @@ class Counting:
             producers = self._tally.transactional if batch.is_transactional else self._tally.idempotent
             if len(producers) < PRODUCERS_MAX:
                 producers.add(batch.producer_id)
-            if batch.is_transactional:
+            if is_aborted:
+                numbers.aborted += rows
+            elif batch.is_transactional and aborted is not None:
+                numbers.committed += rows
+            elif batch.is_transactional:
                 self._open[batch.producer_id] = self._open.get(batch.producer_id, 0) + rows
 
     def _end_transaction(self, batch: BatchView) -> None:
@@ -110,6 +118,7 @@ class Counting:
         match control_type(batch):
             case ControlType.COMMIT:
                 numbers.commits += 1
+                numbers.committed += records
             case ControlType.ABORT:
                 numbers.aborts += 1
                 numbers.aborted += records

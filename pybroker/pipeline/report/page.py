@@ -47,7 +47,7 @@ _PARTIAL: Final = (
 )
 _HOW: Final = (
     "Numbers are exact unless the page says otherwise; percentiles of 512 and more are up to 0.4 % too low. Times are UTC. "
-    "Records of aborted transactions are counted, too."
+    "Records of aborted and open transactions are counted, too."
 )
 
 
@@ -93,6 +93,7 @@ def _topic(topic: TopicReport, draw: Draw) -> list[Html | str]:
 def _facts(topic: TopicReport) -> Html:
     total, numbers = topic.total, topic.total.numbers
     formats = ", ".join(f"magic {magic}: {count:,}" for magic, count in sorted(total.magics.items()))
+    transactional = f"{numbers.committed:,} committed, {numbers.aborted:,} aborted, {numbers.undecided:,} open"
     rows: list[list[object]] = [
         ["records", numbers.records],
         ["bytes of keys, values, headers", f"{numbers.key_size:,}, {numbers.value_size:,}, {numbers.header_size:,}"],
@@ -102,9 +103,8 @@ def _facts(topic: TopicReport) -> Html:
         ["batches", f"{numbers.batches:,} of {numbers.size:,} bytes ({formats})"],
         ["idempotent producers", producers(total.idempotent)],
         ["transactional producers", producers(total.transactional)],
-        ["transactions", f"{numbers.commits:,} committed, {numbers.aborts:,} aborted"],
-        ["records of aborted transactions", numbers.aborted],
-        ["records of transactions whose end was not seen", numbers.undecided],
+        ["transactions", f"{numbers.commits:,} committed, {numbers.aborts:,} aborted (markers: {numbers.control:,})"],
+        ["records of transactions", transactional],
         ["offsets without a record (compaction)", _share(numbers.missing, whole=numbers.offsets)],
         ["batches with such gaps, without records", f"{numbers.holed:,}, {numbers.emptied:,}"],
         ["late records", _share(numbers.late, whole=numbers.records)],
@@ -165,7 +165,7 @@ def _keys(topic: TopicReport) -> list[Html | str]:
 def _partitions(topic: TopicReport) -> Html:
     head = [
         *("partition", "offsets in the log", "looked at", "records", "bytes", "batches", "records/s", "bytes/s"),
-        *("first time", "last time", "late", "latest lateness", "missing", "control"),
+        *("first time", "last time", "late", "latest lateness", "missing", "markers", "aborted", "open"),
     ]
     rows: list[list[object]] = []
     for one in topic.partitions[:PARTITIONS_MAX]:
@@ -186,6 +186,8 @@ def _partitions(topic: TopicReport) -> Html:
                 duration_ms(tally.lateness.greatest or 0),
                 numbers.missing,
                 numbers.control,
+                numbers.aborted,
+                numbers.undecided,
             ]
         )
     if len(topic.partitions) > PARTITIONS_MAX:

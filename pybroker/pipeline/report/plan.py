@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pybroker.pipeline.wire.client import EARLIEST, LATEST
+from pybroker.pipeline.wire.client import COMMITTED, EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from pybroker.pipeline.wire.client import WireClient
@@ -53,11 +53,14 @@ class Extent:
     start: int
     end: int
     ranges: tuple[Range, ...]
+    stable: int
+    """The last stable offset: where the first open transaction begins, or the log ends."""
 
 
 def extent(client: WireClient, topic: str, partition: int, wanted: Wanted) -> Extent:
     """Ask where a partition begins and ends, and where the wanted times are. Raises PipelineError."""
     start, end = (client.list_offset(topic, partition, timestamp=which) for which in (EARLIEST, LATEST))
+    stable = client.list_offset(topic, partition, timestamp=LATEST, isolation=COMMITTED)
     first, last = start, end
     if wanted.from_ms is not None:
         found = client.list_offset(topic, partition, timestamp=wanted.from_ms)
@@ -65,7 +68,7 @@ def extent(client: WireClient, topic: str, partition: int, wanted: Wanted) -> Ex
     if wanted.to_ms is not None:
         found = client.list_offset(topic, partition, timestamp=wanted.to_ms)
         last = last if found < 0 else min(last, found)
-    return Extent(start, end, ranges(first, last=last, wanted=wanted))
+    return Extent(start, end, ranges(first, last=last, wanted=wanted), stable)
 
 
 def ranges(first: int, *, last: int, wanted: Wanted) -> tuple[Range, ...]:

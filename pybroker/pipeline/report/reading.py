@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.report.counting import Counting
-from pybroker.pipeline.wire.client import WireClient
+from pybroker.pipeline.wire.aborted import AbortedTransactions
+from pybroker.pipeline.wire.client import COMMITTED, UNCOMMITTED, WireClient
 from pybroker.pipeline.wire.errors import BrokerError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.errors import CorruptRecordError
@@ -55,11 +56,15 @@ def look(part: Part, on_counted: Callable[[int], None] | None = None) -> tuple[T
 
 
 def read(client: WireClient, part: Part, counting: Counting, *, first: int, end: int) -> int:
-    """Count a range. Return how many of its offsets were deleted before they could be read."""
+    """Count a range. Return how many of its offsets were deleted before they could be read.
+
+    Below the last stable offset, the broker's list shows what was aborted. Beyond it, the markers do, as far as they are read.
+    """
     deleted, empty = 0, 0
     while first < end:
+        isolation = COMMITTED if first < part.extent.stable else UNCOMMITTED
         try:
-            fetched = client.fetch(part.topic, part.partition, offset=first, max_bytes=_FETCH_BYTES)
+            fetched = client.fetch(part.topic, part.partition, offset=first, max_bytes=_FETCH_BYTES, isolation=isolation)
         except BrokerError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
@@ -72,7 +77,8 @@ def read(client: WireClient, part: Part, counting: Counting, *, first: int, end:
             first = start
             continue
         try:
-            following = counting.add(fetched.data, first, end)
+            aborted = AbortedTransactions(fetched.aborted) if isolation == COMMITTED else None
+            following = counting.add(fetched.data, first, end, aborted)
         except CorruptRecordError as error:
             raise PipelineError(
                 f"{part.name} at {part.bootstrap} has damaged records at or after offset {first}: {error}"
@@ -81,7 +87,9 @@ def read(client: WireClient, part: Part, counting: Counting, *, first: int, end:
             first, empty = following, 0
         elif fetched.data:
             raise PipelineError(f"{part.name} at {part.bootstrap} has no whole batch at offset {first}")
-        elif fetched.high_watermark >= end:
+        elif isolation == COMMITTED and fetched.last_stable_offset >= part.extent.stable:
+            first = part.extent.stable  # compaction removed the records before it
+        elif isolation == UNCOMMITTED and fetched.high_watermark >= end:
             break  # compaction removed the last records
         else:
             empty += 1

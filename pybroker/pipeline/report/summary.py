@@ -75,6 +75,7 @@ class TopicReport:
                     "partition": one.number,
                     "log_start": one.extent.start,
                     "log_end": one.extent.end,
+                    "last_stable_offset": one.extent.stable,
                     "ranges": [list(pair) for pair in one.extent.ranges],
                     **_tally_json(one.tally),
                 }

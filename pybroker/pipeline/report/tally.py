@@ -168,10 +168,12 @@ class Numbers:
     control_size: int = 0
     commits: int = 0
     aborts: int = 0
+    committed: int = 0
+    """Records of transactions that were committed."""
     aborted: int = 0
     """Records of transactions that were aborted."""
     undecided: int = 0
-    """Records of transactions whose end was not seen."""
+    """Records of transactions that were open, or that ended after the part that was read."""
     deleted: int = 0
     """Offsets that were deleted before they could be read."""
     with_key: int = 0
