@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ class Whole:
         self.timer = OperationTimer(self.clock, never)
         self.metrics = BrokerMetrics()
         self._member_numbers = itertools.count(1)
+        self.call_soon: Callable[[Callable[[], None]], object] = lambda work: work()
         self.connection = ConnectionContext(connection_id=1, local_host="127.0.0.1", local_port=9092)
 
     async def start(self) -> Whole:
@@ -89,7 +91,7 @@ class Whole:
             timer=self.timer,
             replicas=self.replicas,
             controller=self.controller,
-            call_soon=lambda work: work(),
+            call_soon=self._soon,
             new_member_id=lambda name: MemberId(f"{name}-{next(self._member_numbers)}"),
         )
         self.controller.subscribe(self.groups.apply_image)
@@ -101,7 +103,7 @@ class Whole:
             replicas=self.replicas,
             controller=self.controller,
             groups=lambda: self.groups,
-            call_soon=lambda work: work(),
+            call_soon=self._soon,
         )
         self.controller.subscribe(self.transactions.apply_image)
         self.transactions.start()
@@ -117,6 +119,9 @@ class Whole:
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replicas))
         self.dispatcher = Dispatcher(self.services)
+
+    def _soon(self, work: Callable[[], None]) -> None:
+        self.call_soon(work)
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> bytes:
         """Create a topic, and return its id."""
