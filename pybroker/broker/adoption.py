@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.broker.listed import listed
 from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
+from pybroker.listed import listed
 from pybroker.log import checkpoint, old_formats, producer_snapshot, strays
 from pybroker.log.batch_scan import CorruptDataError
 from pybroker.log.claims import KnownDirectory

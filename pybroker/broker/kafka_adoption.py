@@ -34,12 +34,12 @@ from pybroker.broker.adoption import (
     topic_image,
     topics_of,
 )
-from pybroker.broker.listed import listed
 from pybroker.broker.old_data import was_given_back
 from pybroker.config.dynamic import check_client_metrics_configs
 from pybroker.config.group_configs import check_group_configs
 from pybroker.config.setting import ConfigError
 from pybroker.config.topic import TopicConfig
+from pybroker.listed import listed
 from pybroker.metadata.entries import CLUSTER_ID_KEY, LEFT_PREFIX, TOPIC_PREFIX, configs_key, decode_topic, encode_configs
 from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
 from pybroker.metadata.internal_topics import automatic_topic

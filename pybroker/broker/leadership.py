@@ -15,8 +15,9 @@ Raising the epochs without need does little harm: the clients ask, learn that no
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from pybroker.listed import listed
 from pybroker.log.leader_epoch_cache import UNDEFINED_EPOCH
 from pybroker.metadata.leader_epochs import EPOCH_MAX
 from pybroker.model import BrokerId, TopicPartition
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage
 
 logger = logging.getLogger(__name__)
-
-NAMES_MAX: Final = 3
-"""How many partitions of each kind are named in the log."""
 
 
 async def renew_leader_epochs(controller: Controller, logs: LogManager) -> None:
@@ -81,5 +79,4 @@ def _reasons(image: ClusterImage, broker_id: BrokerId, logs: LogManager) -> Iter
 
 
 def _named(partitions: list[TopicPartition]) -> str:
-    names = ", ".join(map(str, partitions[:NAMES_MAX]))
-    return f"{len(partitions)} partitions ({names}{', ...' if len(partitions) > NAMES_MAX else ''})"
+    return f"{len(partitions)} partitions ({listed(partitions)})"

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.broker import kafka_lockout
 from pybroker.broker.adoption import AdoptionError
-from pybroker.broker.listed import listed
+from pybroker.listed import listed
 from pybroker.log import checkpoint, strays
 from pybroker.log.offset_checkpoint import COMPANION_SUFFIX
 from pybroker.metadata.directories import decode_directories, directories_key

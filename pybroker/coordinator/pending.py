@@ -50,13 +50,13 @@ class PendingOffsets:
 
     # Changes; by replay alone
 
-    def put(self, producer_id: ProducerId, group_id: GroupId, topic: str, offsets: Mapping[int, CommittedOffset]) -> None:
+    def put(self, producer_id: ProducerId, group: GroupId, topic: str, offsets: Mapping[int, CommittedOffset]) -> None:
         """Note what the transaction of a producer has written for partitions of a topic, of which there is at least one."""
         by_key = self.by_key
         of_producer = self._by_producer.setdefault(producer_id, {})
-        of_group = self._by_group.setdefault(group_id, {})
+        of_group = self._by_group.setdefault(group, {})
         for partition, committed in offsets.items():
-            key = new_tuple(OffsetKey, (group_id, topic, partition))
+            key = new_tuple(OffsetKey, (group, topic, partition))
             written = by_key.get(key)
             if written is None:
                 by_key[key] = {producer_id: committed}

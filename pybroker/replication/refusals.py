@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from pybroker.listed import listed
 
 if TYPE_CHECKING:
     from pybroker.model import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-NAMES_MAX: Final = 10
-"""The number of partitions that a line names."""
 
 
 class Refusals:
@@ -27,6 +26,4 @@ class Refusals:
     def report(self) -> None:
         """Log the lines."""
         for reason, partitions in self._by_reason.items():
-            names = ", ".join(map(str, partitions[:NAMES_MAX]))
-            more = ", ..." if len(partitions) > NAMES_MAX else ""
-            logger.error("%d of the partitions are offline (%s%s): %s", len(partitions), names, more, reason)
+            logger.error("%d of the partitions are offline (%s): %s", len(partitions), listed(partitions), reason)

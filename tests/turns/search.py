@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings, target
 from hypothesis import strategies as st
 
 from pybroker.api.registry import APIS, load_api
+from pybroker.network.context import ProtocolViolation
 from pybroker.protocol import codec
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pybroker.protocol.messages.offset_commit import (
@@ -173,12 +174,15 @@ class World:
                 await asyncio.sleep(0)
             else:
                 sent[0].cancel()
-            with suppress(asyncio.CancelledError):
+            with suppress(asyncio.CancelledError, ProtocolViolation):
                 if isinstance(sent[0], asyncio.Future):
                     await sent[0]
 
         def handle() -> None:
-            sent.append(self.handle(self.whole.connection, frame))
+            try:
+                sent.append(self.handle(self.whole.connection, frame))
+            except ProtocolViolation:  # closes the connection
+                sent.append(None)
 
         sent: list[Any] = []
         turns = run_watched(search, limit_ms=1)

@@ -29,6 +29,7 @@ from pybroker.api.appending import append_after, append_in_turns, hold
 from pybroker.api.deferred import Deferred
 from pybroker.api.produce_response import Layout, only, response_of
 from pybroker.api.transactional_append import Entries, Verified, verify
+from pybroker.listed import listed
 from pybroker.log.results import AppendOrigin
 from pybroker.model import TopicId, TopicPartition, new_tuple
 from pybroker.network.context import ProtocolViolation
@@ -235,7 +236,7 @@ def _is_transactional(records: memoryview) -> bool:
 
 def _check_unacknowledged(results: ProduceResults) -> None:
     """Send no response to acks 0; a failure closes the connection. Raises ProtocolViolation."""
-    failed = {tp: result.error_code for tp, result in results.items() if result.error_code}
+    failed = [(topic_partition, result.error_code) for topic_partition, result in results.items() if result.error_code]
     if failed:
-        what = ", ".join(f"{tp}: {code.name}" for tp, code in failed.items())
+        what = listed(failed, lambda one: f"{one[0]}: {one[1].name}")
         raise ProtocolViolation(f"a produce request with acks 0 failed: {what}")
