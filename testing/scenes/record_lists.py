@@ -29,6 +29,7 @@ with warnings.catch_warnings():  # kafka-python warns while it is imported
 __all__ = [
     "BASE_MS",
     "BOTH",
+    "KERNELS",
     "kafka_codec",
     "kafka_default",
     "kafka_legacy",
@@ -44,6 +45,9 @@ __all__ = [
 BOTH = [pytest.param(_kernels_python, id="pure")]
 with suppress(ImportError):  # it may not have been built
     BOTH.insert(0, pytest.param(import_module("pybroker.records._kernels_native"), id="native"))
+
+KERNELS: dict[str, ModuleType] = {str(one.id): one.values[0] for one in BOTH}  # type: ignore[misc]  # only modules are in it
+"""The same by name, for tests that run both on what they draw."""
 
 NAMES = ("accept_batch", "crc32", "scan_records", "down_converted_size", "down_convert_records", "up_convert_messages")
 BASE_MS = 1_700_000_000_000

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -26,8 +27,9 @@ from pybroker.records import kernels
 from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT, Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
+from testing.cases import in_case
 from testing.scenes.logs import START_MS, TAILS, Disk, Producer, batch, stored
-from testing.scenes.record_lists import BOTH
+from testing.scenes.record_lists import BOTH, KERNELS
 
 CONFIGS: list[dict[str, Any]] = [
     {},
@@ -100,7 +102,7 @@ def state(log: Log) -> object:
     found = [log.segments.active.find_batch(offset) for offset in (*edges, log.log_end_offset)]
     producers = [(p.producer_id, p.producer_epoch, p.last_timestamp, list(p.batches)) for p in log.producers.producers.values()]
     ends = log.log_end_offset, log.end_offset_metadata, log.producers.map_end_offset, log.unflushed_messages, log.recovery_point
-    return ends, segments, found, producers, log.epochs.entries, stored(log)
+    return ends, segments, found, producers, [*log.epochs.entries], stored(log)
 
 
 @contextmanager
@@ -122,11 +124,35 @@ def stepwise_only(accept_batch: Any = None) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("tail", TAILS)
-@pytest.mark.parametrize(
-    "accept_batch", [pytest.param(None, id="step by step"), pytest.param(kernels.accept_batch, id="accepted")]
-)
-@pytest.mark.parametrize("module", BOTH)
+WAYS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "step by step, accepted": lambda: stepwise_only(kernels.accept_batch),
+    **{
+        f"{name} kernels, {tail.id}": functools.partial(as_a_whole, module, tail.values[0])  # type: ignore[arg-type]
+        for name, module in KERNELS.items()
+        for tail in TAILS
+    },
+}
+"""The ways of an append that are compared with the one step by step."""
+
+
+def story(
+    way: Callable[[], AbstractContextManager[None]],
+    config: dict[str, Any],
+    batches: list[tuple[bytearray, int, int]],
+    origin: AppendOrigin,
+) -> list[tuple[object, object]]:
+    """Append the batches to a new log, and return each outcome with the state after it."""
+    with TemporaryDirectory() as folder, way():
+        log = Disk(Path(folder), **config).create()
+        epoch = 0
+        found: list[tuple[object, object]] = []
+        for data, newer, late_ms in batches:
+            epoch += newer
+            found.append((outcome(log, data, epoch, START_MS + late_ms, origin), state(log)))
+        log.close()
+    return found
+
+
 @given(
     config=st.sampled_from(CONFIGS),
     batches=st.lists(st.tuples(sent_batches(), st.integers(0, 1), st.integers(-60, 60)), min_size=1, max_size=12),
@@ -134,30 +160,11 @@ def stepwise_only(accept_batch: Any = None) -> Iterator[None]:
 )
 @example(config={}, batches=[(with_a_huge_gap(), 0, 0)] * 2, origin=AppendOrigin.COORDINATOR)
 @settings(deadline=None)
-def test_both_ways_do_the_same(
-    module: ModuleType,
-    accept_batch: Any,
-    tail: ModuleType,
-    config: dict[str, Any],
-    batches: list[tuple[bytearray, int, int]],
-    origin: AppendOrigin,
-) -> None:
-    with TemporaryDirectory() as first, TemporaryDirectory() as second:
-        with as_a_whole(module, tail):
-            whole = Disk(Path(first), **config).create()
-        with stepwise_only(accept_batch):
-            stepwise = Disk(Path(second), **config).create()
-        epoch = 0
-        for data, newer, late_ms in batches:
-            epoch += newer
-            with as_a_whole(module, tail):
-                one = outcome(whole, data, epoch, START_MS + late_ms, origin)
-            with stepwise_only(accept_batch):
-                other = outcome(stepwise, data, epoch, START_MS + late_ms, origin)
-            assert one == other
-            assert state(whole) == state(stepwise)
-        for log in (whole, stepwise):
-            log.close()
+def test_all_ways_do_the_same(config: dict[str, Any], batches: list[tuple[bytearray, int, int]], origin: AppendOrigin) -> None:
+    expected = story(stepwise_only, config, batches, origin)
+    for name, way in WAYS.items():
+        with in_case(name):
+            assert story(way, config, batches, origin) == expected
 
 
 @pytest.mark.parametrize("module", BOTH)

@@ -26,9 +26,11 @@ from pybroker.protocol.messages.produce import ProduceRequest
 from pybroker.protocol.parts import parts_bytes
 from pybroker.protocol.schema import schema_of
 from pybroker.protocol.wire import uvarint
+from testing.cases import for_each_case
 from testing.scenes.messages import VERSIONED, full, messages, name_of
 
 every_version = pytest.mark.parametrize(("cls", "version"), VERSIONED, ids=map(name_of, VERSIONED))
+for_each_version = for_each_case(VERSIONED, name_of)
 
 
 def encoded(message: object, version: int) -> bytes:
@@ -43,22 +45,25 @@ def test_what_was_encoded_decodes_to_the_same(cls: type, version: int, data: st.
     assert decode(cls, version, memoryview(encoded(message, version))) == message
 
 
-@every_version
-def test_a_message_with_all_fields_set_decodes_to_the_same_from_the_middle_of_a_buffer(cls: type, version: int) -> None:
+@for_each_version
+def test_a_message_with_all_fields_set_decodes_to_the_same_from_the_middle_of_a_buffer(case: tuple[type, int]) -> None:
+    cls, version = case
     message = full(cls, version)
     assert decode(cls, version, memoryview(b"before" + encoded(message, version)), 6) == message
 
 
-@every_version
-def test_every_truncation_is_refused(cls: type, version: int) -> None:
+@for_each_version
+def test_every_truncation_is_refused(case: tuple[type, int]) -> None:
+    cls, version = case
     data = encoded(full(cls, version), version)
     for size in range(len(data)):
         with pytest.raises(DecodeError):
             decode(cls, version, memoryview(data)[:size])
 
 
-@every_version
-def test_bytes_to_spare_are_refused_but_behind_requests(cls: type, version: int) -> None:
+@for_each_version
+def test_bytes_to_spare_are_refused_but_behind_requests(case: tuple[type, int]) -> None:
+    cls, version = case
     for message in (cls(), full(cls, version)):
         data = memoryview(encoded(message, version) + b"\0")
         if schema_of(cls).is_request:

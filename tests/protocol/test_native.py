@@ -22,6 +22,7 @@ from pybroker.protocol.parts import SendPart, parts_bytes
 from pybroker.protocol.plan import make_plan
 from pybroker.protocol.schema import schema_of
 from pybroker.protocol.wire import JOIN_BYTES_MAX, DecodeError, EncodeError
+from testing.cases import for_each_case
 from testing.scenes.late_part import LatePart
 from testing.scenes.messages import VERSIONED, full, messages, name_of
 
@@ -86,9 +87,10 @@ def test_both_write_the_same_and_see_the_same_in_damaged_bytes(cls: type, versio
     assert decoded(decoders[0], body) == decoded(decoders[1], body)
 
 
-@pytest.mark.parametrize(("cls", "version"), EDGES, ids=map(name_of, EDGES))
-def test_both_refuse_the_same_values(cls: type, version: int) -> None:
+@for_each_case(EDGES, name_of)
+def test_both_refuse_the_same_values(case: tuple[type, int]) -> None:
     """Each field of a message in turn gets what it cannot be."""
+    cls, version = case
     _, encoders = both(cls, version)
     for one in schema_of(cls).fields:
         for value in (None, -1, 2**63, 2**31, "text", b"bytes", b"x" * 16, 1.5, [], [None], [1], ["text"], "\ud800", object()):
@@ -157,7 +159,7 @@ def test_pure_python_can_be_forced() -> None:
         assert printed.strip() == str(pure == "0")
 
 
-@pytest.mark.parametrize("cls", sorted({cls for cls, _ in VERSIONED}, key=str))
+@for_each_case(sorted({cls for cls, _ in VERSIONED}, key=str))
 def test_both_make_what_the_constructor_makes(cls: type[Any]) -> None:
     assert NATIVE is not None
     fields = schema_of(cls).fields

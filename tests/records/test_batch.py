@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import aiokafka.record.default_records as aio
 import pytest
 from hypothesis import given
@@ -24,6 +26,7 @@ from pybroker.records.batch import (
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
+from testing.cases import in_case
 from testing.scenes.record_lists import kafka_default as kp
 from testing.scenes.record_lists import record_lists, some_records, unless_corrupt
 
@@ -71,15 +74,15 @@ def test_the_golden_batch() -> None:
     assert batch.last_sequence == NO_SEQUENCE
 
 
-@pytest.mark.parametrize("codec", CompressionType)
 @given(records=record_lists())
-def test_others_read_what_we_build(codec: CompressionType, records: list[Record]) -> None:
-    built = bytes(
-        build_batch(records, compression=codec, producer_id=ProducerId(5), producer_epoch=ProducerEpoch(1), base_sequence=9)
-    )
-    for theirs in (kp.DefaultRecordBatch(built), aio.DefaultRecordBatch(built)):
-        assert theirs.validate_crc()
-        assert [Record(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs] == records
+def test_others_read_what_we_build(records: list[Record]) -> None:
+    producer: Any = {"producer_id": ProducerId(5), "producer_epoch": ProducerEpoch(1), "base_sequence": 9}
+    for codec in CompressionType:
+        with in_case(repr(codec)):
+            built = bytes(build_batch(records, compression=codec, **producer))
+            for theirs in (kp.DefaultRecordBatch(built), aio.DefaultRecordBatch(built)):
+                assert theirs.validate_crc()
+                assert [Record(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs] == records
 
 
 @pytest.mark.parametrize("codec", CompressionType)

@@ -23,6 +23,7 @@ from pybroker.records.build import build_batch, build_message_set, build_record_
 from pybroker.records.columns import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE
 from pybroker.records.compression import CompressionType
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
+from testing.cases import in_case
 from testing.scenes.record_lists import BASE_MS, kafka_default, kafka_legacy, record_lists, some_records, without_headers
 
 BOTH = [pytest.param(_columns_python, id="pure")]
@@ -30,6 +31,7 @@ with suppress(ImportError):  # it may not have been built
     _columns_native = import_module("pybroker.records._columns_native")
     BOTH.insert(0, pytest.param(_columns_native, id="native"))
 
+COLUMNS: dict[str, ModuleType] = {str(one.id): one.values[0] for one in BOTH}  # type: ignore[misc]  # only modules are in it
 needs_both = pytest.mark.skipif(len(BOTH) < 2, reason="the extension was not built")
 ALL = OFFSET | TIMESTAMP | KEY | VALUE | HEADERS
 EVERY = (-(1 << 63), (1 << 63) - 1)
@@ -174,21 +176,24 @@ def test_runs_follow_from_headers(module: ModuleType) -> None:
 # --- messages of magic 0 and 1
 
 
-@pytest.mark.parametrize("module", BOTH)
-@pytest.mark.parametrize("magic", [0, 1])
 @given(records=record_lists(has_gaps=True).map(without_headers))
-def test_messages_become_columns(module: ModuleType, magic: int, records: list[Record]) -> None:
-    data = bytes(build_message_set(records, magic=magic))
-    builder = module.ColumnBuilder(ALL)
-    assert builder.append_messages(data, 0, -1, False, 0, *EVERY) == (len(data), len(records))
-    assert rows(builder.take()) == list(legacy.records(data))
+def test_messages_become_columns(records: list[Record]) -> None:
+    for name, magic in itertools.product(COLUMNS, (0, 1)):
+        with in_case(f"{name}, magic {magic}"):
+            data = bytes(build_message_set(records, magic=magic))
+            builder = COLUMNS[name].ColumnBuilder(ALL)
+            assert builder.append_messages(data, 0, -1, False, 0, *EVERY) == (len(data), len(records))
+            assert rows(builder.take()) == list(legacy.records(data))
 
 
-@pytest.mark.parametrize("module", BOTH)
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.LZ4])
 @given(records=record_lists().map(without_headers), append_time=st.booleans())
-def test_wrapped_messages_become_columns(
+def test_wrapped_messages_become_columns(records: list[Record], append_time: bool) -> None:
+    for name, magic, codec in itertools.product(COLUMNS, (0, 1), (CompressionType.GZIP, CompressionType.LZ4)):
+        with in_case(f"{name}, magic {magic}, {codec!r}"):
+            wrapped_messages_become_columns(COLUMNS[name], magic, codec, records, append_time)
+
+
+def wrapped_messages_become_columns(
     module: ModuleType, magic: int, codec: CompressionType, records: list[Record], append_time: bool
 ) -> None:
     data = bytes(build_message_set(records, magic=magic, compression=codec))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import ModuleType
 
 import pytest
@@ -16,7 +17,8 @@ from pybroker.records.compression import CompressionType, compress
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.records.convert import down_convert
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
-from testing.scenes.record_lists import BOTH, kernels_of, record_lists, some_records, unless_corrupt
+from testing.cases import in_case
+from testing.scenes.record_lists import BOTH, KERNELS, kernels_of, record_lists, some_records, unless_corrupt
 from testing.up_convert import up_convert
 
 OLD_CODECS = [CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4]
@@ -27,13 +29,14 @@ def old(records: list[Record], magic: int) -> list[Record]:
     return [record._replace(headers=(), timestamp=record.timestamp if magic else -1) for record in records]
 
 
-@pytest.mark.parametrize("module", BOTH)
-@pytest.mark.parametrize("codec", OLD_CODECS)
-@pytest.mark.parametrize("magic", [0, 1])
 @given(records=record_lists(has_gaps=True))
-def test_down_and_up_again_loses_only_headers(
-    module: ModuleType, codec: CompressionType, magic: int, records: list[Record]
-) -> None:
+def test_down_and_up_again_loses_only_headers(records: list[Record]) -> None:
+    for name, codec, magic in itertools.product(KERNELS, OLD_CODECS, (0, 1)):
+        with in_case(f"{name}, {codec!r}, magic {magic}"):
+            go_down_and_up(KERNELS[name], codec, magic, records)
+
+
+def go_down_and_up(module: ModuleType, codec: CompressionType, magic: int, records: list[Record]) -> None:
     with kernels_of(module):
         converted = down_convert(build_batch(records, compression=codec), to_magic=magic, first_offset=Offset(0))
         assert converted.record_count == len(records)

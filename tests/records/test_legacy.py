@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import aiokafka.record.legacy_records as aio
 import pytest
 from aiokafka.record.memory_records import MemoryRecords as AioMemoryRecords
@@ -15,6 +17,7 @@ from pybroker.records.build import build_message, build_message_set
 from pybroker.records.compression import CompressionType, compress
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 from pybroker.records.kernels import crc32
+from testing.cases import in_case
 from testing.scenes.record_lists import kafka_legacy, kafka_memory, record_lists, some_records, unless_corrupt, without_headers
 
 RECORDS = [Record(Offset(7), 10, b"k", b"v"), Record(Offset(8), 12, None, b"w")]
@@ -54,10 +57,14 @@ def test_a_golden_wrapper(magic: int) -> None:
     assert ours.inner_messages() == theirs.inner_messages()
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("magic", [0, 1])
 @given(records=record_lists(has_gaps=True))
-def test_others_read_what_we_build(codec: CompressionType, magic: int, records: list[Record]) -> None:
+def test_others_read_what_we_build(records: list[Record]) -> None:
+    for codec, magic in itertools.product(CODECS, (0, 1)):
+        with in_case(f"{codec!r}, magic {magic}"):
+            others_read_what_we_build(codec, magic, records)
+
+
+def others_read_what_we_build(codec: CompressionType, magic: int, records: list[Record]) -> None:
     if codec and magic == 0:
         records = [record._replace(offset=Offset(index)) for index, record in enumerate(records)]
     built = build_message_set(records, magic=magic, compression=codec)

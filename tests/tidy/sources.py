@@ -37,6 +37,20 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(text(path))
 
 
+@functools.cache
+def nodes(root: ast.AST) -> Sequence[ast.AST]:
+    """Return what `ast.walk` yields, once for all tests that look at the same tree, and without the contexts of names."""
+    found = [root]
+    for node in found:
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                found += [one for one in value if isinstance(one, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                found.append(value)
+    return found
+
+
 def for_each(paths: Sequence[Path]) -> Callable[[Callable[[Path], None]], Callable[[], None]]:
     """Make one test of a check of a file: it checks every file of `paths`, and fails with the faults of all of them.
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from tests.tidy.sources import ROOT, for_each, sources, text, tree
+from tests.tidy.sources import ROOT, for_each, nodes, sources, text, tree
 
 CALLED_BY_LIBRARIES = {
     *("list_commands", "get_command"),  # click
@@ -53,7 +53,7 @@ SUPPORT_CALLED_BY_LIBRARIES = {
 def definitions(module: ast.Module) -> list[str]:
     """Return the names of functions, classes and methods; dunder methods and overrides by a decorator are called by others."""
     found = []
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             is_registered = any(not isinstance(d, ast.Name) for d in node.decorator_list)
             if not (node.name.startswith("__") or is_registered):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.sources import for_each, relative, sources, tree
+from tests.tidy.sources import for_each, nodes, relative, sources, tree
 
 NO_VERBS = frozenset(
     (
@@ -43,7 +43,7 @@ ENDS = (".", ":", "?", "!")
 
 def described(module: ast.Module) -> Iterator[tuple[int, str, str]]:
     """Yield line, name and docstring of whatever has one. Only functions have a name, because only they begin with a verb."""
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             words = ast.get_docstring(node)
             if words:

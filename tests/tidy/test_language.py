@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.sources import CODE, GENERATED, ROOT, documents, for_each, relative, sources, text, tree
+from tests.tidy.sources import CODE, GENERATED, ROOT, documents, for_each, nodes, relative, sources, text, tree
 
 BANNED = {
     r"anew": "again, new, or from the start",
@@ -62,14 +62,14 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text(path)).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
-    for node in ast.walk(tree(path)):
+    for node in nodes(tree(path)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
 
 
 def messages(module: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the texts of exceptions, log lines, help and failed assertions, each with its line."""
-    for node in ast.walk(module):
+    for node in nodes(module):
         parts: list[ast.expr | None] = []
         if isinstance(node, ast.Raise):
             parts = [node.exc]
@@ -87,7 +87,7 @@ def messages(module: ast.Module) -> Iterator[tuple[int, str]]:
 
 def names(module: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield what the module itself names: functions, classes, parameters, variables and attributes, each with its line."""
-    for node in ast.walk(module):
+    for node in nodes(module):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 yield node.lineno, name

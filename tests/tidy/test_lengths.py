@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.tidy.sources import PACKAGE, for_each, relative, sources, text, tree
+from tests.tidy.sources import PACKAGE, for_each, nodes, relative, sources, text, tree
 
 SOURCE_LINES_MAX = 500
 TEST_LINES_MAX = 650
@@ -38,7 +38,7 @@ def test_sources_stay_small(path: Path) -> None:
 
 @for_each(sources(".py"))
 def test_functions_stay_small(path: Path) -> None:
-    for node in ast.walk(tree(path)):
+    for node in nodes(tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             length = node.end_lineno - node.lineno + 1

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.tidy.sources import for_each, relative, sources, tree
+from tests.tidy.sources import for_each, nodes, relative, sources, tree
 
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 FREE = "%"
@@ -14,7 +14,7 @@ FREE = "%"
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree(path)):
+    for node in nodes(tree(path)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS:
             owner = node.func.value
             if isinstance(owner, ast.Name) and owner.id == "logger" and node.args:
