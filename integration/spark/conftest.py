@@ -79,3 +79,13 @@ def flow(spark_broker: BrokerProcess) -> Iterator[Flow]:
         yield flow
     finally:
         flow.close()
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the audits' own sessions interpret their plans."""
+    from integration.spark.audits import INTERPRETED  # noqa: PLC0415 (kafka-python warns when it is imported)
+    from pybroker.pipeline.audit import passes  # noqa: PLC0415
+
+    for name, value in INTERPRETED.items():
+        monkeypatch.setitem(passes._CONF, name, value)

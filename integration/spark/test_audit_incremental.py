@@ -12,7 +12,6 @@ import pytest
 
 from integration.spark.audits import (
     BUCKET_MS,
-    INTERPRETED,
     PARTITIONS,
     START_MS,
     Flow,
@@ -23,7 +22,7 @@ from integration.spark.audits import (
     rows,
     spans,
 )
-from pybroker.pipeline.audit import incremental, job, passes
+from pybroker.pipeline.audit import incremental, job
 from pybroker.pipeline.audit.options import AuditOptions, Incremental
 from pybroker.pipeline.audit.sources import Tier
 from pybroker.pipeline.audit.state import State
@@ -35,14 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the audits' own sessions interpret their plans."""
-    for name, value in INTERPRETED.items():
-        monkeypatch.setitem(passes._CONF, name, value)
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 
 def test_pass_after_pass_finds_what_one_pass_over_everything_finds(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:

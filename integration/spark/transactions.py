@@ -21,7 +21,14 @@ PARTITIONS = 6
 RECORDS = 3
 """The records of a transaction in a partition."""
 TIMEOUT_S = 60
+OPEN_MS_MAX = 600_000
+"""How long a transaction may be open: longer than a test takes on a machine that does much else."""
 Values = dict[int, list[bytes]]
+
+
+def transactional_producer(bootstrap: str) -> confluent_kafka.Producer:
+    settings = {"bootstrap.servers": bootstrap, "transactional.id": unique("id"), "transaction.timeout.ms": OPEN_MS_MAX}
+    return confluent_kafka.Producer(settings)
 
 
 class Scene:
@@ -31,8 +38,10 @@ class Scene:
         self.bootstrap, self.topic = bootstrap, unique("transactions")
         Cluster(bootstrap).create_topic(self.topic, PARTITIONS)
         self.seen: dict[Isolation, Values] = {level: {number: [] for number in range(PARTITIONS)} for level in Isolation}
-        self._clients = [self._client() for _ in range(2)]
+        self._clients = [transactional_producer(bootstrap) for _ in range(2)]
         first, second = self._clients
+        for client in self._clients:
+            client.init_transactions(TIMEOUT_S)
         self.transact(first, (COMMITTED_LAST, ABORTED_LAST, MARKERS_ONLY, OPEN_LAST, PLAIN_LAST), is_committed=True)
         self.transact(first, (ABORTED_LAST, MARKERS_ONLY, OPEN_LAST, ABORTED_ONLY, COMMITTED_LAST), is_committed=False)
         self.transact(first, (COMMITTED_LAST, OPEN_LAST), is_committed=True)
@@ -64,11 +73,6 @@ class Scene:
         """Let go of the broker, which the clients would report as lost for the rest of the run."""
         for client in self._clients:
             client.close()
-
-    def _client(self) -> confluent_kafka.Producer:
-        client = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap, "transactional.id": unique("id")})
-        client.init_transactions(TIMEOUT_S)
-        return client
 
     def _begun(self, client: confluent_kafka.Producer, partitions: tuple[int, ...]) -> Values:
         client.begin_transaction()

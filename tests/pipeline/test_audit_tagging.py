@@ -19,6 +19,7 @@ class FakeClient:
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
+        self.calls: list[str] = []
         self.is_full = False
 
     def produce(self, topic: str, **record: Any) -> None:
@@ -31,6 +32,20 @@ class FakeClient:
 
     def list_topics(self) -> str:
         return "topics"
+
+    def init_transactions(self, timeout: float) -> None:
+        self.calls.append(f"init {timeout}")
+
+    def begin_transaction(self) -> None:
+        self.calls.append("begin")
+
+    def commit_transaction(self) -> None:
+        if self.is_full:
+            raise OSError("no coordinator")
+        self.calls.append("commit")
+
+    def abort_transaction(self) -> None:
+        self.calls.append("abort")
 
     def of(self, topic: str) -> list[dict[str, Any]]:
         return [record for record in self.records if record["topic"] == topic]
@@ -150,6 +165,54 @@ def test_a_record_that_the_client_does_not_take_counts_as_refused_not_lost() -> 
     )
 
 
+def test_records_of_a_transaction_are_acknowledged_or_refused_by_its_end() -> None:
+    client, counts = FakeClient(), FakeClient()
+    producer = AuditedProducer(client, "p", counts=counts, interval_s=0, clock_ms=lambda: 0)
+    producer.init_transactions(9)
+    for number in range(4):
+        if number:
+            producer.begin_transaction()
+        producer.produce("t", b"v")
+        client.records[-1]["on_delivery"](None, "m")
+        if number == 1:
+            producer.trail.report()
+            producer.commit_transaction()
+        if number == 2:
+            producer.abort_transaction()
+            client.records[-1]["on_delivery"](None, "m")  # a callback that comes late
+    assert client.calls == ["init 9", "begin", "commit", "begin", "abort", "begin"]
+    producer.close()
+    assert numbers(reports(counts.records)[:1], "acked") == {(0, 0): 0b1}, "before the commit"
+    counted = reports(counts.records)
+    assert (numbers(counted, "sent"), numbers(counted, "acked"), numbers(counted, "failed")) == (
+        {(0, 0): 0b1111},
+        {(0, 0): 0b11},
+        {(0, 0): 0b100},
+    )
+
+
+def test_a_commit_that_fails_decides_nothing_until_it_is_tried_again_or_aborted() -> None:
+    for is_committed in (True, False):
+        client, counts = FakeClient(), FakeClient()
+        producer = AuditedProducer(client, "p", counts=counts, interval_s=0, clock_ms=lambda: 0)
+        producer.begin_transaction()
+        producer.produce("t", b"v")
+        producer.produce("t", b"v")
+        client.records[0]["on_delivery"](None, "m")
+        client.records[1]["on_delivery"]("failed" if not is_committed else None, "m")
+        client.is_full = True
+        with pytest.raises(OSError, match="no coordinator"):
+            producer.commit_transaction()
+        producer.trail.report()
+        assert numbers(reports(counts.records), "acked") == {}
+        client.is_full = False
+        (producer.commit_transaction if is_committed else producer.abort_transaction)()
+        producer.close()
+        counted = reports(counts.records)
+        expected = {(0, 0): 0b11}
+        assert (numbers(counted, "acked"), numbers(counted, "failed")) == ((expected, {}) if is_committed else ({}, expected))
+
+
 def test_a_report_that_cannot_be_published_comes_with_the_next() -> None:
     client = FakeClient()
     producer = AuditedProducer(client, "p", interval_s=0, clock_ms=lambda: 0)
@@ -226,8 +289,10 @@ def test_what_cannot_be_audited_is_refused_at_once() -> None:
     for name in ("", "x" * 201, "line\nbreak"):
         with pytest.raises(ValueError, match="must be 1 to 200 bytes of printable text"):
             AuditedProducer(FakeClient(), name, interval_s=0)
-    with pytest.raises(NotImplementedError, match="records of transactions cannot be audited"):
-        AuditedProducer(FakeClient(), "p", interval_s=0).begin_transaction()
+    plain = AuditedProducer(FakeClient(), "p", interval_s=0)
+    for method in (plain.init_transactions, plain.begin_transaction):
+        with pytest.raises(ValueError, match="a transactional producer cannot publish its counts"):
+            method()
 
 
 def test_a_thread_publishes_now_and_then_and_ends_with_close() -> None:

@@ -18,9 +18,9 @@ from pybroker.pipeline.audit import counting
 from pybroker.pipeline.audit.compare import Parameters
 from pybroker.pipeline.audit.folder import TABLE, mended, replacing
 from pybroker.pipeline.audit.options import AuditOptions, AuditResult, Incremental
-from pybroker.pipeline.audit.passes import Watch, chosen_topics, look_at, prepared, tried
+from pybroker.pipeline.audit.passes import Watch, chosen_topics, closed_until, look_at, prepared, tried
 from pybroker.pipeline.audit.report import write_report
-from pybroker.pipeline.audit.sources import Piece, Tier, messages, records, survey, visible_until
+from pybroker.pipeline.audit.sources import Piece, Tier, messages, records, survey
 from pybroker.pipeline.audit.state import (
     COUNTS,
     DONE,
@@ -194,8 +194,8 @@ def _same_topics(tier: Tier, piece: Piece, known: Mapping[str, str]) -> dict[str
 
 def _closes(work: _Work) -> bool:
     """Return whether a bucket can be closed although there are no new records."""
-    end_ms, until_ms = work.before.next_close_ms, visible_until(work.now_ms, work.pieces.values())
-    return end_ms is not None and (work.options.is_all_closed or end_ms <= until_ms - work.options.grace_ms)
+    end_ms, closed_ms = work.before.next_close_ms, closed_until(work.options, work.now_ms, work.pieces.values())
+    return end_ms is not None and (closed_ms is None or end_ms <= closed_ms)
 
 
 def _follow(work: _Work, staging: Path) -> tuple[State, Summary]:
@@ -267,7 +267,7 @@ def _compare(work: _Work, state: State, staging: Path, counts: DataFrame | None,
     parameters = Parameters(
         tiers=len(options.tiers),
         width_ms=options.width_ms,
-        closed_ms=None if options.is_all_closed else state.closed_ms,
+        closed_ms=None if closed_until(options, state.closed_ms, work.pieces.values()) is None else state.closed_ms,
         has_counts=counts is not None,
         from_ms=before.final_ms,
         horizons={
@@ -329,9 +329,8 @@ def _moved(work: _Work, new: DataFrame) -> State:
             now = Position(extent.end, was.high_ms if high_ms is None else high_ms, reached_ms or was.reached_ms)
             positions[tier][topic, partition] = now
             reached.append((extent.end >= work.ends[tier][topic, partition], now.reached_ms))
-    until_ms = visible_until(work.now_ms, work.pieces.values())
-    closed_ms = work.now_ms if options.is_all_closed else watermark(reached, until_ms) - options.grace_ms
-    closed_ms = max(before.closed_ms, closed_ms)
+    closed_ms = closed_until(options, watermark(reached, work.now_ms), work.pieces.values())
+    closed_ms = max(before.closed_ms, work.now_ms if closed_ms is None else closed_ms)
     keep_ms = int((options.incremental or Incremental()).keep_s * 1000)
     final_ms = closed_ms - keep_ms - (closed_ms - keep_ms) % options.width_ms
     return replace(

@@ -14,9 +14,9 @@ from pybroker.pipeline.audit import counting
 from pybroker.pipeline.audit.compare import Parameters
 from pybroker.pipeline.audit.folder import TABLE, check_not_followed, replacing
 from pybroker.pipeline.audit.options import AuditOptions, AuditResult
-from pybroker.pipeline.audit.passes import Watch, chosen_topics, look_at, prepared, tried
+from pybroker.pipeline.audit.passes import Watch, chosen_topics, closed_until, look_at, prepared, tried
 from pybroker.pipeline.audit.report import write_report
-from pybroker.pipeline.audit.sources import Piece, Tier, messages, records, survey, visible_until
+from pybroker.pipeline.audit.sources import Piece, Tier, messages, records, survey
 from pybroker.pipeline.audit.summary import Header, summarize
 from pybroker.pipeline.progress import Progress
 
@@ -91,7 +91,7 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
     parameters = Parameters(
         tiers=len(pieces),
         width_ms=options.width_ms,
-        closed_ms=None if options.is_all_closed else visible_until(now_ms, pieces) - options.grace_ms,
+        closed_ms=closed_until(options, now_ms, pieces),
         has_counts=counts is not None,
         from_ms=None if options.from_ms is None else options.from_ms - options.from_ms % options.width_ms,
         to_ms=options.to_ms,

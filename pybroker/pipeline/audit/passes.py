@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pybroker.pipeline.audit.sources import ARCHIVE
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pybroker.pipeline.audit.options import AuditOptions
+    from pybroker.pipeline.audit.sources import Piece
 
 _T = TypeVar("_T")
 _ATTEMPTS: Final = 3
@@ -78,6 +79,17 @@ def chosen_topics(options: AuditOptions) -> tuple[str, ...]:
         return options.topics
     existing = Cluster(options.tiers[0].source).chosen_topics((), options.pattern)
     return tuple(topic for topic in existing if topic != options.counts_topic)
+
+
+def closed_until(options: AuditOptions, read_ms: int, pieces: Iterable[Piece]) -> int | None:
+    """Return the time up to which buckets are closed when all that came until `read_ms` is read; None closes all buckets.
+
+    Records that an open transaction hides are there, so their buckets remain open until it ends.
+    """
+    times = [piece.held_ms for piece in pieces if piece.held_ms is not None]
+    if not options.is_all_closed:
+        times.append(read_ms)
+    return min(times) - options.grace_ms if times else None
 
 
 def look_at(whole: DataFrame, options: AuditOptions) -> tuple[int, int]:

@@ -109,11 +109,6 @@ def _held_ms(cluster: Cluster, counts: Mapping[str, int], extents: Mapping[tuple
     return min((time for time in times if time is not None), default=None)
 
 
-def visible_until(now_ms: int, pieces: Iterable[Piece]) -> int:
-    """Return the time up to which all that was written can be seen: `now_ms`, or that of the first hidden record."""
-    return min([now_ms, *(piece.held_ms for piece in pieces if piece.held_ms is not None)])
-
-
 def messages(spark: SparkSession, piece: Piece) -> DataFrame:
     """Return the values of a topic of counts, and nothing else of its messages."""
     return _kafka(spark, piece, None).select("value")

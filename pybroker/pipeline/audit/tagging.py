@@ -16,7 +16,7 @@ client itself sends again keep their number. That is how an audit finds the doub
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pybroker.pipeline.audit.tags import NAMES, PRODUCER, SEQUENCE, TIER, Tags, encode_sequence
@@ -32,13 +32,12 @@ Headers = Mapping[str, Any] | Iterable[tuple[str, Any]] | None
 class _Audited:
     """What both wrappers have in common."""
 
-    def __init__(self, client: Any, trail: Trail) -> None:
+    def __init__(self, client: Any, counts: Any, trail: Trail) -> None:
         self.client = client
         self.trail = trail
+        self._counts = client if counts is None else counts
 
     def __getattr__(self, name: str) -> Any:
-        if name in {"begin_transaction", "init_transactions"}:
-            raise NotImplementedError("records of transactions cannot be audited: what is acknowledged may still be aborted")
         return getattr(self.client, name)
 
     def __enter__(self) -> Self:
@@ -49,6 +48,48 @@ class _Audited:
 
     def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
         raise NotImplementedError
+
+    def init_transactions(self, *arguments: Any, **named: Any) -> Any:
+        """Call the client's method of the same name. Raises ValueError when this client also publishes the counts."""
+        self._check_counts()
+        return self.client.init_transactions(*arguments, **named)
+
+    def begin_transaction(self, *arguments: Any, **named: Any) -> Any:
+        """Call the client's method of the same name. The records that follow count when the transaction has ended."""
+        self._check_counts()
+        found = self.client.begin_transaction(*arguments, **named)
+        self.trail.begin_transaction()
+        return found
+
+    def commit_transaction(self, *arguments: Any, **named: Any) -> Any:
+        """Call the client's method of the same name. Then the records of the transaction are acknowledged."""
+        found = self.client.commit_transaction(*arguments, **named)
+        self.trail.end_transaction(is_committed=True)
+        return found
+
+    def abort_transaction(self, *arguments: Any, **named: Any) -> Any:
+        """Call the client's method of the same name. Then the records of the transaction are refused."""
+        found = self.client.abort_transaction(*arguments, **named)
+        self.trail.end_transaction(is_committed=False)
+        return found
+
+    def _check_counts(self) -> None:
+        if self._counts is self.client:
+            raise ValueError(
+                "a transactional producer cannot publish its counts: give another, without transactions, as `counts`"
+            )
+
+    def _begin(self, topic: str, timestamp_ms: int) -> tuple[int, Callable[[bool], None]]:
+        """Count a record. Return its number, and what to call with whether it is acknowledged."""
+        trail, is_transactional = self.trail, self.trail.is_in_transaction
+        sequence = trail.send(topic, timestamp_ms)
+
+        def settle(is_acked: bool) -> None:
+            trail.settle(
+                topic, timestamp_ms=timestamp_ms, sequence=sequence, is_acked=is_acked, is_transactional=is_transactional
+            )
+
+        return sequence, settle
 
     def _tagged(self, headers: Headers, sequence: int) -> Tags:
         """Return the headers followed by the tags, without tags that the record has already because it is passed on."""
@@ -61,8 +102,8 @@ class _Audited:
 class AuditedProducer(_Audited):
     """A wrapper of confluent-kafka's Producer.
 
-    If `client` changes what it is given (as a SerializingProducer does), `counts` must be another client. Acknowledgements are
-    counted when the client calls back, so call `poll` as always. The client must report every delivery
+    If `client` changes what it is given (as a SerializingProducer does), or has transactions, `counts` must be another client.
+    Acknowledgements are counted when the client calls back, so call `poll` as always. The client must report every delivery
     (`delivery.report.only.error` is false, which is the default). `on_delivery` is for records that are produced without a
     callback of their own.
     """
@@ -77,10 +118,9 @@ class AuditedProducer(_Audited):
         on_delivery: Any = None,
         **settings: Any,
     ) -> None:
-        self._counts = client if counts is None else counts
         self._counts_topic = counts_topic
         self._on_delivery = on_delivery
-        super().__init__(client, Trail(name, self._publish, **settings))
+        super().__init__(client, counts, Trail(name, self._publish, **settings))
 
     def __len__(self) -> int:
         return len(self.client)
@@ -97,12 +137,12 @@ class AuditedProducer(_Audited):
         callback: Any = None,
     ) -> None:
         """Tag a record and hand it to the client's method of the same name."""
-        trail, on_settled = self.trail, on_delivery or callback or self._on_delivery
-        stamp = timestamp or trail.clock_ms()
-        sequence = trail.send(topic, stamp)
+        on_settled = on_delivery or callback or self._on_delivery
+        stamp = timestamp or self.trail.clock_ms()
+        sequence, settle = self._begin(topic, stamp)
 
         def delivered(error: Any, message: Any) -> None:
-            trail.settle(topic, timestamp_ms=stamp, sequence=sequence, is_acked=error is None)
+            settle(error is None)
             if on_settled is not None:
                 on_settled(error, message)
 
@@ -117,7 +157,7 @@ class AuditedProducer(_Audited):
                 headers=self._tagged(headers, sequence),
             )
         except BaseException:
-            trail.settle(topic, timestamp_ms=stamp, sequence=sequence, is_acked=False)
+            settle(False)
             raise
 
     def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
@@ -133,14 +173,13 @@ class AuditedProducer(_Audited):
 
 
 class AuditedKafkaProducer(_Audited):
-    """A wrapper of kafka-python's KafkaProducer. With serializers it needs another client, `counts`, to publish the counts."""
+    """A wrapper of kafka-python's KafkaProducer. With serializers or transactions it needs another client, `counts`."""
 
     def __init__(self, client: Any, name: str, *, counts: Any = None, counts_topic: str = COUNTS_TOPIC, **settings: Any) -> None:
         if counts is None and (client.config["key_serializer"] or client.config["value_serializer"]):
             raise ValueError("a producer with serializers cannot publish its counts: give another as `counts`")
-        self._counts = client if counts is None else counts
         self._counts_topic = counts_topic
-        super().__init__(client, Trail(name, self._publish, **settings))
+        super().__init__(client, counts, Trail(name, self._publish, **settings))
 
     def send(  # noqa: PLR0917 (as the client's)
         self,
@@ -152,9 +191,8 @@ class AuditedKafkaProducer(_Audited):
         timestamp_ms: int | None = None,
     ) -> Any:
         """Tag a record and hand it to the client's method of the same name."""
-        trail = self.trail
-        stamp = trail.clock_ms() if timestamp_ms is None else timestamp_ms
-        sequence = trail.send(topic, stamp)
+        stamp = self.trail.clock_ms() if timestamp_ms is None else timestamp_ms
+        sequence, settle = self._begin(topic, stamp)
         try:
             future = self.client.send(
                 topic,
@@ -165,10 +203,10 @@ class AuditedKafkaProducer(_Audited):
                 timestamp_ms=stamp,
             )
         except BaseException:
-            trail.settle(topic, timestamp_ms=stamp, sequence=sequence, is_acked=False)
+            settle(False)
             raise
-        future.add_callback(lambda _: trail.settle(topic, timestamp_ms=stamp, sequence=sequence, is_acked=True))
-        future.add_errback(lambda _: trail.settle(topic, timestamp_ms=stamp, sequence=sequence, is_acked=False))
+        future.add_callback(lambda _: settle(True))
+        future.add_errback(lambda _: settle(False))
         return future
 
     def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:

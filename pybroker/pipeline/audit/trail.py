@@ -65,6 +65,7 @@ class Trail:
         self._publishing = threading.Lock()
         self._next: defaultdict[str, int] = defaultdict(int)
         self._new: dict[Outcome, defaultdict[Key, int]] = _empty()
+        self._open: defaultdict[Key, int] | None = None
         self._waiting: list[list[dict[str, Any]]] = []
         self._number = 0
         self._closed = threading.Event()
@@ -86,13 +87,40 @@ class Trail:
                 raise RuntimeError("the audited producer is closed")
             sequence = self._next[topic]
             self._next[topic] = sequence + 1
-            self._count(Outcome.SENT, topic, timestamp_ms=timestamp_ms, sequence=sequence)
+            key, bit = self._place(topic, timestamp_ms=timestamp_ms, sequence=sequence)
+            self._new[Outcome.SENT][key] |= bit
+            if self._open is not None:
+                self._open[key] |= bit
         return sequence
 
-    def settle(self, topic: str, *, timestamp_ms: int, sequence: int, is_acked: bool) -> None:
-        """Count what became of a record."""
+    def settle(self, topic: str, *, timestamp_ms: int, sequence: int, is_acked: bool, is_transactional: bool = False) -> None:
+        """Count what became of a record. For a record of a transaction, not the acknowledgement counts but the end."""
+        if is_acked and is_transactional:
+            return
+        key, bit = self._place(topic, timestamp_ms=timestamp_ms, sequence=sequence)
         with self._lock:
-            self._count(Outcome.ACKED if is_acked else Outcome.FAILED, topic, timestamp_ms=timestamp_ms, sequence=sequence)
+            self._new[Outcome.ACKED if is_acked else Outcome.FAILED][key] |= bit
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self._open is not None
+
+    def begin_transaction(self) -> None:
+        """Hold the acknowledgements of the records that follow until the transaction ends.
+
+        The records of a transaction that has not ended remain neither acknowledged nor refused.
+        """
+        with self._lock:
+            self._open = defaultdict(int)
+
+    def end_transaction(self, *, is_committed: bool) -> None:
+        """Count the records of the open transaction: as acknowledged if it was committed, as refused if it was aborted."""
+        with self._lock:
+            outcome = self._new[Outcome.ACKED if is_committed else Outcome.FAILED]
+            for key, bits in (self._open or {}).items():
+                outcome[key] |= bits
+            self._open = None
 
     def report(self, *, is_end: bool = False) -> None:
         """Publish what is new, and keep for the next time what cannot be published now."""
@@ -124,9 +152,9 @@ class Trail:
             self.report(is_end=True)
             self._is_ended = True
 
-    def _count(self, outcome: Outcome, topic: str, *, timestamp_ms: int, sequence: int) -> None:
-        bucket = timestamp_ms - timestamp_ms % self.width_ms
-        self._new[outcome][topic, bucket, sequence // CHUNK] |= 1 << sequence % CHUNK
+    def _place(self, topic: str, *, timestamp_ms: int, sequence: int) -> tuple[Key, int]:
+        """Return the set that a record belongs to, and its bit there."""
+        return (topic, timestamp_ms - timestamp_ms % self.width_ms, sequence // CHUNK), 1 << sequence % CHUNK
 
     def _encode(self, counts: list[dict[str, Any]], *, is_end: bool) -> bytes:
         content = {
