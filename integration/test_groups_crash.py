@@ -122,6 +122,8 @@ def check_members(connection: raw.Connection, members: dict[str, Identity], fenc
         assert error in (0, FENCED_INSTANCE_ID), (who, error)
         replaced += [who] if error else []
     assert len(replaced) <= 1, replaced
+    for who in replaced:
+        del members[who.group]  # until it joins again, which may be rounds later
     for who in fenced:
         error = groups.parse_heartbeat(groups.call(connection, groups.HEARTBEAT, groups.heartbeat_body(who)))
         assert error == FENCED_INSTANCE_ID, (who, error)
