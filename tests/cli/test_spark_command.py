@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from pybroker.cli.main import cli
+from pybroker.cli.main import RunError, cli
 from pybroker.cli.spark_generate import start_ms
+from pybroker.pipeline.isolation import Isolation
 
 
 def run(*arguments: str) -> Result:
@@ -33,6 +36,10 @@ def test_the_jobs_are_listed_and_nothing_of_spark_is_imported() -> None:
         (["archive", "lake"], "--bootstrap-server is needed"),
         (["archive", "lake", "--bootstrap-server", "x:1"], "give either --topic or --pattern"),
         (
+            ["archive", "lake", "--isolation-level", "serializable"],
+            "'serializable' is not one of 'read_committed', 'read_uncommitted'",
+        ),
+        (
             ["generate", "--bootstrap-server", "x:1", "--topic", "t", "--count", "1", "--start", "soon"],
             "'soon' is not a time such as",
         ),
@@ -43,6 +50,30 @@ def test_a_wrong_command_line_is_reported(arguments: list[str], message: str) ->
     result = run(*arguments)
     assert result.exit_code == 2
     assert message in result.output
+
+
+@pytest.mark.parametrize("level", [None, *Isolation])
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("archive", ("--bootstrap-server", "x:1", "--topic", "t")),
+        ("audit", ("--tier", "cluster=x:1", "--topic", "t")),
+    ],
+)
+def test_the_isolation_level_reaches_the_job(
+    module: str, arguments: tuple[str, ...], level: Isolation | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Isolation] = []
+
+    def job(_spark: object, options: Any) -> None:
+        seen.append(options.isolation)
+        raise RunError("enough")
+
+    monkeypatch.setattr(f"pybroker.cli.spark_{module}.job", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(f"pybroker.pipeline.{module}.job.run", job)
+    result = run(module, "folder", *arguments, *(() if level is None else ("--isolation-level", level.value)))
+    assert result.output == "Error: enough\n"
+    assert seen == [level or Isolation.READ_COMMITTED]
 
 
 def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
