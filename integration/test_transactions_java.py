@@ -1,4 +1,4 @@
-"""Transactions of Java programs: plain ones, loops, and the ways of Connect and Flink, with clients 3.9 and 4.x."""
+"""Transactions of Java programs: plain ones, and the ways of Connect and Flink, with clients 3.9 and 4.x."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from confluent_kafka import Producer
 
 from integration.transaction_histories import TOPIC, read_all
 from testing.clients.stock import create_topic
@@ -105,26 +104,6 @@ def test_clients_commit_and_abort_at_each_level_and_across_upgrades(
     for partition in (0, 1):
         assert values(bootstrap, partition=partition) == committed
         assert values(bootstrap, "read_uncommitted", partition) == everything
-
-
-@pytest.mark.parametrize(("release", "protocol"), [("3.9.2", "classic"), ("4.3.1", "classic"), ("4.3.1", "consumer")])
-def test_a_loop_is_exact_although_the_broker_is_killed(
-    release: str, protocol: str, start_broker: Callable[..., BrokerProcess], tmp_path: Path
-) -> None:
-    broker = start_broker()
-    create_topic(broker.bootstrap, "input", 1)
-    create_topic(broker.bootstrap, TOPIC, 1)
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    for number in range(60):
-        producer.produce("input", str(number), partition=0)
-    assert producer.flush(LONG_WAIT_S) == 0
-    running = Running(tmp_path, release, "loop", broker.bootstrap, "input", TOPIC, "loop", "group", "60", protocol)
-    for _ in range(2):
-        running.skip(2)
-        broker.kill()
-        broker.start()
-    running.finish()
-    assert values(broker.bootstrap) == [f"out {number}" for number in range(60)]
 
 
 @pytest.mark.parametrize("release", RELEASES)

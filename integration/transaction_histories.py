@@ -19,10 +19,10 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from testing.clients.isolation import read_whole, reader_options
+from testing.clients.isolation import has_no_open_transaction, last_offset, read_whole, reader_options
 from testing.clients.stock import create_topic
 from testing.process.broker import BrokerProcess
 from testing.transactions.checker import problems
@@ -149,13 +149,6 @@ class Reader(threading.Thread):
         return Reading(self.name, self._partition, self.records, self.records[-1][0] + 1 if self.records else 0)
 
 
-def last_offset(admin: AdminClient, partition: int, isolation: IsolationLevel) -> int:
-    """Return the offset where a reader with this isolation ends."""
-    asked = {TopicPartition(TOPIC, partition): OffsetSpec.latest()}
-    (future,) = admin.list_offsets(asked, isolation_level=isolation, request_timeout=CALL_S).values()
-    return int(future.result(CALL_S).offset)
-
-
 def watch(bootstrap: str, partitions: int, history: History, stop: threading.Event) -> None:
     """Note last stable offsets until `stop`."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -163,7 +156,7 @@ def watch(bootstrap: str, partitions: int, history: History, stop: threading.Eve
         for partition in range(partitions):
             began = history.stamp()
             with contextlib.suppress(KafkaException):  # the broker is away
-                offset = last_offset(admin, partition, IsolationLevel.READ_COMMITTED)
+                offset = last_offset(admin, TOPIC, partition, "read_committed")
                 if offset >= 0:  # librdkafka also gives an invalid offset without an error
                     history.stable_offsets.append(StableOffset(partition, offset, began, history.stamp()))
 
@@ -199,12 +192,8 @@ def run(broker: BrokerProcess, seed: int, size: Size) -> History:
         started(bootstrap, writer.transactional_id)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
-    def is_settled() -> bool:
-        levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-        return all(len({last_offset(admin, number, level) for level in levels}) == 1 for number in range(size.partitions))
-
     with contextlib.suppress(AssertionError):  # the checker reports what hangs
-        until(is_settled, "the last stable offsets reach the ends", CALL_S)
+        until(lambda: has_no_open_transaction(admin, TOPIC, size.partitions), "the last stable offsets reach the ends", CALL_S)
     stop.set()
     for thread in (*readers, watcher):
         thread.join(LIMIT_S)
@@ -212,8 +201,8 @@ def run(broker: BrokerProcess, seed: int, size: Size) -> History:
         history.last[number] = Contents(
             read_all(bootstrap, number, "read_committed"),
             read_all(bootstrap, number, "read_uncommitted"),
-            last_offset(admin, number, IsolationLevel.READ_COMMITTED),
-            last_offset(admin, number, IsolationLevel.READ_UNCOMMITTED),
+            last_offset(admin, TOPIC, number, "read_committed"),
+            last_offset(admin, TOPIC, number, "read_uncommitted"),
         )
     history.readings = [reader.reading() for reader in readers]
     return history

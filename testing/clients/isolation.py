@@ -1,8 +1,9 @@
-"""What a reader with an isolation level gets of a whole partition."""
+"""What a reader with an isolation level gets of a partition: its records, and its end."""
 
 from __future__ import annotations
 
 import confluent_kafka
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 TIMEOUT_S = 60
 _EOF = confluent_kafka.KafkaError._PARTITION_EOF
@@ -44,3 +45,17 @@ def read_whole(bootstrap: str, topic: str, partition: int, isolation: str) -> li
 def read_values(bootstrap: str, topic: str, partition: int, isolation: str) -> list[bytes]:
     """Return the values of `read_whole`."""
     return [message.value() for message in read_whole(bootstrap, topic, partition, isolation)]
+
+
+def last_offset(admin: AdminClient, topic: str, partition: int, isolation: str) -> int:
+    """Return the offset where a reader with this isolation ends; negative when librdkafka has no error and no offset."""
+    level = confluent_kafka.IsolationLevel[isolation.upper()]
+    wanted = {confluent_kafka.TopicPartition(topic, partition): OffsetSpec.latest()}
+    (future,) = admin.list_offsets(wanted, isolation_level=level, request_timeout=TIMEOUT_S).values()
+    return int(future.result(TIMEOUT_S).offset)
+
+
+def has_no_open_transaction(admin: AdminClient, topic: str, partitions: int) -> bool:
+    """Return whether the last stable offset of each partition is at the end."""
+    levels = ("read_committed", "read_uncommitted")
+    return all(len({last_offset(admin, topic, number, level) for level in levels}) == 1 for number in range(partitions))

@@ -1,8 +1,5 @@
 import java.lang.reflect.Field;
-import java.time.Duration;
-import java.util.ArrayList;
 import java.util.Collection;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -10,21 +7,16 @@ import java.util.Set;
 import org.apache.kafka.clients.admin.AbortTransactionSpec;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ProducerState;
-import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.clients.consumer.KafkaConsumer;
-import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.ProducerFencedException;
-import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * The ways in which programs on Kafka's Java client use transactions. Prints what a test compares, one line for each fact.
  *
  *     Transactions commit BOOTSTRAP TOPIC ID COUNT                  transactions of one record in each of two partitions
- *     Transactions loop BOOTSTRAP INPUT OUTPUT ID GROUP COUNT PROTOCOL   consume, transform, produce, until COUNT records
  *     Transactions connect BOOTSTRAP TOPIC ID                       Connect's exactly-once source: fence, then abort what hangs
  *     Transactions flink-begin BOOTSTRAP TOPIC ID                   Flink: write, print producer id and epoch, and die
  *     Transactions flink-resume BOOTSTRAP TOPIC ID PRODUCER EPOCH   Flink: commit what another process has written
@@ -37,7 +29,6 @@ public final class Transactions {
         String bootstrap = arguments[1];
         switch (arguments[0]) {
             case "commit" -> commit(bootstrap, arguments[2], arguments[3], Integer.parseInt(arguments[4]));
-            case "loop" -> loop(bootstrap, arguments);
             case "connect" -> connect(bootstrap, arguments[2], arguments[3]);
             case "flink-begin" -> flinkBegin(bootstrap, arguments[2], arguments[3]);
             case "flink-resume" -> flinkResume(bootstrap, arguments[3], Long.parseLong(arguments[4]), Short.parseShort(arguments[5]));
@@ -77,45 +68,6 @@ public final class Transactions {
                     producer.commitTransaction();
                 }
                 System.out.println("ended " + number);
-            }
-        }
-    }
-
-    private static void loop(String bootstrap, String[] arguments) {
-        String input = arguments[2];
-        String output = arguments[3];
-        int left = Integer.parseInt(arguments[6]);
-        Properties properties = new Properties();
-        properties.put("bootstrap.servers", bootstrap);
-        properties.put("group.id", arguments[5]);
-        properties.put("isolation.level", "read_committed");
-        properties.put("enable.auto.commit", "false");
-        properties.put("auto.offset.reset", "earliest");
-        properties.put("max.poll.records", "5");
-        if (!arguments[7].equals("classic")) {
-            properties.put("group.protocol", arguments[7]);
-        }
-        try (KafkaConsumer<byte[], byte[]> consumer =
-                        new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
-                KafkaProducer<byte[], byte[]> producer = producer(bootstrap, arguments[4], "60000")) {
-            producer.initTransactions();
-            consumer.subscribe(List.of(input));
-            while (left > 0) {
-                Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
-                List<ConsumerRecord<byte[], byte[]>> records = new ArrayList<>();
-                consumer.poll(Duration.ofMillis(200)).forEach(records::add);
-                if (records.isEmpty()) {
-                    continue;
-                }
-                producer.beginTransaction();
-                for (ConsumerRecord<byte[], byte[]> one : records) {
-                    producer.send(record(output, one.partition(), "out " + new String(one.value())));
-                    offsets.put(new TopicPartition(input, one.partition()), new OffsetAndMetadata(one.offset() + 1));
-                }
-                producer.sendOffsetsToTransaction(offsets, consumer.groupMetadata());
-                producer.commitTransaction();
-                left -= records.size();
-                System.out.println("committed " + records.size());
             }
         }
     }
