@@ -16,7 +16,6 @@ from pybroker.cli.main import cli
 from pybroker.config import document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pybroker.broker.lifecycle import Lifecycle
@@ -46,20 +45,11 @@ class FakeBroker(ModuleType):
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBroker]:
-    import gc  # noqa: PLC0415
-    import logging  # noqa: PLC0415
-
+def broker(monkeypatch: pytest.MonkeyPatch, restored: None) -> FakeBroker:
     fake = FakeBroker()
     monkeypatch.setitem(sys.modules, "pybroker.broker.process", fake)
     monkeypatch.setattr("pybroker.broker.process", fake, raising=False)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield fake
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    gc.unfreeze()
-    gc.enable()
+    return fake
 
 
 def test_help_and_version() -> None:

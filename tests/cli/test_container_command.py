@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import logging
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +12,6 @@ from pybroker.cli.main import cli
 from pybroker.container.lifecycle import ContainerLifecycle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pybroker.broker.lifecycle import Lifecycle
@@ -34,18 +30,10 @@ class Broker:
 
 
 @pytest.fixture(autouse=True)
-def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+def broker(monkeypatch: pytest.MonkeyPatch, restored: None) -> Broker:
     fake = Broker()
     monkeypatch.setattr(container_command, "serve", fake.serve)
-    signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield fake
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for number, handler in signals.items():
-        signal.signal(number, handler)
-    gc.enable()
+    return fake
 
 
 def start(tmp_path: Path, *arguments: str, **environment: str) -> None:

@@ -1,0 +1,25 @@
+"""What a start in this process leaves behind, taken back after every test."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """Take back the signal handlers, the log handlers and the garbage collector's state, which are the whole process's."""
+    signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for number, handler in signals.items():
+        signal.signal(number, handler)
+    gc.unfreeze()
+    gc.enable()
