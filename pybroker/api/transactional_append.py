@@ -122,7 +122,8 @@ def verify_offsets(  # noqa: PLR0917  positions as in `verify`
     unverified, guard = _guarded(broker, producer, (topic_partition,))
 
     def last_look() -> ErrorCode:
-        return guard(topic_partition)
+        code = guard(topic_partition)
+        return ErrorCode.NOT_COORDINATOR if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else code
 
     if not unverified or not (adds or broker.config.transaction_partition_verification_enable):
         done(ErrorCode.NONE, last_look)
@@ -155,11 +156,12 @@ def _guarded(
     """Return the partitions where the producer has no open transaction, and the guard of all partitions."""
     unverified: list[TopicPartition] = []
     known: dict[TopicPartition, ProducerEntry | None] = {}  # of the producer, by the logs
-    found: dict[TopicPartition, Partition] = {}
+    found: dict[TopicPartition, Partition | None] = {}
     for topic_partition in transactional:
         partition = broker.replica_manager.partition(topic_partition)
         if isinstance(partition, ErrorCode):
-            continue  # the append has the error
+            found[topic_partition] = None  # the append has the error, unless the partition is there by then
+            continue
         found[topic_partition] = partition
         producers = partition.log.producers
         if producers.has_open_transaction(*producer):
@@ -171,9 +173,9 @@ def _guarded(
     def guard(topic_partition: TopicPartition) -> ErrorCode:
         """Return INVALID_TXN_STATE if the transaction may have ended here since, or what else keeps the batch out."""
         partition = broker.replica_manager.partition(topic_partition)
-        if topic_partition not in known or isinstance(partition, ErrorCode):
+        if topic_partition not in found or isinstance(partition, ErrorCode):
             return ErrorCode.NONE
-        if partition is not found[topic_partition]:  # another topic of the name, which the transaction does not have
+        if partition is not found[topic_partition]:  # a new topic, maybe of the same name: the transaction does not have it
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         producers = partition.log.producers
         is_as_before = producers.producers.get(producer[0]) is known[topic_partition]

@@ -13,6 +13,8 @@ import pytest
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import Whole
 from testing.scenes.logs import HeldThread
 from tests.api.offset_transactions import GROUP, OffsetProducer, committed
@@ -141,3 +143,39 @@ async def test_a_batch_that_waited_does_not_go_to_a_new_topic_of_the_name(tmp_pa
         disk.run_next()
     assert await sent == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert end_offset(whole) == 0
+
+
+async def test_a_batch_that_waited_does_not_go_to_a_topic_that_was_created_meanwhile(tmp_path: Path) -> None:
+    """The transaction does not have that partition, so the batch would open a transaction there that never ends."""
+    whole = await broker(tmp_path)
+    producer = Producer(whole, 2)
+    assert await producer.init() == NONE
+    disk = slow(whole)
+    batch = batch_of_values(
+        b"a", producer_id=producer.producer_id, producer_epoch=producer.epoch, base_sequence=0, is_transactional=True
+    )
+    data = [TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=batch)]) for name in ("t", "new")]
+    sent = await parked(
+        whole.ask(ProduceRequest(transactional_id=producer.tid, acks=-1, timeout_ms=1000, topic_data=data), 12)
+    )
+    await whole.create("new", 1)
+    while disk.jobs:
+        disk.run_next()
+    codes = [topic.partition_responses[0].error_code for topic in (await sent).responses]
+    assert codes == [NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert whole.replicas.partition_or_raise(TopicPartition("new", 0)).log.log_end_offset == 0
+
+
+async def test_offsets_that_waited_do_not_go_to_a_new_offsets_topic(tmp_path: Path) -> None:
+    whole = await broker(tmp_path, offsets_topic_num_partitions=1)
+    await whole.ask(FindCoordinatorRequest(key=GROUP), 3)
+    producer = OffsetProducer(whole, 2)
+    assert await producer.init() == NONE
+    disk = slow(whole)
+    sent = await parked(producer.commit(7))
+    await whole.controller.delete_topics([whole.controller.image.topics["__consumer_offsets"].topic_id])
+    await whole.ask(FindCoordinatorRequest(key=GROUP), 3)
+    while disk.jobs:
+        disk.run_next()
+    assert await sent == [ErrorCode.NOT_COORDINATOR]
+    assert whole.replicas.partition_or_raise(TopicPartition("__consumer_offsets", 0)).log.log_end_offset == 0
