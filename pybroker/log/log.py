@@ -372,11 +372,11 @@ class Log:
         """Return where an offset is; without the position if it is outside of the log."""
         return read.offset_metadata(self, offset)
 
-    def aborted_transactions(self, *, fetch_offset: Offset, upper_offset: Offset) -> AbortedTransactions:
-        """Return the aborted transactions that a read-committed reader of [fetch_offset, upper_offset) must skip, by
-        last offset.
-        """
-        return read.aborted_transactions(self, fetch_offset=fetch_offset, upper_offset=upper_offset)
+    def aborted_transactions(
+        self, *, fetch_offset: Offset, upper_offset: Offset, fetched: FetchedRecords | None = None
+    ) -> AbortedTransactions:
+        """Return the aborted transactions, by last offset, that a read-committed reader of the range, or of `fetched`, skips."""
+        return read.aborted_transactions(self, fetch_offset=fetch_offset, upper_offset=upper_offset, fetched=fetched)
 
     # --- lookups ---
 

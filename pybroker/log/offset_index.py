@@ -93,6 +93,22 @@ class OffsetIndex(EntryFile):
         finally:
             self.may_read = True
 
+    def offset_behind(self, offset: Offset, position: int) -> Offset | None:
+        """Return an offset that no batch from the one of `offset` on reaches which begins before `position`; None if the index
+        knows none. The entries that it reads are near each other where the two are.
+        """
+        slot, step = max(self.floor_slot(offset - self.base_offset), 0), 1
+        while slot + step < self.count and self.fields(slot + step)[1] < position:
+            slot, step = slot + step, 2 * step
+        low, high = slot, min(slot + step, self.count)
+        while low < high:
+            middle = (low + high) // 2
+            if self.fields(middle)[1] < position:
+                low = middle + 1
+            else:
+                high = middle
+        return self.entry(low).offset if low < self.count else None
+
     def position_before(self, position: int) -> int:
         """Return the last position in the index that is <= `position`, or 0, the segment's start."""
         low, high = 0, self.count

@@ -81,6 +81,13 @@ def _find(log: Log, offset: Offset) -> tuple[LogSegment, int, int] | None:
     return None
 
 
+def _offset_behind(log: Log, fetched: FetchedRecords) -> Offset:
+    """Return an offset that no record in the slice reaches."""
+    offset, segment_base_offset, position = fetched.offset_metadata
+    segment, end = log.segments[log.segments.floor_index(segment_base_offset)], position + fetched.size
+    return segment.end_offset if end >= segment.size else segment.offset_behind(offset, end)
+
+
 def _note_gap(log: Log, segment: LogSegment, offset: Offset) -> None:
     """Log once that a segment ends before the next one begins, although the topic is never compacted."""
     if "compact" in log.config.cleanup_policy or segment.is_gap_logged:
@@ -138,11 +145,15 @@ def offset_metadata(log: Log, offset: Offset) -> LogOffsetMetadata:
     return LogOffsetMetadata(offset, found[0].base_offset, found[1]) if found is not None else log.end_offset_metadata
 
 
-def aborted_transactions(log: Log, *, fetch_offset: Offset, upper_offset: Offset) -> list[AbortedTransaction]:
+def aborted_transactions(
+    log: Log, *, fetch_offset: Offset, upper_offset: Offset, fetched: FetchedRecords | None
+) -> list[AbortedTransaction]:
     """Return the aborted transactions of a range; this is `Log.aborted_transactions`."""
     log.check_usable()
     found: list[AbortedTransaction] = []
     try:
+        if fetched is not None:
+            upper_offset = min(upper_offset, _offset_behind(log, fetched))
         for segment in log.segments.starting_with(fetch_offset):
             of_segment, is_complete = segment.transaction_index.collect(fetch_offset=fetch_offset, upper_offset=upper_offset)
             found += of_segment

@@ -322,6 +322,7 @@ class LogSegment(SegmentFiles):
 
     position_of = segment_reading.position_of
     position_before = segment_reading.position_before
+    offset_behind = segment_reading.offset_behind
     older_until = segment_reading.older_until
 
     @property

@@ -135,6 +135,18 @@ def position_before(self: LogSegment, position: int) -> int:
     return from_index(self, look)
 
 
+def offset_behind(self: LogSegment, offset: Offset, position: int) -> Offset:
+    """Return an offset that no batch from the one of `offset` on reaches which begins before `position`, from the index alone;
+    at most the end offset.
+    """
+
+    def look() -> int:
+        found = self.offset_index.offset_behind(offset, position)
+        return self.end_offset if found is None else found
+
+    return Offset(from_index(self, look))
+
+
 def older_until(self: LogSegment, timestamp: int) -> int:
     """Return an offset up to which everything is older than `timestamp` (ms), from the index alone; at least the base
     offset.

@@ -16,6 +16,8 @@ Source: org.apache.kafka.storage.internals.log.{TransactionIndex, AbortedTxn}.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log.entry_file import CorruptIndexError
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 ENTRY: Final = struct.Struct(">hqqqq")
 assert ENTRY.size == 34
 VERSION: Final = 0
+_LAST_OFFSET: Final = attrgetter("last_offset")
 
 
 class AbortedTransaction(NamedTuple):
@@ -107,8 +110,10 @@ class TransactionIndex:
     def collect(self, *, fetch_offset: Offset, upper_offset: Offset) -> tuple[list[AbortedTransaction], bool]:
         """Return the transactions that touch [fetch_offset, upper_offset), and whether later segments cannot have more."""
         found: list[AbortedTransaction] = []
-        for entry in self.entries:
-            if entry.last_offset >= fetch_offset and entry.first_offset < upper_offset:
+        entries = self.entries
+        for index in range(bisect_left(entries, fetch_offset, key=_LAST_OFFSET), len(entries)):
+            entry = entries[index]
+            if entry.first_offset < upper_offset:
                 found.append(entry)
             if entry.last_stable_offset >= upper_offset:
                 return found, True

@@ -311,7 +311,9 @@ class Partition:
                 response.cut_batch_size = fetched.first_batch_size
         if isolation is _TXN_COMMITTED:
             response.aborted_transactions = (
-                log.aborted_transactions(fetch_offset=wanted.fetch_offset, upper_offset=end_offset) if response.records else ()
+                log.aborted_transactions(fetch_offset=wanted.fetch_offset, upper_offset=end_offset, fetched=fetched)
+                if response.records
+                else ()
             )
         return response
 

@@ -155,9 +155,7 @@ async def test_a_batch_that_waited_does_not_go_to_a_topic_that_was_created_meanw
         b"a", producer_id=producer.producer_id, producer_epoch=producer.epoch, base_sequence=0, is_transactional=True
     )
     data = [TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=batch)]) for name in ("t", "new")]
-    sent = await parked(
-        whole.ask(ProduceRequest(transactional_id=producer.tid, acks=-1, timeout_ms=1000, topic_data=data), 12)
-    )
+    sent = await parked(whole.ask(ProduceRequest(transactional_id=producer.tid, acks=-1, timeout_ms=1000, topic_data=data), 12))
     await whole.create("new", 1)
     while disk.jobs:
         disk.run_next()
