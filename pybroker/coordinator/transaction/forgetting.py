@@ -26,7 +26,7 @@ WRITE_COST: Final = 20
 
 
 def missing(shard: TransactionShard, exists: Callable[[TopicPartition], bool]) -> Iterator[int]:
-    """Find the partitions of a loaded shard that do not exist any more, for `forget`. Yields 0 between steps."""
+    """Find the partitions of a loaded shard that do not exist any more, for `START`. Yields 0 between steps."""
     for one in shard.transactions.values():
         for topic_partition in one.partitions:
             if not exists(topic_partition):
@@ -35,14 +35,21 @@ def missing(shard: TransactionShard, exists: Callable[[TopicPartition], bool]) -
         yield 0
 
 
-def forget(shard: TransactionShard, now_ms: int, gone: Iterable[TopicPartition] = ()) -> CoordinatorResult:
-    """Take partitions that were removed, now or before, out of open and ending transactions."""
+def begin(shard: TransactionShard, _now_ms: int, gone: Iterable[TopicPartition]) -> CoordinatorResult:
+    """Note partitions that were removed, and begin to take them out of open and ending transactions in a later turn, because all
+    shards do it.
+    """
     shard.gone.update(gone)
+    shard.forgetting = iter(())  # a walk that has begun ends, and all is done from the start
+    return CoordinatorResult(timers=[START])
+
+
+def _forget(shard: TransactionShard, now_ms: int) -> CoordinatorResult:
     shard.forgetting = iter(tuple(shard.transactions))
     return _forget_some(shard, now_ms, shard.forgetting)
 
 
-START: Final = TimerChange("forget", 1, forget)
+START: Final = TimerChange("forget", 1, _forget)
 
 
 def _forget_some(shard: TransactionShard, _now_ms: int, rest: Iterator[str]) -> CoordinatorResult:

@@ -124,7 +124,7 @@ class TransactionCoordinator:
             for shard in self.runtime.loading_shards:
                 shard.gone.update(gone)
             for partition in self.runtime.partitions():
-                self.runtime.write(partition, partial(forgetting.forget, gone=gone), ignore)
+                self.runtime.write(partition, partial(forgetting.begin, gone=gone), ignore)
 
     def _follow_leadership(self) -> None:
         self.topic.follow_leadership(self.runtime.partitions(), self._load, self.runtime.unload)
