@@ -1,4 +1,4 @@
-"""Takes partitions that were removed out of the transactions that have them, some transactions in a turn.
+"""Takes partitions that were removed out of the transactions that have them, some transactions of one shard in a turn.
 
 A new partition of the same name is another one: it must not get the marker. Until the last transaction has forgotten them, the
 partitions are in `shard.gone`: no marker goes to them, and a client that adds one of them gets CONCURRENT_TRANSACTIONS and tries

@@ -117,7 +117,12 @@ class ModelLog:
                 return LogOffsetMetadata(Offset(offset), Offset(batch.segment), batch.position)
         return self.end_offset_metadata
 
-    def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> list[tuple[int, int]]:
+    def aborted_transactions(
+        self,
+        fetch_offset: int,
+        upper_offset: int,
+        fetched: FetchedRecords,
+    ) -> list[tuple[int, int]]:
         return [(fetch_offset, upper_offset)]
 
     def lead(self, leader_epoch: LeaderEpoch, start_offset: int) -> None:
