@@ -5,6 +5,13 @@ So every rule is written once, and both builds follow it. After a change here th
 number of Python has 64 bits in the extension.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pybroker.model import Offset
+
 __all__ = ["SegmentTail"]
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -45,7 +52,7 @@ class SegmentTail:
         "size",
     )
 
-    def __init__(self, base_offset: int, index_interval: int, jitter_ms: int) -> None:
+    def __init__(self, base_offset: Offset, index_interval: int, jitter_ms: int) -> None:
         self.base_offset = base_offset
         self.index_interval = index_interval
         self.jitter_ms = jitter_ms
@@ -57,13 +64,13 @@ class SegmentTail:
         self.max_timestamp = NO_TIMESTAMP
         self.offset_of_max_timestamp = base_offset
         self.is_max_known = True
-        self.recent: dict[int, tuple[int, int]] = {}
-        self.older: dict[int, tuple[int, int]] = {}
+        self.recent: dict[Offset, tuple[int, int]] = {}
+        self.older: dict[Offset, tuple[int, int]] = {}
 
     def should_roll(  # noqa: PLR0917  (a call by position is a third of a call by name)
         self,
         size: int,
-        last_offset: int,
+        last_offset: Offset,
         max_timestamp: int,
         now_ms: int,
         segment_bytes: int,
@@ -87,7 +94,7 @@ class SegmentTail:
             age_ms = now_ms - self.created_ms
         return age_ms > segment_ms - self.jitter_ms
 
-    def note(self, size: int, max_timestamp: int, offset_of_max_timestamp: int) -> bool:
+    def note(self, size: int, max_timestamp: int, offset_of_max_timestamp: Offset) -> bool:
         """Note batches that the index does not know yet. Returns whether they get an index entry."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
@@ -96,7 +103,7 @@ class SegmentTail:
         self.bytes_since_entry = size if is_entry_due else self.bytes_since_entry + size
         return is_entry_due
 
-    def lengthen(self, size: int, max_timestamp: int, offset_of_max_timestamp: int) -> bool:
+    def lengthen(self, size: int, max_timestamp: int, offset_of_max_timestamp: Offset) -> bool:
         """Note batches that were written at the end. Returns the result of `note`."""
         if self.size == 0:
             self.first_timestamp = max_timestamp
@@ -104,7 +111,7 @@ class SegmentTail:
         self.size += size
         return self.note(size, max_timestamp, offset_of_max_timestamp)
 
-    def remember(self, base_offset: int, position: int, size: int) -> None:
+    def remember(self, base_offset: Offset, position: int, size: int) -> None:
         """Remember where a batch was just written: readers at the end of the log ask for exactly this offset.
 
         At least `RECENT_BATCHES` are kept, at most twice that.
@@ -123,8 +130,8 @@ class SegmentTail:
         self,
         file: object,
         data: memoryview,
-        first_offset: int,
-        last_offset: int,
+        first_offset: Offset,
+        last_offset: Offset,
         max_timestamp: int,
         now_ms: int,
         segment_bytes: int,

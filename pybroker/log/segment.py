@@ -202,7 +202,7 @@ class LogSegment(SegmentFiles):
         """Add the batch that was noted last to the indexes."""
         tail = self.tail
         self.offset_index.append(last_offset, position)
-        self.time_index.maybe_append(tail.max_timestamp, Offset(tail.offset_of_max_timestamp))
+        self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp)
 
     def write_noted(self, data: WriteBuffer) -> None:
         """Write batches at the end that were passed to `note_batch`. Raises OSError."""
@@ -299,7 +299,7 @@ class LogSegment(SegmentFiles):
         """Write both indexes to their files, with the segment's largest timestamp as the last entry."""
         tail = self.tail
         if tail.is_max_known and self._is_loaded:
-            self.time_index.maybe_append(tail.max_timestamp, Offset(tail.offset_of_max_timestamp))
+            self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp)
             self.offset_index.write()
             self.time_index.write()
 
@@ -333,7 +333,7 @@ class LogSegment(SegmentFiles):
             self.load_indexes()
             # A complete segment was closed with an entry for it. Only the active one is read to its end, in `activate`.
             self._set_max_timestamp(self._read_max_timestamp() if self._is_active else self.time_index.last_entry)
-        return TimestampOffset(tail.max_timestamp, Offset(tail.offset_of_max_timestamp))
+        return TimestampOffset(tail.max_timestamp, tail.offset_of_max_timestamp)
 
     def _set_max_timestamp(self, largest: TimestampOffset) -> None:
         tail = self.tail

@@ -104,7 +104,7 @@ def _take_over(self: LogSegment, rebuilt: LogSegment) -> None:
     self.filesystem.rename(rebuilt.time_index.path, self.time_index.path)
     self.offset_index.load(self.size)
     self.time_index.load()
-    self._set_max_timestamp(TimestampOffset(rebuilt.tail.max_timestamp, Offset(rebuilt.tail.offset_of_max_timestamp)))
+    self._set_max_timestamp(TimestampOffset(rebuilt.tail.max_timestamp, rebuilt.tail.offset_of_max_timestamp))
     self.tail.bytes_since_entry = rebuilt.tail.bytes_since_entry
     self.damage = rebuilt.damage
     if self.damage:

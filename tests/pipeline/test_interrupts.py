@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from pybroker.model import FIRST_OFFSET
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.interrupts import held_interrupt
 from pybroker.pipeline.mirror import job
@@ -18,7 +19,7 @@ from pybroker.pipeline.mirror.partition import Copied, Part
 from testing.waiting import WAIT_S
 
 TRACED = {Path(job.__file__).name, "interrupts.py", "thread.py", "_base.py", "threading.py", "contextlib.py"}
-TASKS = [(cast("Part", number), 1) for number in range(2)]
+TASKS = [(cast("Part", number), FIRST_OFFSET + 1) for number in range(2)]
 
 
 class Steps:

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybroker.cli.main import cli
+from pybroker.model import ProducerEpoch, ProducerId
 from pybroker.pipeline.mirror.offset_map import Arrived, OffsetMap
 from pybroker.pipeline.mirror.outgoing import Producer
 from pybroker.pipeline.mirror.state import Identity, Pair, State
@@ -42,7 +43,7 @@ def test_an_invalid_address_is_one_line(tmp_path: Path) -> None:
 
 def lay_down(path: Path) -> None:
     state = State.write(path)
-    state.identify(Identity("one", "two", Producer(7, 0), {"a": Pair("copy.a", "00", "11")}))
+    state.identify(Identity("one", "two", Producer(ProducerId(7), ProducerEpoch(0)), {"a": Pair("copy.a", "00", "11")}))
     with OffsetMap.write(state.map_path("a", 1)) as offsets:
         offsets.begin(10, target=0)
         offsets.plan([(10, 0), (20, 5)])

@@ -10,7 +10,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from pybroker.model import FIRST_OFFSET, CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.outgoing import Outgoing, Planner, Producer
 from pybroker.pipeline.wire.client import Fetched
@@ -32,7 +32,7 @@ from pybroker.records.rules import ValidationRules
 from pybroker.records.validate import validate_and_assign
 
 T0 = 1_700_000_000_000
-PRODUCER = Producer(77, 3)
+PRODUCER = Producer(ProducerId(77), ProducerEpoch(3))
 CODECS = list(CompressionType)
 RULES = ValidationRules(max_message_bytes=1 << 20)
 
@@ -46,7 +46,8 @@ def records(first: int, count: int) -> list[Record]:
 
 
 def fetched(*parts: bytes | bytearray, aborted: Sequence[tuple[int, int]] = ()) -> Fetched:
-    return Fetched(memoryview(bytearray(b"".join(parts))), 0, 0, 0, tuple(aborted))
+    first_offsets = tuple((ProducerId(producer_id), Offset(offset)) for producer_id, offset in aborted)
+    return Fetched(memoryview(bytearray(b"".join(parts))), FIRST_OFFSET, FIRST_OFFSET, FIRST_OFFSET, first_offsets)
 
 
 def planner(source: int = 0, target: int = 0, size_max: int = 1 << 20) -> Planner:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import pytest
 
-from pybroker.model import Offset
+from pybroker.model import FIRST_OFFSET, Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror import partition as module
 from pybroker.pipeline.mirror.offset_map import Arrived, OffsetMap
@@ -43,7 +43,7 @@ class Log:
         assert isolation == COMMITTED
         self.fetched.append(offset)
         data = b"".join(batch for base, batch in sorted(self.batches.items()) if base >= offset)
-        return Fetched(memoryview(bytearray(data)), 100, self.last_stable_offset, 0, ())
+        return Fetched(memoryview(bytearray(data)), Offset(100), Offset(self.last_stable_offset), FIRST_OFFSET, ())
 
 
 class Writer:
@@ -70,7 +70,7 @@ def mirrored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Log, targe
         target_topic_id=b"",
         partition=0,
         map_path=str(tmp_path / "map"),
-        producer=Producer(1, 0),
+        producer=Producer(ProducerId(1), ProducerEpoch(0)),
         size_max=1 << 20,
         retry_s=0.0,
         is_loss_allowed=False,

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.model import ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.offset_map import Arrived, OffsetMap, Run
 from pybroker.pipeline.mirror.outgoing import Producer
 from pybroker.pipeline.mirror.state import Identity, Origin, Pair, State
 
-IDENTITY = Identity("one", "two", Producer(7, 0), {"a": Pair("copy.a", "00", "11")})
+IDENTITY = Identity("one", "two", Producer(ProducerId(7), ProducerEpoch(0)), {"a": Pair("copy.a", "00", "11")})
 
 
 def written(path: Path) -> State:

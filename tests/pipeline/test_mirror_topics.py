@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from pybroker.model import ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.outgoing import Producer
 from pybroker.pipeline.mirror.state import Identity, Pair
@@ -14,7 +15,7 @@ from pybroker.pipeline.wire.client import LATEST, Topic, TopicSetting, WireClien
 
 A, B = Topic("a", b"A" * 16, (1, 1)), Topic("b", b"B" * 16, (1,))
 BOTH = {"a": A, "b": B}
-NEW = Identity("one", "two", Producer(7, 0))
+NEW = Identity("one", "two", Producer(ProducerId(7), ProducerEpoch(0)))
 KEPT = {"message.timestamp.type": TopicSetting("CreateTime", False), "compression.type": TopicSetting("producer", False)}
 
 
@@ -119,7 +120,7 @@ def test_a_topic_that_exists_is_checked() -> None:
 
 def test_a_topic_of_earlier_runs_must_be_the_same() -> None:
     pair = Pair("x", A.topic_id.hex(), (b"X" * 16).hex())
-    known = Identity("one", "two", Producer(7, 0), {"a": pair})
+    known = Identity("one", "two", Producer(ProducerId(7), ProducerEpoch(0)), {"a": pair})
     source = TopicsOnlyCluster(BOTH, {})
     settings = {"max.message.bytes": TopicSetting("3000", True)}
     assert prepare(source, TopicsOnlyCluster({"x": Topic("x", b"X" * 16, (1, 1, 1))}, settings, records=9), known)[0] == pair

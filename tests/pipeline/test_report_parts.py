@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pybroker.model import FIRST_OFFSET, Offset
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.report.job import ReportOptions, _files
 from pybroker.pipeline.report.keys import KeySummary, gini
@@ -198,9 +199,8 @@ class Script:
         self.isolations.append(isolation)
         if isinstance(self.responses[0], BrokerError):
             raise self.responses.pop(0)
-        return Fetched(
-            memoryview(b"x" if self.responses[0] else b""), self.responses[0] if self.responses[0] == 7 else 100, 50, 0, ()
-        )
+        high_watermark = Offset(7 if self.responses[0] == 7 else 100)
+        return Fetched(memoryview(b"x" if self.responses[0] else b""), high_watermark, Offset(50), FIRST_OFFSET, ())
 
     def list_offset(self, topic: str, partition: int, timestamp: int) -> int:
         return self.start

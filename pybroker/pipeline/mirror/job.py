@@ -12,6 +12,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
+from pybroker.model import Offset
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.explain import explained
 from pybroker.pipeline.interrupts import held_interrupt
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = "verbatim long, rebuilt long, control long, aborted long, records long, size long, lost long"
 _FIRST_S: Final = 5.0
-Task = tuple[Part, int]
+Task = tuple[Part, Offset]
 """A partition, and the source offset up to which to copy it."""
 
 

@@ -62,8 +62,8 @@ _TOGETHER_BYTES: Final = 64 << 10
 class Producer:
     """The producer of the batches in the target."""
 
-    producer_id: int
-    epoch: int
+    producer_id: ProducerId
+    epoch: ProducerEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +197,8 @@ class Planner:
         data = build_batch(
             [record._replace(offset=FIRST_OFFSET + number) for number, record in enumerate(records)],
             compression=codec,
-            producer_id=ProducerId(self.producer.producer_id),
-            producer_epoch=ProducerEpoch(self.producer.epoch),
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.epoch,
             base_sequence=self.target & SEQUENCE_MAX,
         )
         if len(data) > self.size_max and len(records) > 1:

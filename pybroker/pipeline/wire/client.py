@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
+from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.wire.connection import Connection
 from pybroker.pipeline.wire.errors import BrokerError, ConnectionLostError, check
@@ -70,10 +71,10 @@ class Fetched:
     """
 
     data: memoryview
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: tuple[tuple[int, int], ...]
+    high_watermark: Offset
+    last_stable_offset: Offset
+    log_start_offset: Offset
+    aborted: tuple[tuple[ProducerId, Offset], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ class WireClient:
 
     # --- Records ----------------------------------------------------------------------------------------------------------------
 
-    def list_offset(self, topic: str, partition: int, *, timestamp: int, isolation: int = UNCOMMITTED) -> int:
+    def list_offset(self, topic: str, partition: int, *, timestamp: int, isolation: int = UNCOMMITTED) -> Offset:
         """Return an offset of a partition: EARLIEST, LATEST, or that of the first record at or after a time in ms.
 
         LATEST with COMMITTED is the last stable offset: the log ends there for a reader of committed records. For a time, the
@@ -208,10 +209,10 @@ class WireClient:
         )
         what = f"cannot list the offsets of {topic}-{partition} at {self.bootstrap}"
 
-        def attempt() -> int:
+        def attempt() -> Offset:
             [found] = self.leader(topic, partition).call(request).topics[0].partitions
             check(what, found.error_code)
-            return int(found.offset)
+            return Offset(found.offset)
 
         return self.retrying(attempt, topic)
 
@@ -259,7 +260,7 @@ class WireClient:
 
         return self.retrying(attempt, topic)
 
-    def produce(self, topic: str, partition: int, batch: bytes | bytearray | memoryview, *, acks: int = -1) -> int:
+    def produce(self, topic: str, partition: int, batch: bytes | bytearray | memoryview, *, acks: int = -1) -> Offset:
         """Append a batch, whose base offset must be 0, and return the base offset that it got.
 
         If the connection breaks before the response arrives, the client sends the batch again only if the batch has a producer
@@ -269,7 +270,7 @@ class WireClient:
         what = f"cannot write to {topic}-{partition} at {self.bootstrap}"
         is_known = int.from_bytes(batch[PRODUCER_ID_AT : PRODUCER_ID_AT + 8], signed=True) >= 0
 
-        def attempt() -> int:
+        def attempt() -> Offset:
             leader = self.leader(topic, partition)
             self.send_batch(leader, topic, partition, batch, acks=acks)
             try:
@@ -296,11 +297,11 @@ class WireClient:
         )
         leader.send(produce.ProduceRequest(acks=acks, timeout_ms=self._timeout_ms, topic_data=[data]))
 
-    def init_producer_id(self) -> tuple[int, int]:
+    def init_producer_id(self) -> tuple[ProducerId, ProducerEpoch]:
         """Return a producer id and epoch that no other producer has."""
         what = f"cannot get a producer id at {self.bootstrap}"
 
-        def attempt() -> tuple[int, int]:
+        def attempt() -> tuple[ProducerId, ProducerEpoch]:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=self._timeout_ms)
             response = self.any_broker().call(request)
             check(what, response.error_code)
@@ -400,11 +401,11 @@ class WireClient:
         self._topics[topic.name] = topic
 
 
-def produced_offset(response: Any, what: str) -> int:
+def produced_offset(response: Any, what: str) -> Offset:
     """Return the base offset in a ProduceResponse with one partition. Raises BrokerError."""
     [found] = response.responses[0].partition_responses
     check(what, found.error_code, found.error_message)
-    return int(found.base_offset)
+    return Offset(found.base_offset)
 
 
 def gave_up(error: PipelineError, seconds: float) -> PipelineError:
