@@ -14,7 +14,7 @@ unit random pure test conformance integration spark: export PYTHONHASHSEED ?= 0
 # Tests run side by side because many of them mostly wait, and in order because the longest come first. A test that hangs ends its
 # worker, and then the run: xdist would give the same test to the next worker, again and again.
 SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --dist loadfile --no-loadscope-reorder \
-  --max-worker-restart 0 --durations 20 -r s  # says why a test was skipped: without a container engine, for one
+  --max-worker-restart 0 --durations 20 -r s  # shows why a test was skipped: without a container engine, for one
 # Downloads come first, as they may take longer than a test may.
 BRING = $(BIN)/python -m testing.process.bring
 # What runs without native parts: the whole unit suite but the tests that only read sources; then stock clients with a broker process.
@@ -58,7 +58,7 @@ spark: $(VENV)/.test  ## the jobs and the data source on a real Spark
 	$(BIN)/python -m testing.process.class_archive
 	$(BIN)/python -m pytest integration/spark --durations 10
 
-random: $(VENV)/.unit  ## the unit tests with other draws, ROUNDS times; SEED=n repeats the round that said so
+random: $(VENV)/.unit  ## the unit tests with other draws, ROUNDS times; SEED=n repeats the round that printed this seed
 	for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do echo "make random SEED=$$seed"; \
 	  PYTHONHASHSEED=$$seed $(BIN)/python -m pytest tests -n 2 --hypothesis-profile=random --hypothesis-seed=$$seed || exit 1; done
 

@@ -111,7 +111,7 @@ class _Stream:
 
 
 def _run(bootstrap: str, frames: dict[str, bytes], interval_s: float, control: Connection) -> None:
-    """Send and receive until the other end says something, and then until the last response is there."""
+    """Send and receive until the other end sends something, and then until the last response is there."""
     pin_client()
     gc.disable()
     began = time.monotonic() + 0.05

@@ -1,7 +1,7 @@
 """Log directories that older releases of Apache Kafka have filled, and what Kafka served of them before it ended.
 
 For each of `NAMES`, `golden/directories/NAME.tar.xz` has the log directories, `served.json` and the output of `kafka-configs`.
-This makes them again with the real releases, and compares what they serve with what the files in the repository say:
+This makes them again with the real releases, and compares what they serve with what the files in the repository have:
 
     python -m integration.old_directories [--write]
 

@@ -30,7 +30,7 @@ TIMEOUT_S = 60
 class Load:
     """An idempotent producer in a thread: it counts up in every partition and notes what was acknowledged, until it is stopped.
 
-    Each record carries its number, so that a reader can tell the records apart. The sizes of values make segments roll at
+    Each record carries its number, so that a reader can distinguish the records. The sizes of values make segments roll at
     intervals.
     """
 

@@ -1,4 +1,4 @@
-"""After DeleteRecords and `kill -9` a log begins where the checkpoint says, in Kafka 3.9.2 and here; nothing else is lost.
+"""After DeleteRecords and `kill -9` a log begins where the checkpoint has it, in Kafka 3.9.2 and here; nothing else is lost.
 
 Neither broker writes the checkpoint before it responds to DeleteRecords; both write it at an interval. So records that were
 deleted just before the kill may come back.

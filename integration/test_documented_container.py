@@ -1,4 +1,4 @@
-"""A container of namespaces does what docs/containers.md says about variables, topics and refusals."""
+"""A container of namespaces does what docs/containers.md has about variables, topics and refusals."""
 
 from __future__ import annotations
 

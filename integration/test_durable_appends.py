@@ -1,4 +1,4 @@
-"""`flush.messages` over real sockets, on a disk that is slow or fails when the test says so, and what a stop does about it."""
+"""`flush.messages` over real sockets, on a disk that is slow or fails when the test wants it, and what a stop does about it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ OPTIONS = {
 }
 FOLDERS = {"offsets": "__consumer_offsets-*", "transactions": "__transaction_state-*", "metadata": "__cluster_metadata-*"}
 Content = tuple[str, str, Any, Any]
-"""The file, the offset, and what the key and the value say."""
+"""The file, the offset, and what the key and the value contain."""
 
 
 @pytest.fixture(scope="module")

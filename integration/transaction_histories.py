@@ -108,7 +108,7 @@ def _commit(producer: Producer, written: Written) -> None:
 
 
 def _again(call: Callable[[], object]) -> None:
-    """Call until there is a result. Raises KafkaException when the client says that trying again is of no use."""
+    """Call until there is a result. Raises KafkaException when the client's error shows that trying again is of no use."""
     while True:
         try:
             call()

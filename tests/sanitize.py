@@ -55,7 +55,7 @@ def build() -> None:
     sources = sorted({path.with_suffix("") for kind in ("*.pyx", "*_native.pxd") for path in PLACE.glob(f"pybroker/**/{kind}")})
     missing = [str(path.relative_to(PLACE)) for path in sources if not [*path.parent.glob(f"{path.name}.*.so")]]
     if missing:  # an extension is optional, and its twin would hide that it was not built
-        raise SystemExit(f"not built with the sanitizers: {', '.join(missing)}; the compiler said why above")
+        raise SystemExit(f"not built with the sanitizers: {', '.join(missing)}; the reason is in what the compiler printed above")
 
 
 def environment() -> dict[str, str]:

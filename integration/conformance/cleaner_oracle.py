@@ -154,7 +154,7 @@ class Case:
     """A log, drawn from a seed, of which each cleaner gets a copy.
 
     It had `record_count` records, including `marker_count` markers. If `is_cut`, retention cuts its head before the first pass
-    and between passes; `cuts` says how often the first segment was copied for that.
+    and between passes; `cuts` shows how often the first segment was copied for that.
     """
 
     def __init__(self, seed: int, folder: Path, *, is_cut: bool = False) -> None:

@@ -134,7 +134,7 @@ def test_settings_of_topics_are_those_of_kafka() -> None:
 
 
 def test_kafka_4_changed_two_settings_of_topics() -> None:
-    """Assert that 4.x has no new ones, and that it changed only these; docs/configuration.md says that 3.9 is the reference."""
+    """Assert that 4.x has no new ones, and that it changed only these; docs/configuration.md has it that 3.9 is the reference."""
     theirs = kafka("4.3.1")["topic"]
     assert named(theirs) <= TOPIC_SETTINGS.keys()
     changed = {one.split()[0].split("=")[0] for one in differences(TOPIC_SETTINGS, theirs)}

@@ -28,7 +28,7 @@ UP = "min(count_over_time(up[1m])) >= 3 and min(up) == 1"
 
 
 class Prometheus:
-    """A Prometheus that scrapes the test's broker as docker-compose.yml's file says, but every half second."""
+    """A Prometheus that scrapes the test's broker as docker-compose.yml's file sets it, but every half second."""
 
     def __init__(self, folder: Path, target: str) -> None:
         self.port = free_port()

@@ -1,4 +1,4 @@
-"""The commands and files of docs/containers.md about the image, keeping data, health and compose do what the page says."""
+"""The commands and files of docs/containers.md about the image, keeping data, health and compose do what the page describes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def text(section: str) -> str:
 
 
 class Reader:
-    """A reader that does what the page says, with names and a port of its own, and repeats a health check until it succeeds."""
+    """A reader that does what the page describes, with its own names and port, and repeats a health check until it succeeds."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -1,4 +1,4 @@
-"""The commands of docs/containers.md about addresses run as the page has them, and they print what the page says.
+"""The commands of docs/containers.md about addresses run as the page has them, and they print what the page shows.
 
 Only names that another test might use are replaced: that of the network, and those of containers, which keep theirs as aliases.
 """

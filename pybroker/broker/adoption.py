@@ -276,7 +276,7 @@ def _look_into(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: 
 
 @dataclass(slots=True)
 class _Batches:
-    """What the batches of a partition say. `open` are the first offsets of its transactions that have no end."""
+    """What the batches of a partition show. `open` are the first offsets of its transactions that have no end."""
 
     found: Survey
     path: str  # the partition's directory, or the file that is read

@@ -104,7 +104,7 @@ class Advertised:
         return self._surroundings.has_own_network and is_loopback(packed(listener.host))
 
     def lines(self, bound: Sequence[BoundListener]) -> Iterator[str]:
-        """Yield lines for people that say which clients get which address."""
+        """Yield lines for people that show which clients get which address."""
         for listener in bound:
             addresses = self._listeners.get(listener.name)
             if self._is_only_here(listener):

@@ -1,4 +1,4 @@
-"""Plans the adoption of a whole data directory of Apache Kafka: what its metadata says, held against what its directories have.
+"""Plans the adoption of a whole data directory of Apache Kafka: what its metadata has, held against what its directories have.
 
 Where a directory has KRaft's metadata, the plan takes topics, their ids, their partitions and all settings from it, and the
 directories must agree. Without it (a Kafka with ZooKeeper, or a lost metadata file of ours) `adoption` makes the topics of the

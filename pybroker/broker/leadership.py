@@ -4,7 +4,7 @@ Clients notice a truncation by the leader epoch (see `metadata.leader_epochs`). 
 epochs. Each of these raises all epochs of this broker at once:
 
     a log directory with logs did not stop cleanly: records not yet on the disk may be gone, and it cannot be known how many
-    a log had to give up records, also after a clean stop: its files are damaged, or end before its checkpoints say (`Log.lost`)
+    a log had to give up records, also after a clean stop: its files are damaged, or end before its checkpoints (`Log.lost`)
     a log directory is back that was missing, or had been given up: its logs are older than the rest
     a partition that this broker leads has no log, and no directory is missing that could have it: it is made again, empty
     a log has an epoch above its partition's: its metadata is not the one that it was written with

@@ -1,4 +1,4 @@
-"""Refuses data directories that hold data while the metadata store is new, and says what to do about it.
+"""Refuses data directories that hold data while the metadata store is new, and shows what to do about it.
 
 A new store beside logs of an older one is most often a disk or a volume that is not mounted. If it started nevertheless, the
 broker would have no topics, put every log aside, and assign offsets again that it has assigned before. So it does not start

@@ -1,7 +1,7 @@
 """The files that an image's health check reads.
 
 The ready file exists while the broker is ready, and holds `HOST PORT` of a listener. While it does not exist, a second file
-beside it says in one line why the broker is not ready.
+beside it shows in one line why the broker is not ready.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ReadyFile:
             self._complain("written", error)
 
     def forget(self, reason: str) -> None:
-        """Remove the file, also that of an earlier run, which a restarted container still has, and say why in the second file."""
+        """Remove the file, also one of an earlier run, which a restarted container still has, and show why in the second file."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:

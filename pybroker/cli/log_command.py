@@ -79,7 +79,7 @@ def dump(
 def verify(context: click.Context, *, paths: tuple[Path, ...], is_json: bool, is_compacted: bool | None) -> None:
     """Check the files, and report each problem with its place.
 
-    The exit code is 1 if there is a problem. The last line says what was checked.
+    The exit code is 1 if there is a problem. The last line shows what was checked.
     """
     from pybroker.inspection.findings import Findings  # noqa: PLC0415
     from pybroker.inspection.verify import verify as check  # noqa: PLC0415

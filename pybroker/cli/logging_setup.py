@@ -3,7 +3,7 @@
     time=2026-01-31T12:00:00.123Z level=info module=pybroker.network.server msg="Listening" port=9092
 
 `logger.info("Listening", extra={"port": port})` writes the line above: each attribute of a record that is not one of logging's
-own becomes a field. stdout is left to the line that says that the broker is ready.
+own becomes a field. stdout is left to the line that shows that the broker is ready.
 
 A file can set what the options set: `format=text|json`, `level=LEVEL`, and `MODULE=LEVEL` for a module and all below it.
 """

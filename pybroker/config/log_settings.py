@@ -48,7 +48,7 @@ LOG_SETTINGS: Final = (
     ),
     Setting(
         "log.retention.ms", _L, None,
-        "Age at which records are deleted, in ms (log.retention.granularity says how); -1 is never; when not set, "
+        "Age at which records are deleted, in ms (log.retention.granularity decides how); -1 is never; when not set, "
         "log.retention.minutes.", None, _YES, _ALL,
     ),
     Setting(
@@ -57,7 +57,7 @@ LOG_SETTINGS: Final = (
     Setting("log.retention.hours", _I, 168, "Age at which records are deleted, in hours; -1 is never."),
     Setting(
         "log.retention.bytes", _L, -1,
-        "Size of a partition above which its oldest records are deleted (log.retention.granularity says how); -1 is no limit.",
+        "Size of a partition above which its oldest records are deleted (log.retention.granularity decides how); -1 is no limit.",
         None, _YES, _ALL,
     ),
     Setting(

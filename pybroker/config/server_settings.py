@@ -1,6 +1,6 @@
 """The table of broker properties, first part: the server itself, its sockets, topics, requests and replication.
 
-Defaults and limits are those of Kafka 3.9, except where a description says otherwise.
+Defaults and limits are those of Kafka 3.9, except where a description has another.
 
 Source: KafkaConfig, ServerConfigs, SocketServerConfigs, ReplicationConfigs.
 """

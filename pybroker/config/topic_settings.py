@@ -202,7 +202,7 @@ _TABLE: Final = (
     ),
     _topic(
         "retention.bytes", Kind.LONG, -1,
-        "Size of a partition above which its oldest records are deleted, in bytes (retention.granularity says how); -1 is no "
+        "Size of a partition above which its oldest records are deleted, in bytes (retention.granularity decides how); -1 is no "
         "limit.",
         None, "log.retention.bytes",
     ),
@@ -213,7 +213,7 @@ _TABLE: Final = (
     ),
     _topic(
         "retention.ms", Kind.LONG, 604_800_000,
-        "Age at which records are deleted, in ms (retention.granularity says how); -1 is no limit.",
+        "Age at which records are deleted, in ms (retention.granularity decides how); -1 is no limit.",
         at_least(-1), "log.retention.ms", Synonym("log.retention.minutes", _MINUTE_MS), Synonym("log.retention.hours", _HOUR_MS),
     ),
     _topic(

@@ -1,4 +1,4 @@
-"""Refuses a request for access control, which pybroker does not have, unless a variable says to start without it.
+"""Refuses a request for access control, which pybroker does not have, unless a variable wants a start without it.
 
 A user that sets an authorizer, or users and their passwords, takes the broker for protected. `refusals` refuses listeners with
 SASL or SSL, and no variable helps there: clients could not even connect to the plain listeners that would be started instead.
@@ -42,7 +42,7 @@ _NO: Final = frozenset({"no", "false", "0"})
 def check(properties: Texts, environment: Mapping[str, str]) -> list[str]:
     """Refuse settings that ask for access control. Raises ConfigError.
 
-    `properties` include those of other images' own variables. Returns the lines to warn with when the environment says to start
+    `properties` include those of other images' own variables. Returns the lines to warn with when the environment wants a start
     nevertheless.
     """
     asked = [name for name, (_, text) in properties.items() if text.strip() and _ASKS.fullmatch(name)]

@@ -2,7 +2,7 @@
 
 A compose file with three brokers, started as three clusters of one, would seem to work: every client that reaches another of them
 sees other topics. A setting with an empty text means nothing here: an empty variable over a file does not take away what the file
-says about other brokers.
+has about other brokers.
 
 Source: QuorumConfig, KafkaConfig.validateValues; start-kafka.sh of wurstmeister's image for BROKER_ID_COMMAND.
 """

@@ -5,7 +5,7 @@
     KAFKA_ADVERTISED_HOST_NAME, ..._PORT    advertised.listeners, from before Kafka 3, as wurstmeister's image has them
     PYBROKER_ADVERTISED                     pybroker.advertised.outside, as without a container
 
-Variables that the other images' scripts use for themselves are no properties and are left out; a line says so where a user would
+Variables that the other images' scripts use for themselves are no properties and are left out; a line shows it where a user would
 wonder. Some of them imply several brokers or ask for access control: `others` holds them for `several_brokers` and
 `access_control`.
 
@@ -108,7 +108,7 @@ def read_variables(environment: Mapping[str, str]) -> Variables:
 def _of_other_images(
     plain: Mapping[str, str], left_out: list[str], origins: Mapping[str, str]
 ) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield `left_out` as properties, and the variables that are no property of Kafka but say something about brokers."""
+    """Yield `left_out` as properties, and the variables that are no property of Kafka but have to do with brokers."""
     for variable in left_out:
         yield property_name(variable), (origins.get(variable, variable), plain[variable])
     for variable, text in plain.items():
@@ -154,7 +154,7 @@ def _without_scripts_own(plain: Mapping[str, str]) -> tuple[dict[str, str], list
 
 
 def _bitnamis_listener(properties: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """Return the listener that Bitnami's image has: port 9092 whatever one advertised address says; other images take its
+    """Return the listener that Bitnami's image has: port 9092 whatever one advertised address is; other images take its
     port.
     """
     origin, text = properties.get("listeners", ("", ""))

@@ -18,5 +18,5 @@
     consumer/       groups of the consumer protocol (KIP-848): ConsumerGroupHeartbeat
     migration/      groups that change from one protocol to the other, and have members of both meanwhile
 
-`docs/design/groups.md` says how they work together.
+`docs/design/groups.md` describes how they work together.
 """

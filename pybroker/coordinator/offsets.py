@@ -50,7 +50,7 @@ class Committer(NamedTuple):
     member.
 
     `unknown_group` is the error when a member commits to a group that does not exist; it depends on the version of the request.
-    So does `knows_epochs`, which says whether `generation_id` may be the epoch of a KIP-848 member. If the offsets belong to a
+    So does `knows_epochs`, which shows whether `generation_id` may be the epoch of a KIP-848 member. If the offsets belong to a
     transaction, `producer` is the one of the transaction.
     """
 

@@ -85,7 +85,7 @@ class GroupShard:
         return self.offsets.get(group_id, {}).get(topic, {}).get(partition)
 
     def replay(self, record: CoordinatorRecord) -> bool:
-        """Change the state as the record says. Returns False for a type of record that means nothing here."""
+        """Apply the record to the state. Returns False for a type of record that means nothing here."""
         replay = self._replays.get(record.type_id)
         if replay is None:
             return self._replay_consumer_group(record)

@@ -97,7 +97,7 @@ def _remedy(bootstrap: Look, broker: Broker, response: BrokerResponse) -> str:
 
 
 def _failure(found: Look) -> Failure:
-    """Return the failure that says most: a machine that refuses a connection exists."""
+    """Return the failure that shows most: a machine that refuses a connection exists."""
     failures = [failure for _, failure in found.attempts if failure is not None]
     return min(failures, key=list(Failure).index)
 

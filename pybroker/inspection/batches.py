@@ -101,7 +101,7 @@ class Batch:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Gap:
-    """Bytes [position, end) in which no batch was found. `kind` and `text` say why."""
+    """Bytes [position, end) in which no batch was found. `kind` and `text` show why."""
 
     position: int
     end: int
@@ -181,7 +181,7 @@ def _checksum(file: DataFile, position: int, size: int, *, magic: int) -> int:
 
 
 def _is_end_believed(file: DataFile, batch: Batch, budget: Budget) -> bool:
-    """Return whether the batch, whose checksum is wrong, ends where it says."""
+    """Return whether the batch, whose checksum is wrong, ends where it claims."""
     budget.bytes_left -= batch.size
     if batch.end == file.size or budget.is_spent:
         return not budget.is_spent

@@ -1,7 +1,7 @@
 """Decodes the records of Kafka's internal logs, in the form in which Kafka's own DumpLogSegments prints them.
 
 A decoder returns the fields that stand in place of key and payload. A record that cannot be decoded, or of which the type or the
-version is unknown, keeps its bytes, with a field that says why.
+version is unknown, keeps its bytes, with a field that shows why.
 
     offsets         `__consumer_offsets`: committed offsets, classic groups and KIP-848 groups
     transactions    `__transaction_state`
@@ -61,7 +61,7 @@ _DAMAGE: Final = (DecodeError, struct.error, IndexError, UnicodeDecodeError)
 
 
 def control_fields(record: Record) -> Fields:
-    """Return what a control record says, with Kafka's names."""
+    """Return what a control record contains, with Kafka's names."""
     try:
         kind = control_type_of(record.key)
         if kind in _MARKERS:
@@ -128,7 +128,7 @@ def _keyed(record: Record, classes: Mapping[RecordType, tuple[type, type]] | Map
 
 
 def _decode_embedded(member: dict[str, Any], name: str, cls: type) -> None:
-    """Replace the bytes of a consumer's own protocol by what they say, if they can be read."""
+    """Replace the bytes of a consumer's own protocol by what they contain, if they can be read."""
     data = base64.b64decode(member[name])
     if not data:
         return

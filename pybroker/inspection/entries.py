@@ -29,7 +29,7 @@ _PIECE: Final = 64 << 10
 
 
 class EntryError(Exception):
-    """A file does not follow its format. `kind` and the message say why."""
+    """A file does not follow its format. `kind` and the message show why."""
 
     def __init__(self, kind: str, message: str, position: int | None = None) -> None:
         super().__init__(message)

@@ -100,12 +100,12 @@ def _place_of_directory(path: Path) -> Place:
 
 
 def partition_of(path: Path) -> TopicPartition | None:
-    """Return the partition that a directory's name says, also if it is a stray or future one; None for other names."""
+    """Return the partition that a directory's name has, also if it is a stray or future one; None for other names."""
     return partition_of_name(path.resolve().name)
 
 
 def partition_of_name(name: str) -> TopicPartition | None:
-    """Return the partition that the name of a directory says; None for other names."""
+    """Return the partition that the name of a directory has; None for other names."""
     match = _PARTITION.fullmatch(name)
     return TopicPartition(match["topic"], int(match["number"])) if match else None
 

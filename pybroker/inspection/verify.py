@@ -38,7 +38,7 @@ _OF_SEGMENTS: Final = _INDEXES | {Place.LOG, Place.LEADER_EPOCHS}
 def verify(findings: Findings, path: Path, *, may_have_gaps: bool | None = None) -> None:
     """Check what is at `path`. Raises UnknownPlaceError, OSError.
 
-    `may_have_gaps` says whether the topics are compacted; None finds out.
+    `may_have_gaps` shows whether the topics are compacted; None finds out.
     """
     place = place_of(path)
     if place is Place.DATA_DIRECTORY:

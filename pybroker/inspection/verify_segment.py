@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Course:
-    """What the batches of a partition so far say, from segment to segment.
+    """What the batches of a partition so far show, from segment to segment.
 
     Attributes:
         epochs: the leader epochs of the checkpoint; None if there is none to compare with.
@@ -99,7 +99,7 @@ def verify_segment(
 ) -> None:
     """Check the data file at `path` and its indexes. Raises OSError.
 
-    `base_offset` is that of the file's name; None if its name says none, as that of a snapshot of metadata.
+    `base_offset` is that of the file's name; None if its name has none, as that of a snapshot of metadata.
     """
     findings.counts["segments"] += 1
     with contextlib.ExitStack() as stack:

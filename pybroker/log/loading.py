@@ -264,7 +264,7 @@ class Loader:
         if not isinstance(outcome, Exception):
             return outcome
         if not found.directory.is_offline:
-            is_clear = isinstance(outcome, OldFormatError)  # its text says all that a person needs
+            is_clear = isinstance(outcome, OldFormatError)  # its text has all that a person needs
             logger.error(
                 "The log in %s cannot be opened; its partition is offline, the others are not%s",
                 found.path,

@@ -123,7 +123,7 @@ class StepsRunner(Protocol):
     """Runs long work of the broker itself on the loop, with the work of others between its steps."""
 
     def __call__(self, name: str, steps: Steps, /) -> None:
-        """Run `steps` some time after the return, or close them when the broker stops. `name` says to a person what they are."""
+        """Run `steps` some time after the return, or close them when the broker stops. `name` shows a person what they are."""
 
 
 def run_unsliced(_name: str, steps: Steps) -> None:

@@ -1,6 +1,6 @@
 """Lets a log begin later, by `retention.bytes` and `retention.ms`, and deletes the segments below its start.
 
-`retention.granularity` says what is deleted, from the oldest on, and nothing of it beyond the high watermark:
+`retention.granularity` decides what is deleted, from the oldest on, and nothing of it beyond the high watermark:
     record     each record that is due, also of the active segment: `record_retention` finds where the log has to begin.
                Nothing beyond the last stable offset is deleted. `cleaner.head` gives back the space of a part of a segment.
     segment    whole segments, as Kafka does. The active segment is deleted too if it is due, unless it is empty; a new

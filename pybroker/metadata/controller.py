@@ -8,7 +8,7 @@ Idea
 
 Large operations
     What an operation does with each of its 10,000 topics or partitions is done in slices, between which the loop serves
-    others. One operation runs at a time; the others wait in the order in which they came. `following` says what other
+    others. One operation runs at a time; the others wait in the order in which they came. `following` describes what other
     requests see between the slices.
 
 Crash order
@@ -320,7 +320,7 @@ class Controller:
         """
         if not isinstance(error, KafkaError) or error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
             logger.error("This broker could not apply a change of the cluster", exc_info=error)
-        elif error.message != self._reported:  # the disk's line says why
+        elif error.message != self._reported:  # the disk's line shows why
             self._reported = error.message
             logger.warning("This broker could not apply a change of the cluster: %s", error.message)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000")
-"""Colours that colour-blind people can tell apart too (Okabe and Ito)."""
+"""Colours that colour-blind people can distinguish too (Okabe and Ito)."""
 GOOD: Final = "#009e73"
 BAD: Final = "#d55e00"
 UNKNOWN: Final = "#bbbbbb"

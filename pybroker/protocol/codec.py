@@ -216,7 +216,7 @@ def encode_response(message: object, version: int, correlation_id: int, *, eleme
     except (KeyError, AttributeError):
         encoder, pack_head = _encoder_of(message, version)
     try:
-        return encoder(message, pack_head(correlation_id), elements_max)  # type: ignore[no-any-return]  # as the schema says
+        return encoder(message, pack_head(correlation_id), elements_max)  # type: ignore[no-any-return]  # as the schema has it
     except _UNFIT as error:
         raise _misfit(message, version, error) from error
 

@@ -33,7 +33,7 @@ class Refused(NamedTuple):
 
 
 class _Walk:
-    """A walk through the records. A subclass says in `note` what is done with each."""
+    """A walk through the records. A subclass defines in `note` what is done with each."""
 
     __slots__ = ("_across", "_base_timestamp", "_count", "_index")
 

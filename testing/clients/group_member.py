@@ -88,7 +88,7 @@ def has_forgotten_its_join(consumer: Any) -> bool:
     """Return whether kafka-python will never look at a join that has ended, between two polls.
 
     This is a fault of its 3.0.12. When the metadata of the topics changes, the leader of a group joins again. If a poll ends
-    after the leader's assignment and before the response to its SyncGroup, `ConsumerCoordinator.need_rejoin` says no in all
+    after the leader's assignment and before the response to its SyncGroup, `ConsumerCoordinator.need_rejoin` is false in all
     later polls, because `_perform_assignment` has made the two snapshots equal, and `rejoin_needed` was never set. So no poll
     calls `join_group_async` again: the ended `_join_task` remains, nothing is assigned, and heartbeats remain off. (Java's
     `rejoinNeededOrPending` also looks at the pending join.)

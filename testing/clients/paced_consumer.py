@@ -113,7 +113,7 @@ CLIENTS = {"kafka-python": kafka_python, "confluent-kafka": confluent_kafka, "ai
 
 
 def main() -> None:
-    """Read as many records as each line of stdin says."""
+    """Read as many records as each line of stdin wants."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     job = json.loads(sys.argv[1])
     offsets = CLIENTS[job["client"]](job)

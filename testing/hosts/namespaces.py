@@ -111,7 +111,7 @@ class Namespaces:
         line = read_line(process, START_TIMEOUT_S)
         found = re.fullmatch(ready, line)
         if found is None:
-            raise RuntimeError(f"{' '.join(command)} said {line!r}; its log ends:\n{log.read_text(errors='replace')[-3000:]}")
+            raise RuntimeError(f"{' '.join(command)} printed {line!r}; its log ends:\n{log.read_text(errors='replace')[-3000:]}")
         return found
 
     def forward(self, listening: Namespace, address: str, target: Namespace, to: str, log: Path) -> None:

@@ -10,7 +10,7 @@ import org.apache.kafka.common.config.ConfigException;
 
 /**
  * Prints what a release of Kafka knows of its settings, as JSON: of topics, brokers, groups (null where there are none) and client
- * metrics each setting's type, default, and what it says of each text in the arguments; and which of a broker's are dynamic.
+ * metrics each setting's type, default, and what it makes of each text in the arguments; and which of a broker's are dynamic.
  */
 public final class ConfigDefinitions {
     public static void main(String[] texts) throws Exception {

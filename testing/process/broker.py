@@ -93,7 +93,7 @@ class BrokerProcess:
         ready = re.fullmatch(r"READY (\S+):(\d+)", self.ready_line)
         if ready is None:
             self.kill()
-            raise RuntimeError(f"the broker said {self.ready_line!r} instead of READY; its log ends:\n{self.log_text[-3000:]}")
+            raise RuntimeError(f"the broker printed {self.ready_line!r} instead of READY; its log ends:\n{self.log_text[-3000:]}")
         self.port = int(ready[2])
 
     def stop(self) -> float:

@@ -1,4 +1,4 @@
-"""A compacted log, with a cleaner that takes a turn when the test says so."""
+"""A compacted log, with a cleaner that takes a turn when the test wants it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log with retention to the record, and a cleaner that gives back the space below its start when the test says so."""
+"""A log with retention to the record, and a cleaner that gives back the space below its start when the test wants it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS: Final = BrokerConfig()
 
 
 def topic_id_of(tp: TopicPartition) -> TopicId | None:
-    """Return what a broker's metadata says about the only topic."""
+    """Return what a broker's metadata has about the only topic."""
     return TOPIC_ID if tp == TP else None
 
 

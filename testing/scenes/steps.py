@@ -1,4 +1,4 @@
-"""A runner of long work that does a step when a test says so."""
+"""A runner of long work that does a step when a test wants it."""
 
 from __future__ import annotations
 

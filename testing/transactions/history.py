@@ -19,7 +19,7 @@ class Outcome(Enum):
     """It was aborted, or its writer was stopped before it tried to commit. This is what a transaction begins as."""
     COMMITTED = "committed"
     UNKNOWN = "unknown"
-    """The writer tried to commit, and got no response or an error that does not say."""
+    """The writer tried to commit, and got no response or an error that leaves it open."""
 
 
 @dataclass(slots=True)

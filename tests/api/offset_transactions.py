@@ -52,7 +52,7 @@ class OffsetProducer(Producer):
 
 
 async def committed(whole: Whole, group: str = GROUP, *, stable: bool = True, everything: bool = False) -> list[Any]:
-    """Return the committed offsets of both partitions of `t`, UNSTABLE where the broker does not say; or of all that have one."""
+    """Return the committed offsets of both partitions of `t`, UNSTABLE where that is not known; or of all that have one."""
     topics = None if everything else [OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])]
     asked = OffsetFetchRequestGroup(group_id=group, topics=topics)
     response = await whole.ask(OffsetFetchRequest(groups=[asked], require_stable=stable), 8)

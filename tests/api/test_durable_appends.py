@@ -31,7 +31,7 @@ T = TopicPartition("t", 0)
 
 
 async def slow_disk(folder: Path, **configs: str) -> tuple[Whole, HeldThread]:
-    """Start a broker with a topic `t` of two partitions, on a disk that works when the test says so."""
+    """Start a broker with a topic `t` of two partitions, on a disk that works when the test wants it."""
     whole = await Whole(folder).start()
     await whole.create("t", 2, **configs)
     return whole, held(whole)

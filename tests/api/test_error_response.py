@@ -38,7 +38,7 @@ def test_every_api_can_report_an_error_in_every_version(key: int) -> None:
         response = error_response(full(request_class(key), version), response_class(key), version, CODE)
         assert type(response) is response_class(key)
         assert encode_response(response, version, 1)
-        codes = set(error_codes(response)) - {ErrorCode.NONE}  # which Fetch says for itself before v7
+        codes = set(error_codes(response)) - {ErrorCode.NONE}  # which Fetch has for itself before v7
         assert codes == {CODE} or (key, version) in NO_PLACE
 
 

@@ -44,7 +44,7 @@ ALONE = frozenset({
     "DescribeTopicPartitions", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
     "WriteTxnMarkers", "ListTransactions",
 })  # fmt: skip
-"""The APIs that are not handled in pieces: docs/design/latency.md says for each why, and what bounds it instead."""
+"""The APIs that are not handled in pieces: docs/design/latency.md shows for each why, and what bounds it instead."""
 
 
 def old_fetch(*counts: int) -> OffsetFetchRequest:

@@ -22,7 +22,7 @@ class Timer:
 
 
 class Loop:
-    """A loop whose rounds take as long as a test says: in each round it serves requests, and then calls the timer that is due."""
+    """A loop whose rounds take as long as a test wants: in each round it serves requests, then calls the timer that is due."""
 
     def __init__(self) -> None:
         self.now_ns = 0

@@ -30,7 +30,7 @@ def refuse() -> None:
 
 
 def stumble() -> None:
-    raise ValueError("not what a disk says")
+    raise ValueError("not what a disk reports")
 
 
 @pytest.fixture

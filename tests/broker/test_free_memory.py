@@ -12,7 +12,7 @@ from testing.waiting import WAIT_S
 
 
 class Process:
-    """A process that has as much memory as the test says, some of which is free."""
+    """A process that has as much memory as the test wants, some of which is free."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()

@@ -1,4 +1,4 @@
-"""Adoption of directories with KRaft's metadata: what is taken over, what is refused, and what is said about the rest."""
+"""Adoption of directories with KRaft's metadata: what is taken over, what is refused, and what is reported about the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pybroker adopt` as a command: its report, its refusals, and a dry run that says the same as the run."""
+"""`pybroker adopt` as a command: its report, its refusals, and a dry run that prints the same as the run."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def invoke(*arguments: str, **environment: str) -> Result:
 
 
 class FakeBroker(ModuleType):
-    """A replacement for pybroker.broker.process that remembers its configuration and ends as the test says."""
+    """A replacement for pybroker.broker.process that remembers its configuration and ends as the test wants."""
 
     def __init__(self) -> None:
         super().__init__("pybroker.broker.process")

@@ -12,7 +12,7 @@ from pybroker.config.table import BROKER_SETTINGS, SECTIONS
 from pybroker.model import BrokerId
 
 IDS = {"broker.id", "node.id"}
-"""Settings whose type says more than their kind."""
+"""Settings whose type is narrower than their kind."""
 
 TYPES: dict[Kind, object] = {
     Kind.BOOLEAN: bool,

@@ -77,4 +77,4 @@ def test_every_rows_default_passes_its_own_check_and_its_text_comes_back(setting
     assert setting.parse(setting.format(setting.default)) == setting.default
     assert setting.doc.endswith((".", ".)")), "a sentence"
     assert setting.attribute.isidentifier()
-    assert setting.name == setting.attribute.replace("_", "."), "the attribute says the name"
+    assert setting.name == setting.attribute.replace("_", "."), "the attribute has the name"

@@ -139,14 +139,14 @@ class History:
             except BrokenPromiseError as error:
                 raise self._failed(str(error), None, None, world.disk) from error
             except StartError as error:
-                # Without descriptors a broker may say so and not start; the next one does.
+                # Without descriptors a broker may report it and not start; the next one does.
                 is_short = fault is not None and fault.hits and fault.error == errno.EMFILE
                 if not is_short:
                     raise self._failed(f"the broker does not start: {error}", None, None, world.disk) from error
             self._note(world, actions, "the end")
         world.disk.faults.clear()
         self._check_points(leg)
-        # After a failed fsync what memory shows is not on the disk, and no later fsync says so: the machine starts again too.
+        # After a failed fsync what memory shows is not on the disk, and no later fsync reports it: the machine starts again too.
         self._choose_next(leg, has_lost_pages=fault is not None and any(hit.startswith("sync ") for hit in fault.hits))
 
     def _watch(self, world: World, actions: Actions) -> None:

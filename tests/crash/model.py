@@ -4,8 +4,8 @@ A partition's log is the sequence of the batches that were written. A promise ab
 
     batches       what was written by then, up to `end`; `in_flight` is under way still, or failed, and may be written
     acked_end     all before this offset was acknowledged: it outlives the process
-    durable_end   all before this offset was said to be on the disk (recovery point, or acknowledged with flush.messages=1): it
-                  outlives the machine
+    durable_end   all before this offset was reported to be on the disk (recovery point, or acknowledged with flush.messages=1):
+                  it outlives the machine
     start_min     the log start offset of a checkpoint that was written: the log never begins before it again
     start_max     the latest log start offset that a client asked for: no more than the records before it may be deleted
     visible_end   the high watermark: what is lost below it must be noticed by the epoch

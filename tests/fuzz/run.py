@@ -40,7 +40,7 @@ def main() -> int:
         from tests.fuzz.targets import TARGETS  # noqa: PLC0415
     from tests.fuzz.seeds import seeds  # noqa: PLC0415
 
-    logging.disable()  # what recovery has to say of each input
+    logging.disable()  # what recovery has to report of each input
     target = TARGETS[asked.target]
     if asked.replay is not None:
         target(asked.replay.read_bytes())

@@ -260,7 +260,7 @@ _template: dict[str, bytes] = {}
 def segments(data: bytes) -> None:
     """Damage the files of a closed log of three segments, and open the log.
 
-    Six bytes are a damage: which file, what, where (2), how much, and a byte to put there. The first byte of the input says
+    Six bytes are a damage: which file, what, where (2), how much, and a byte to put there. The first byte of the input shows
     whether the last stop was clean and what the checkpoint had. The log opens, or the partition is refused. The records of an
     open log can be read or are refused as damaged, and appends continue.
     """

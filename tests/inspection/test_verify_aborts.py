@@ -1,4 +1,4 @@
-"""What `pybroker log verify` says where a transaction index has forgotten an aborted transaction."""
+"""What `pybroker log verify` reports where a transaction index has forgotten an aborted transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pybroker log verify` says of what is no file of a log, of unreadable files, and of snapshots that contradict the log."""
+"""What `pybroker log verify` reports of what is no log file, of unreadable files, and of snapshots that contradict the log."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def in_memory() -> SimulatedDisk:
 
 @pytest.fixture(scope="module")
 def many() -> tuple[LogManager, HeldSteps]:
-    """Return a manager with very many empty logs in memory, whose passes do steps when a test says so."""
+    """Return a manager with very many empty logs in memory, whose passes do steps when a test wants it."""
     steps = HeldSteps()
     disk = Disk("/d", filesystem=in_memory())
     manager = disk.manager(run_steps=steps)

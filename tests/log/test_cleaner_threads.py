@@ -1,4 +1,4 @@
-"""Several cleaner threads: as many logs at once as `log.cleaner.threads` says, one limit for all, and none that stays dead."""
+"""Several cleaner threads: as many logs at once as `log.cleaner.threads` allows, one limit for all, and none that stays dead."""
 
 from __future__ import annotations
 

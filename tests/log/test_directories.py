@@ -165,7 +165,7 @@ def test_partitions_of_a_missing_directory_are_offline_and_come_back_with_it(
     assert len(broker.came_back) == 1
     logs.stop()
     broker.start().stop()
-    assert not broker.came_back, "told once"
+    assert not broker.came_back, "reported once"
 
 
 def test_what_came_back_is_reported_again_after_a_start_that_was_cut_short(tmp_path: Path) -> None:
@@ -377,7 +377,7 @@ def test_a_partition_that_cannot_be_opened_is_offline_alone_and_keeps_its_state(
 def test_a_stop_is_not_clean_before_every_log_is_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, was_clean: bool
 ) -> None:
-    """A clean stop would say that the log has a snapshot of its producers."""
+    """A clean stop would mean that the log has a snapshot of its producers."""
     broker = Broker(tmp_path, "a")
     logs = broker.start()
     append(logs.create(TPS[0], TOPIC_ID, TopicConfig()), batch(3))

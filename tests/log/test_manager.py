@@ -232,7 +232,7 @@ def test_a_directory_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
 
 
 class SlowDisk:
-    """A thread runner whose thread gets to its work when the test says so."""
+    """A thread runner whose thread gets to its work when the test wants it."""
 
     def __init__(self) -> None:
         self.queue: list[tuple[Callable[[], None], Callable[[OSError | None], None]]] = []

@@ -48,7 +48,7 @@ def test_by_time_a_segment_is_as_old_as_its_youngest_record(tmp_path: Path) -> N
     assert starts(log) == [2, 4, 6, 8]
     log.close()
     log = disk.open(was_clean=True, log_start_offset=log.log_start_offset)
-    assert delete_old_segments(log, START_MS + 15_001) == 2, "after a restart the time indexes tell"
+    assert delete_old_segments(log, START_MS + 15_001) == 2, "after a restart the time indexes show it"
     assert delete_old_segments(log, START_MS + 10**9) == 2
     assert (starts(log), log.log_start_offset, log.log_end_offset, log.size) == ([10], 10, 10, 0)
     assert append(log, batch()) == 10

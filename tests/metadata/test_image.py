@@ -1,4 +1,4 @@
-"""Images share what did not change, and a delta says exactly what did."""
+"""Images share what did not change, and a delta shows exactly what did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sender on a transport that takes as many bytes as the test says."""
+"""The sender on a transport that takes as many bytes as the test wants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`entries` says what `BatchView.records` says, and where that raises it raises, too."""
+"""`entries` finds what `BatchView.records` finds, and where that raises it raises, too."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from testing.scenes.record_lists import BOTH, kernels_of, some_records
 
 
 class Slice:
-    """A slice of a log in memory, which says what was read of it."""
+    """A slice of a log in memory, which shows what was read of it."""
 
     def __init__(self, data: bytes, start: int = 0) -> None:
         self.data = data

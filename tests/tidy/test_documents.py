@@ -15,7 +15,7 @@ METHOD = re.compile(r"`([A-Z]\w+[a-z]\w*)\.([a-z]\w*)`")
 MAKE = re.compile(r"`make ([a-z][a-z-]*)")
 MAKE_TARGETS = set(re.findall(r"^([a-z][a-z-]*):", text(ROOT / "Makefile"), re.MULTILINE))
 HISTORY = re.compile(r"CHANGELOG\.md|benchmarks/results/.*")
-"""These tell of what was, under the names of its time."""
+"""These describe what was, under the names of its time."""
 
 PLACEHOLDERS = {"x.py", "_x_python.py", "_x_native.pyx"}
 LINE_MAX = 140

@@ -1,4 +1,4 @@
-"""A test that judges CPU time says so, and gets several attempts: other processes share the machine."""
+"""A test that judges CPU time is marked, and gets several attempts: other processes share the machine."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ Behaviour
 Versions
     v1 kind of the members.
 Not done
-    Authorization: everything is allowed, and the operations say so.
+    Authorization: everything is allowed, which the operations show.
 Source: KafkaApis.handleConsumerGroupDescribe, GroupMetadataManager.consumerGroupDescribe.
 """
 

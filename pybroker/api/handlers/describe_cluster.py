@@ -6,7 +6,7 @@ Versions
     v1 the type of the requested endpoints: MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE (KIP-919). v2 whether to include
     fenced brokers (KIP-1073): a registered pybroker is never fenced.
 Not done
-    Authorization: everything is allowed, and the operations say so.
+    Authorization: everything is allowed, which the operations show.
 Source: KafkaApis.handleDescribeCluster, AuthHelper.computeDescribeClusterResponse; KIP-700.
 """
 

@@ -6,7 +6,7 @@ Behaviour
 Versions
     v1 throttle time. v3 authorized operations (KIP-430). v4 group instance id (KIP-345). v5 flexible. v6 error texts (KIP-1043).
 Not done
-    Authorization: everything is allowed, and the operations say so.
+    Authorization: everything is allowed, which the operations show.
 Source: KafkaApis.handleDescribeGroupsRequest, GroupMetadataManager.describeGroups.
 """
 

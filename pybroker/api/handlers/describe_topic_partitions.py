@@ -8,7 +8,7 @@ Behaviour
 Versions
     Only one.
 Not done
-    Eligible leader replicas (KIP-966) are always empty. Authorization: everything is allowed, and the operations say so.
+    Eligible leader replicas (KIP-966) are always empty. Authorization: everything is allowed, which the operations show.
 Source: DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.getTopicMetadataForDescribeTopicResponse; KIP-966.
 """
 

@@ -47,7 +47,7 @@ def handle(
 
 async def _create_first(broker: Services, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     coordinator = broker.groups if request.key_type == GROUP else broker.transactions
-    await coordinator.topic.create()  # if that fails there is no leader, and the response says so
+    await coordinator.topic.create()  # if that fails there is no leader, and the response shows it
     return _respond(broker, context, request)
 
 

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12), v0-4: a member says that it is alive and learns whether it must rejoin.
+"""Heartbeat (key 12), v0-4: a member shows that it is alive and learns whether it must rejoin.
 
 Behaviour
     Restarts the member's session timer. REBALANCE_IN_PROGRESS asks the member to join again; it stays a member until the

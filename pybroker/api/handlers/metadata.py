@@ -11,7 +11,7 @@ Versions
     LEADER_NOT_AVAILABLE. v7 leader epoch. v8 authorized operations; those of the cluster until v10. v9 flexible. v10 topic ids in
     the response, v12 also in the request (INVALID_REQUEST before). v13 an error of the whole response.
 Not done
-    Authorization: everything is allowed, and the operations say so.
+    Authorization: everything is allowed, which the operations show.
 Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache; KIP-430, KIP-516.
 """
 

@@ -410,7 +410,7 @@ class ClassicGroup:
         session_timeout_ms: int,
         respond: Respond | None,
     ) -> None:
-        """Take over what a newer JoinGroup of the member says; this JoinGroup is now the one that waits."""
+        """Take over what a newer JoinGroup of the member brings; this JoinGroup is now the one that waits."""
         self.protocol_counts.subtract(name for name, _ in member.protocols)
         self.protocol_counts.update(name for name, _ in protocols)
         member.protocols = protocols

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def heartbeat(shard: GroupShard, request: HeartbeatRequest) -> CoordinatorResult:
-    """Start the member's session again, and tell the member to join again while a rebalance is being prepared."""
+    """Start the member's session again, and let the member join again while a rebalance is being prepared."""
     group = shard.classic_groups.get(GroupId(request.group_id))
     if group is None:
         return _response(ErrorCode.UNKNOWN_MEMBER_ID)

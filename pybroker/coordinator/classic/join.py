@@ -45,7 +45,7 @@ class JoinRequest:
     requires_member_id: bool
     """True from v4: a new dynamic member first gets an id (KIP-394)."""
     can_skip_assignment: bool
-    """True from v9: the response can tell a static leader that comes back not to assign again (KIP-814)."""
+    """True from v9: the response can keep a static leader that comes back from assigning again (KIP-814)."""
     respond: Respond
 
 

@@ -4,7 +4,7 @@
     member             the state of a member, with the table of its transitions
     heartbeat          ConsumerGroupHeartbeat, step by step
     heartbeat_request  what every such request must fulfil
-    draft              a group as one request changes it: new epoch, new target, and the records that say so
+    draft              a group as one request changes it: new epoch, new target, and the records that show it
     reconciliation     one step of a member towards its target
     member_timers      the timers of members, and the removal of members
     describe           ConsumerGroupDescribe

@@ -80,7 +80,7 @@ class GroupDraft:
         return member
 
     def put(self, member: ConsumerMember) -> None:
-        """Take over what a member says about itself."""
+        """Take over what a member reports about itself."""
         self.members = {**self.members, member.member_id: member}
         self.records.append(member_record(self.group.group_id, member))
 

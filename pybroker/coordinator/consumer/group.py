@@ -1,7 +1,7 @@
 """A group of the consumer protocol (KIP-848): its members, the target of each, and what each owns.
 
 Three numbers follow each other. The group's epoch grows whenever the members, their subscriptions or the topics change. A target
-assignment is made for an epoch of the group. A member's epoch says which target the member has reached: it moves there by itself,
+assignment is made for an epoch of the group. A member's epoch shows which target it has reached: it moves there by itself,
 at the pace of its heartbeats, and no member waits for another.
 
 The state of a group follows from these numbers

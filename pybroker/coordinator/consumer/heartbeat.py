@@ -3,8 +3,8 @@
 What a heartbeat does, in order
     A  A classic group of that name becomes a KIP-848 group (`upgrade`). The member is found or made (epoch 0), or it takes the
        place of a static member that had announced to come again, or that spoke the classic protocol.
-    B  The group takes over what the member says about itself. If that changes the topics that the group reads, or if a topic has
-       changed since, the group's epoch grows.
+    B  The group takes over what the member reports about itself. If that changes the topics that the group reads, or if a topic
+       has changed since, the group's epoch grows.
     C  If the target belongs to an older epoch, a new target is made for all members.
     D  The member moves a step towards its target.
     E  The member's session starts again. If the member has partitions to give up, it has its rebalance timeout to do so.
@@ -201,7 +201,7 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
 
 
 def _with_request(member: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
-    """Return the member with what the request says about it; null means that the field has not changed."""
+    """Return the member with what the request has about it; null means that the field has not changed."""
     request = beat.request
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     kept_names = member.topic_names if member.classic is None else ()

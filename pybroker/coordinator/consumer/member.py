@@ -1,4 +1,4 @@
-"""A member of a KIP-848 group: what it says about itself, what it has, and its state.
+"""A member of a KIP-848 group: what it reports about itself, what it has, and its state.
 
 States
     STABLE                 the member has reached its epoch

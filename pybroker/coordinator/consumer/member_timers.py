@@ -2,7 +2,7 @@
 
     session      starts again with every request of a member
     revocation   runs while a member has partitions to give up
-    join         runs from a response that told a member of the classic protocol to join again, until the member joins
+    join         runs from a response that makes a member of the classic protocol join again, until the member joins
     sync         runs from the JoinGroup of such a member until its SyncGroup
 
 The end of any of these timers removes the member. If all remaining members then speak the classic protocol, the group becomes a

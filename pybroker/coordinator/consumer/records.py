@@ -1,6 +1,6 @@
 """The records of consumer groups: how they are made from state, and what they mean when they are replayed.
 
-A member is in two records: what it says about itself, and what it has. The replay of either keeps the other half. The broker does
+A member is in two records: its reports about itself, and what it has. The replay of either keeps the other half. The broker does
 not write racks. It writes the topics into a record of their own, as Kafka up to 4.0 does; later versions of Kafka read it too.
 
 Source: GroupCoordinatorRecordHelpers, GroupMetadataManager.replay.
@@ -61,7 +61,7 @@ def topics_record(group_id: GroupId, topics: Topics) -> CoordinatorRecord:
 
 
 def member_record(group_id: GroupId, member: ConsumerMember) -> CoordinatorRecord:
-    """Return the record of what a member says about itself."""
+    """Return the record of what a member reports about itself."""
     value = messages.ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -114,7 +114,7 @@ def target_record(group_id: GroupId, member_id: MemberId, target: Assignment) ->
 
 
 def target_epoch_record(group_id: GroupId, *, epoch: GroupEpoch, now_ms: int) -> CoordinatorRecord:
-    """Return the record which says that all targets belong to this epoch."""
+    """Return the record which shows that all targets belong to this epoch."""
     value = messages.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
     return _of_group(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, group_id, value)
 
@@ -127,7 +127,7 @@ def regex_record(group_id: GroupId, regex: str, topics: Iterable[str], *, revisi
 
 
 def regex_tombstone(group_id: GroupId, regex: str) -> CoordinatorRecord:
-    """Return the record which says that no member subscribes to a regular expression any more."""
+    """Return the record which shows that no member subscribes to a regular expression any more."""
     key = messages.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
     return CoordinatorRecord(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, key, None, _VERSION)
 

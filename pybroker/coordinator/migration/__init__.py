@@ -4,5 +4,5 @@
     classic_requests  the requests of members of the classic protocol in a KIP-848 group
     downgrade         a KIP-848 group becomes a classic group again
 
-`group.consumer.migration.policy` says which of the two changes are allowed.
+`group.consumer.migration.policy` decides which of the two changes are allowed.
 """

@@ -93,7 +93,7 @@ class FinishDowngrade:
     """The work that follows when the records of `to_classic` are durable: it starts sessions and a rebalance.
 
     `joining` is the id of a member and its JoinGroup, which waits for the rebalance or gets its response at once. `is_settled`
-    says that no rebalance is needed.
+    shows that no rebalance is needed.
     """
 
     shard: GroupShard

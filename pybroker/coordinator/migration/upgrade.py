@@ -1,7 +1,7 @@
 """A classic group of consumers with members becomes a KIP-848 group when the first member of the consumer protocol joins.
 
 The generation becomes the first epoch. Each member has what the last assignment gave it, and its target is the same. The new
-member raises the epoch, and the responses to heartbeats tell the others to join again (`classic_requests`). Requests that wait
+member raises the epoch, and the responses to heartbeats make the others join again (`classic_requests`). Requests that wait
 for a generation or an assignment get REBALANCE_IN_PROGRESS at once.
 
 Source: GroupMetadataManager.validateOnlineUpgrade, convertToConsumerGroup, ConsumerGroup.fromClassicGroup; KIP-848.

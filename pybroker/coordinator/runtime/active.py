@@ -19,7 +19,7 @@ class Shard(Protocol):
     """The state of a partition, which `replay` changes."""
 
     def replay(self, record: CoordinatorRecord) -> bool:
-        """Change the state as the record says; return False when the record means nothing here."""
+        """Apply the record to the state; return False when the record means nothing here."""
 
 
 S = TypeVar("S", bound=Shard)

@@ -50,7 +50,7 @@ class BulkRecords(Protocol):
         """Return the bytes of each record that follow its offset. Raises EncodeError."""
 
     def replay(self, shard: Any) -> None:
-        """Change the state of the shard as the records say."""
+        """Apply the records to the state of the shard."""
 
 
 class BuiltBatch(NamedTuple):
@@ -92,7 +92,7 @@ class CoordinatorResult:
         may_share: whether the batch may have the bulks of other such results, because none of their operations depends on the
             records of another.
         producer: the one to whose transaction the bulks belong; the log refuses them where its epoch is old.
-        is_replayed: False when the records only write down what the state says already.
+        is_replayed: False when the records only write down what is in the state already.
         too_large: the error when the records do not fit into a batch.
         parked_responses: the responses to parked requests; they do not wait for the records.
         timers: the timers to start and stop; they are carried out last, in order.

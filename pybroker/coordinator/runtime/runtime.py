@@ -6,8 +6,8 @@ How an operation runs
     the records are durable by the topic's rule: replicated, and on the disk where `flush.messages` demands that. Records that
     could not be appended are not replayed, and the response is the error. A read, and an operation without records, also waits
     until everything that it may have seen is durable; when that takes too long, the response is NOT_COORDINATOR, which every
-    client tries again. No client thus learns what could still be lost, and a shard is at any time what its log says: to load it
-    again gives the same state.
+    client tries again. No client thus learns what could still be lost, and a shard is at any time what its log contains: to load
+    it again gives the same state.
 
     Operations of which many come at a time, such as commits of offsets, may share a batch: see `gathering`.
 

@@ -13,5 +13,5 @@
     lost            names transactions that a lost machine has brought back in part
     records         the records of `__transaction_state`, as bytes and back
 
-They run on `coordinator/runtime/`. `docs/design/transactions.md` says how they work together.
+They run on `coordinator/runtime/`. `docs/design/transactions.md` describes how they work together.
 """

@@ -1,5 +1,5 @@
 """The end of a transaction, in two phases: the decision is a durable record, then every partition gets a marker, then another
-record says that all is done.
+record shows that all is done.
 
     prepared -> markers to all partitions -> completed
 

@@ -59,7 +59,7 @@ class TransactionShard:
         self.coordinator_epoch: CoordinatorEpoch
 
     def replay(self, record: CoordinatorRecord) -> bool:
-        """Change the state as the record says."""
+        """Apply the record to the state."""
         if record.value is None:
             self.transactions.pop(record.key, None)
         else:

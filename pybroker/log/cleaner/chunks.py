@@ -46,7 +46,7 @@ def pieces_of(section: Section, record_count: int) -> Iterator[tuple[Section, in
     while taken < record_count:
         count, end = kernels.take_records(view, position, min(PIECE_RECORDS, record_count - taken), PIECE_BYTES)
         if not count:
-            break  # there are fewer records than the batch says
+            break  # there are fewer records than the batch claims
         yield view[position:end], count
         position, taken = end, taken + count
     if taken != record_count or position != len(section):

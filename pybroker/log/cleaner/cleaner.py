@@ -1,4 +1,4 @@
-"""Decides which logs are cleaned next: as many at once as `log.cleaner.threads` says, and never one log twice.
+"""Decides which logs are cleaned next: as many at once as `log.cleaner.threads` allows, and never one log twice.
 
 The dirtiest log that is due comes first. The cost is bounded by `log.cleaner.dedupe.buffer.size` (memory for keys, which the
 cleaner threads share; a log with more keys is cleaned in several passes) and by `turns`. A log that holds damaged batches, or

@@ -1,9 +1,9 @@
 """The records that make a KRaft Kafka know a cluster: its features, topics, partitions, settings and producer ids.
 
 Levels
-    metadata.version says which records Kafka may write. A Kafka starts with every level from its own down to 3.3's, so the level
-    of 3.9 fits 3.9 and 4.x; only an administrator raises it (`kafka-features.sh upgrade`). group.version is there only where
-    the release has it for good, since 4.0.
+    metadata.version decides which records Kafka may write. A Kafka starts with every level from its own down to 3.3's, so the
+    level of 3.9 fits 3.9 and 4.x; only an administrator raises it (`kafka-features.sh upgrade`). group.version is there only
+    where the release has it for good, since 4.0.
 Leaders
     No partition has a leader, as in a cluster that has stopped: Kafka's controller elects the replica in sync when the broker has
     registered. With a leader, a coordinator would begin to load its partition before the broker may lead it, and log errors.

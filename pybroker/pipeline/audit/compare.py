@@ -250,7 +250,7 @@ def _fill(buckets: dict[int, int], *, is_last: bool) -> int:
 
 
 def _copies(word: Word) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of a word that have copies, and how many. Copies that cannot be told apart count for the first number."""
+    """Yield the numbers of a word that have copies, and how many. Copies that look the same count for the first number."""
     assert word.nibbles is not None
     found: dict[int, int] = {}
     for number, nibbles in enumerate(word.nibbles):

@@ -228,7 +228,7 @@ class Index:
 
 
 class SegmentLookup:
-    """A finder of positions in one segment: it looks into the indexes and checks what they say against the data."""
+    """A finder of positions in one segment: it looks into the indexes and checks what they show against the data."""
 
     __slots__ = ("_file", "_offsets", "_segment")
 

@@ -241,7 +241,7 @@ def _settle(cluster: Cluster, counts: dict[str, int]) -> None:
             return
         if time.monotonic() > deadline:
             raise PipelineError(
-                f"another producer is writing to {', '.join(counts)}: the replay cannot tell its own records from the others"
+                f"another producer is writing to {', '.join(counts)}: the replay cannot distinguish its own records"
             )
         before = now
 

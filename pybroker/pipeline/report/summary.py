@@ -197,7 +197,7 @@ def timeline(series: Series) -> Timeline | None:
     """Return what to draw of a series; None if there is nothing.
 
     A few records with strange times are left out: at most one of a thousand at either end, and only if all others would otherwise
-    be too close together to tell apart.
+    be too close together to be distinguished.
     """
     starts = [start for start in sorted(series.buckets) if start < _TIME_MAX_MS]
     if not starts:

@@ -1,6 +1,6 @@
 """Simulated consumers of a group, without sockets and with no time but the manual clock's, and what must hold at any moment.
 
-A client behaves as a real client does: it joins when a response tells it to, assigns partitions when it is the leader, dies
+A client behaves as a real client does: it joins when a response wants it, assigns partitions when it is the leader, dies
 without a word or leaves, and starts again; a static client comes back under its instance id.
 """
 
@@ -36,7 +36,7 @@ class Client:
         self.number = number
         self.instance = f"i{number}" if number % 4 == 0 else None
         self.is_alive = False
-        self.is_dozing = False  # sends heartbeats, but does not poll, so it does not join when it is told to
+        self.is_dozing = False  # sends heartbeats, but does not poll, so it does not join when a response wants it
         self.forget()
 
     def forget(self) -> None:
