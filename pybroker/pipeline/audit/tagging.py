@@ -10,8 +10,8 @@
 
 The rest of the client's interface is unchanged. Each object is an incarnation of its own, with sequence numbers from 0 in each
 topic, so that the audit can distinguish a restarted producer from the one before. A record gets the time at which the program
-hands it over, unless the program gives a time, so that the producer's count and the record belong to the same bucket. Records that
-the client itself sends again keep their number. That is how an audit finds the doubles of a client that is not idempotent.
+hands it over, unless the program gives a time, so that the producer's count and the record belong to the same bucket. Records
+that the client itself sends again keep their number. That is how an audit finds the doubles of a client that is not idempotent.
 """
 
 from __future__ import annotations
