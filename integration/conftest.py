@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from integration.turns_report import TurnsReport
 from pybroker.turns.watchdog import FAIL, SWITCH
 from testing.process.broker import BrokerProcess, check_all_turns, external_bootstrap, own_brokers
 
@@ -27,6 +28,7 @@ A session's first audit or archive takes three times the processor time of the n
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(SWITCH, f"{FAIL}:{LONG_TURN_MS}")  # of every broker that the tests start
+    config.pluginmanager.register(TurnsReport(config))
     # kafka-python loads its message definitions in a deprecated way, some on import and some when first used
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 

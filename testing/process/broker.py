@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LONG_TURN = "A turn of the event loop was too long"
+TURN = re.compile(r"A turn of the event loop was (?:too )?long,.*?: (.+?) held the loop for ([0-9.]+) ms")
+
+longest_turns: dict[str, float] = {}
+"""The longest turn of each kind in the brokers of this process, in ms, of those that were long enough for a line in a log."""
 
 _all: weakref.WeakSet[BrokerProcess] = weakref.WeakSet()
 START_TIMEOUT_S = 180  # generous: a loaded machine, a JVM when the tests are checked against Kafka
@@ -120,7 +124,7 @@ class BrokerProcess:
         self.check_turns()
 
     def check_turns(self) -> None:
-        """Raise AssertionError if a turn of the broker's loop was too long since the last check.
+        """Raise AssertionError if a turn of the broker's loop was too long since the last check, and note the longest.
 
         Only in the mode in which that is a failure, see docs/design/latency.md.
         """
@@ -129,7 +133,11 @@ class BrokerProcess:
                 log.seek(self._checked)
                 new = log.read()
             self._checked += len(new)
-            long = [line for line in new.decode(errors="replace").splitlines() if LONG_TURN in line]
+            lines = new.decode(errors="replace").splitlines()
+            for line in lines:
+                if found := TURN.search(line):
+                    longest_turns[found[1]] = max(longest_turns.get(found[1], 0.0), float(found[2]))
+            long = [line for line in lines if LONG_TURN in line]
             assert not long, "turns of the broker's loop were too long:\n" + "\n".join(long)
 
     @property
