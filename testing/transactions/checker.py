@@ -10,19 +10,30 @@ went back    a last stable offset is smaller than one that was seen before
 hangs        the last stable offset does not reach the end although every transaction has ended
 unfinished   an acknowledged record of a transaction that did not commit is missing for `read_uncommitted`
 invented     a record that no writer sent
+read twice   two committed transactions have read the same part of the input
+skipped      a part of the input was read by no committed transaction
+offset       the committed offset of the group is not where the last committed transaction has ended
+stray        a topic that was made again has the marker of a transaction in which it was not
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from testing.transactions.history import Contents, History, Outcome, Reading, Written
+from testing.transactions.history import Contents, History, Outcome, Reading, StableOffset, Written
 
 
 def problems(history: History) -> list[str]:
     """Return what is wrong, each with its kind at the beginning of the line; nothing for a history that is exact."""
-    return [*_offsets(history), *_records(history), *_partitions(history), *_readings(history)]
+    return [
+        *_offsets(history),
+        *_records(history),
+        *_partitions(history),
+        *_readings(history),
+        *_claims(history),
+        *_markers(history),
+    ]
 
 
 def kinds(found: list[str]) -> set[str]:
@@ -34,12 +45,13 @@ def _offsets(history: History) -> Iterator[str]:
     for number, partition in history.last.items():
         if partition.last_stable_offset != partition.high_watermark:
             yield f"hangs: partition {number} is stable up to {partition.last_stable_offset} of {partition.high_watermark}"
-    for number in {one.partition for one in history.stable_offsets}:
-        yield from _went_back(history, number)
+    for what, offsets in (("stable", history.stable_offsets), ("committed", history.committed_offsets)):
+        for number in {one.partition for one in offsets}:
+            yield from _went_back(what, offsets, number)
 
 
-def _went_back(history: History, partition: int) -> Iterator[str]:
-    seen = [one for one in history.stable_offsets if one.partition == partition]
+def _went_back(what: str, offsets: Iterable[StableOffset], partition: int) -> Iterator[str]:
+    seen = [one for one in offsets if one.partition == partition]
     by_end = sorted(seen, key=lambda one: one.ended)
     largest, position = -1, 0
     for one in sorted(seen, key=lambda one: one.began):
@@ -47,7 +59,7 @@ def _went_back(history: History, partition: int) -> Iterator[str]:
             largest = max(largest, by_end[position].offset)
             position += 1
         if one.offset < largest:
-            yield f"went back: partition {partition} was stable up to {largest}, and then up to {one.offset}"
+            yield f"went back: partition {partition} was {what} up to {largest}, and then up to {one.offset}"
 
 
 def _records(history: History) -> Iterator[str]:
@@ -63,7 +75,8 @@ def _records(history: History) -> Iterator[str]:
         elif 0 < len(there) < len(sent):
             yield f"torn: {written} has {len(there)} of {len(sent)} records"
         for partition, value in sent:
-            if value in written.acknowledged and value not in everything[partition]:
+            is_removed = history.is_compacted and written.outcome is not Outcome.COMMITTED and not there
+            if value in written.acknowledged and value not in everything[partition] and not is_removed:
                 yield f"unfinished: {value!r} of {written}"
 
 
@@ -98,6 +111,36 @@ def _readings(history: History) -> Iterator[str]:
         expected = [one for one in history.last[reading.partition].committed if one[0] < reading.position]
         if reading.records != expected:
             yield f"changed: {_difference(reading, expected)}"
+
+
+def _claims(history: History) -> Iterator[str]:
+    """Compare the parts of the input that committed transactions have read, which must follow each other."""
+    committed = {value for one in history.last.values() for _, value in one.committed}
+    claims = sorted(
+        (written.claim, str(written))
+        for written in history.transactions
+        if written.claim is not None and any(value in committed for values in written.records.values() for value in values)
+    )
+    positions: Counter[int] = Counter()
+    for claim, written in claims:
+        position = positions[claim.partition]
+        if claim.first != position:
+            kind = "read twice" if claim.first < position else "skipped"
+            yield f"{kind}: {written} has read {claim.first} to {claim.end} of {claim.partition}, after {position}"
+        positions[claim.partition] = claim.end
+    for partition, offset in history.last_offsets.items():
+        if offset is None:
+            yield f"hangs: the offset of partition {partition} is not stable"
+        elif offset != positions[partition]:
+            yield f"offset: {offset} is committed for partition {partition}, which was read up to {positions[partition]}"
+
+
+def _markers(history: History) -> Iterator[str]:
+    if history.last_removed_open:
+        yield f"hangs: the topic that was made again has {history.last_removed_open} offsets that are not stable"
+    for producer_id in history.last_markers:
+        if history.touches.get(producer_id, -1) < history.made:
+            yield f"stray: the topic that was made again has a marker of producer {producer_id}, which wrote to it only before"
 
 
 def _difference(reading: Reading, expected: list[tuple[int, bytes]]) -> str:

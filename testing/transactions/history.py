@@ -22,6 +22,14 @@ class Outcome(Enum):
     """The writer tried to commit, and got no response or an error that leaves it open."""
 
 
+class Claim(NamedTuple):
+    """The part of an input that a transaction has read: it commits the offset `end` of that partition for its group."""
+
+    partition: int
+    first: int
+    end: int
+
+
 @dataclass(slots=True)
 class Written:
     """A transaction of a writer: its records by partition, in the order in which they were sent. Values occur only once."""
@@ -31,6 +39,7 @@ class Written:
     records: dict[int, list[bytes]] = field(default_factory=dict)
     acknowledged: set[bytes] = field(default_factory=set)
     outcome: Outcome = Outcome.ABORTED
+    claim: Claim | None = None
 
     def new_values(self, partition: int, count: int) -> list[bytes]:
         """Return values for the next records of a partition, which count as sent from now on."""
@@ -56,7 +65,7 @@ class Reading(NamedTuple):
 
 
 class StableOffset(NamedTuple):
-    """A last stable offset that was seen between two moments."""
+    """A last stable offset, or a committed offset of the group, that was seen between two moments."""
 
     partition: int
     offset: int
@@ -76,12 +85,24 @@ class Contents:
 
 @dataclass(slots=True)
 class History:
-    """What was done and seen. `last` has the partitions after everything."""
+    """What was done and seen. `last` has the partitions after everything, and `last_offsets` the group's committed offsets of the
+    input, None where the group has no stable one. Of a topic that was made again, `touches` has the moments at which
+    producers wrote to it last, `made` the moment before it was made last, and `last_markers` the producers of its markers.
+    """
 
     transactions: list[Written] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     stable_offsets: list[StableOffset] = field(default_factory=list)
+    committed_offsets: list[StableOffset] = field(default_factory=list)
     last: dict[int, Contents] = field(default_factory=dict)
+    last_offsets: dict[int, int | None] = field(default_factory=dict)
+    is_compacted: bool = False
+    """Whether compaction may have removed the records of aborted transactions."""
+    touches: dict[int, int] = field(default_factory=dict)
+    made: int = 0
+    last_markers: list[int] = field(default_factory=list)
+    last_removed_open: int = 0
+    """The number of offsets behind the last stable offset of that topic."""
     _stamps: itertools.count[int] = field(default_factory=itertools.count)
 
     def stamp(self) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.model import ProducerEpoch
+from pybroker.network.context import ConnectionContext
 from pybroker.protocol.error_codes import ErrorCode
 from testing.scenes.api.whole import Whole
 from tests.api.transactions import TID, Producer, broker, fetched
@@ -183,3 +184,27 @@ async def test_a_batch_behind_one_that_was_refused_is_refused_too(tmp_path: Path
     assert [await producer.send(0, value) for value in (b"first", b"second")] == [NONE, NONE]
     assert await producer.end(commit=True) == NONE
     assert (await fetched(whole, 0, committed=True))[0][:2] == [b"first", b"second"]
+
+
+@VERSIONS
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("commit", [True, False])
+async def test_another_connection_ends_a_transaction_by_producer_id_and_epoch_alone(
+    tmp_path: Path, version: int, is_restarted: bool, commit: bool
+) -> None:
+    """Flink resumes a transaction of a process that was killed like this: it sends no InitProducerId before the EndTxn."""
+    whole = await broker(tmp_path)
+    killed = await opened(whole, version, b"a")
+    if is_restarted:
+        whole.serve()
+    whole.connection = ConnectionContext(connection_id=2, local_host="127.0.0.1", local_port=9092)
+    resumed = Producer(whole, version)
+    resumed.producer_id, resumed.epoch = killed.producer_id, killed.epoch
+    assert await resumed.end(commit=commit) == NONE
+    for partition in (0, 1):
+        _, data = await fetched(whole, partition, committed=True)
+        assert (data.last_stable_offset, len(data.aborted_transactions or ())) == (2, 0 if commit else 1)
+    # It may be sent again, because its response may be lost; the other end is refused.
+    resumed.producer_id, resumed.epoch = killed.producer_id, killed.epoch
+    assert await resumed.end(commit=not commit) != NONE
+    assert await resumed.end(commit=commit) == NONE

@@ -26,6 +26,12 @@ class Connection:
         self._context = ConnectionContext(connection_id=1, local_host="127.0.0.1", local_port=9092)
         self.is_closed = False
 
+    def topic_id(self, name: str) -> bytes:
+        """Return the id of a topic that exists. Raises DisconnectedError."""
+        if self.is_closed:
+            raise DisconnectedError
+        return self._broker.controller.image.topics[name].topic_id
+
     async def ask(self, request: object, version: int) -> Any:
         """Return the decoded response. Raises DisconnectedError."""
         if self.is_closed:

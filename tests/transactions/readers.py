@@ -17,11 +17,13 @@ LATEST = -1
 BYTES_MAX = 1 << 20
 
 
-async def fetch(connection: Connection, partition: int, offset: int, *, is_committed: bool, bytes_max: int = BYTES_MAX) -> Any:
+async def fetch(
+    connection: Connection, partition: int, offset: int, *, is_committed: bool, bytes_max: int = BYTES_MAX, topic: str = TOPIC
+) -> Any:
     """Return the partition's part of a response."""
     one = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)
-    topic = FetchTopic(topic=TOPIC, partitions=[one])
-    request = FetchRequest(max_bytes=bytes_max, isolation_level=int(is_committed), topics=[topic])
+    asked = FetchTopic(topic=topic, partitions=[one])
+    request = FetchRequest(max_bytes=bytes_max, isolation_level=int(is_committed), topics=[asked])
     response = await connection.ask(request, 11)
     return response.responses[0].partitions[0]
 

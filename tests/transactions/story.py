@@ -11,10 +11,10 @@ import functools
 import logging
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from pybroker.config.broker import BrokerConfig
-from pybroker.metadata.names import TRANSACTION_STATE_TOPIC
+from pybroker.metadata.names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from pybroker.metadata.new_topic import NewTopic
 from testing.simulation.broker import START_MS, Process, World
 from testing.simulation.disk import SimulatedDisk
@@ -22,9 +22,12 @@ from testing.simulation.store import StoreContents
 from testing.transactions.checker import problems
 from testing.transactions.history import History
 from tests.transactions.connection import Connection
+from tests.transactions.pipeline import SESSION_TIMEOUT_MS, Pipeline, committed_offset, watch_offsets
 from tests.transactions.readers import Reader, read_all, watch
-from tests.transactions.writer import TOPIC, Writer
+from tests.transactions.removals import delete, delete_and_make, make_again, note_markers
+from tests.transactions.writer import REMOVED_TOPIC, TOPIC, Writer
 
+COMPACTED: Final = {"cleanup.policy": "compact", "segment.bytes": "600"}
 DIRECTORIES: Final = ("/a", "/b")
 LIFE_S: Final = 100.0
 """The time of the clock after which a life ends, even if its writers wait for something."""
@@ -45,12 +48,22 @@ class Plan:
     """The largest number of disk operations after which a life ends, at one of the next ones."""
     loses_power: bool = False
     versions: tuple[int, ...] = (1, 2)
+    is_pipeline: bool = False
+    """Whether the writers are members of a group, and commit its offsets in their transactions."""
+    is_compacted: bool = False
+    """Whether compaction works on the data and the internal topics, which have small segments."""
+    removes: bool = False
+    """Whether a topic is deleted and made again in the middle of transactions."""
 
 
 PLANS: Final = {
     "kills": Plan(),
     "power": Plan(loses_power=True),
     "often": Plan(loses_power=True, lives=8, operations=150, writers=4),
+    "pipeline": Plan(is_pipeline=True, operations=1_200, transactions=12),
+    "removals": Plan(removes=True, operations=700),
+    "compaction": Plan(is_compacted=True, is_pipeline=True, operations=2_500, transactions=16),
+    "everything": Plan(loses_power=True, is_pipeline=True, is_compacted=True, removes=True, lives=4, operations=2_500),
 }
 
 
@@ -63,7 +76,8 @@ class Story:
         self.history = History()
         self.notes: list[str] = []
         self._stuck: list[str] = []
-        self._config = _config(is_flushed=plan.loses_power)
+        self.history.is_compacted = plan.is_compacted
+        self._config = _config(plan)
         self._disk: SimulatedDisk | None = None
         self._contents: StoreContents | None = None
         self._now_ms = START_MS
@@ -76,7 +90,9 @@ class Story:
     def _new_writer(self, number: int, instance: int) -> Writer:
         version = self._random.choice(self._plan.versions)
         random = Random(self._random.getrandbits(32))
-        return Writer(f"writer {number}.{instance}", f"id-{number}", version, random, self.history)
+        kind = Pipeline if self._plan.is_pipeline else Writer
+        name = f"writer {number}.{instance}"
+        return kind(name, f"id-{number}", version, random, self.history, removed=self._plan.removes)
 
     def run(self) -> list[str]:
         """Live all lives, and return what is wrong."""
@@ -120,9 +136,10 @@ class Story:
     async def _act(self, process: Process, world: World, life: int, last: int) -> None:
         await process.broker.start()
         if life == 0:
-            new = NewTopic(name=TOPIC, partition_count=self._plan.partitions, configs={})
+            configs = COMPACTED if self._plan.is_compacted else {}
+            new = NewTopic(name=TOPIC, partition_count=self._plan.partitions, configs=configs)
             await process.broker.controller.create_topics([new])
-            await process.broker.controller.create_missing_topics([TRANSACTION_STATE_TOPIC])
+            await process.broker.controller.create_missing_topics([TRANSACTION_STATE_TOPIC, OFFSETS_TOPIC])
         connection, over = Connection(process.broker), asyncio.Event()
 
         def stop(operation: str) -> None:
@@ -144,6 +161,7 @@ class Story:
         writing = [asyncio.ensure_future(self._write(writer, connection)) for writer in self._writers]
         others = [asyncio.ensure_future(reader.live(connection)) for reader in self._readers]
         others.append(asyncio.ensure_future(watch(connection, self._plan.partitions, self.history, self._random)))
+        others += self._also(connection, process)
         if self._random.random() < 0.5:
             number = self._random.randrange(self._plan.writers)
             second = self._new_writer(number, 100 + life)
@@ -153,6 +171,15 @@ class Story:
         if not connection.is_closed:
             stop("the next operation" if waiting else "the end")
         await asyncio.gather(*writing, *others)
+
+    def _also(self, connection: Connection, process: Process) -> list[asyncio.Task[None]]:
+        """Begin what the plan has besides writers and readers of the data."""
+        work = []
+        if self._plan.is_pipeline:
+            work.append(watch_offsets(connection, self._plan.partitions, self.history, self._random))
+        if self._plan.removes:
+            work.append(make_again(connection, process.broker.controller, self.history, self._random))
+        return [asyncio.ensure_future(one) for one in work]
 
     async def _write(self, writer: Writer, connection: Connection) -> None:
         await writer.live(connection, self._plan.transactions, self._plan.partitions)
@@ -170,6 +197,8 @@ class Story:
     async def _act_last(self, process: Process) -> None:
         await process.broker.start()
         connection = Connection(process.broker)
+        if self._plan.removes:
+            await self._random.choice((delete, delete_and_make))(process.broker.controller, self.history)
         for writer in self._writers:
             writer.begin_again()
             try:
@@ -180,10 +209,25 @@ class Story:
         await asyncio.sleep(SETTLED_S)
         self.history.last = {number: await read_all(connection, number) for number in range(self._plan.partitions)}
         self.history.readings = [reader.reading() for reader in self._readers]
+        if REMOVED_TOPIC in process.broker.controller.image.topics:
+            await note_markers(connection, self.history)
+        if self._plan.is_pipeline:
+            for number in range(self._plan.partitions):
+                code, offset = await committed_offset(connection, number, stable=True)
+                self.history.last_offsets[number] = None if code else offset
 
 
 @functools.cache
-def _config(*, is_flushed: bool) -> BrokerConfig:
+def _config(plan: Plan) -> BrokerConfig:
+    options: dict[str, Any] = {"log_flush_interval_messages": 1} if plan.loses_power else {}
+    if plan.is_compacted:
+        options |= {
+            "transaction_state_log_segment_bytes": 600,
+            "offsets_topic_segment_bytes": 600,
+            "log_cleaner_backoff_ms": 1_500,
+            "log_cleaner_min_cleanable_ratio": 0.01,
+            "log_cleaner_delete_retention_ms": 2_000,
+        }
     return BrokerConfig(
         node_id=1,
         listeners="PLAINTEXT://127.0.0.1:0",
@@ -192,5 +236,10 @@ def _config(*, is_flushed: bool) -> BrokerConfig:
         log_initial_task_delay_ms=1_000,
         log_flush_offset_checkpoint_interval_ms=5_000,
         log_flush_scheduler_interval_ms=2_000,
-        **({"log_flush_interval_messages": 1} if is_flushed else {}),
+        offsets_topic_num_partitions=2,
+        group_consumer_min_session_timeout_ms=SESSION_TIMEOUT_MS,
+        group_consumer_session_timeout_ms=SESSION_TIMEOUT_MS,
+        group_consumer_min_heartbeat_interval_ms=1_000,
+        group_consumer_heartbeat_interval_ms=1_000,
+        **options,
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from testing.transactions.checker import kinds, problems
-from testing.transactions.history import Contents, History, Outcome, Reading, StableOffset
+from testing.transactions.history import Claim, Contents, History, Outcome, Reading, StableOffset
 
 
 def sound() -> History:
@@ -25,6 +25,10 @@ def sound() -> History:
     history.last = {number: Contents(committed[number], records, 23, 23) for number, records in last.items()}
     history.readings = [Reading("early", 0, committed[0][:2], 3), Reading("late", 1, committed[1][:], 23)]
     history.stable_offsets = [StableOffset(0, 3, 0, 5), StableOffset(0, 0, 1, 2), StableOffset(0, 3, 6, 7)]
+    history.transactions[0].claim, history.transactions[2].claim = Claim(0, 0, 3), Claim(0, 3, 5)
+    history.last_offsets = {0: 5, 1: 0}
+    history.committed_offsets = [StableOffset(0, 0, 0, 1), StableOffset(0, 3, 2, 3)]
+    history.made, history.touches, history.last_markers = 5, {7: 4, 8: 6}, [8]
     return history
 
 
@@ -32,6 +36,15 @@ def damage(change: Callable[[History], object]) -> History:
     history = sound()
     change(history)
     return history
+
+
+def test_compaction_may_remove_records_of_transactions_that_did_not_commit_and_no_others() -> None:
+    history = sound()
+    history.is_compacted = True
+    history.last[0].uncommitted[:] = history.last[0].committed
+    assert problems(history) == []
+    history.last[0].uncommitted.pop(0)
+    assert kinds(problems(history)) == {"unfinished"}
 
 
 def test_a_sound_history_has_no_problem() -> None:
@@ -52,6 +65,14 @@ def test_a_sound_history_has_no_problem() -> None:
         ("hangs", damage(lambda history: setattr(history.last[0], "last_stable_offset", 20))),
         ("unfinished", damage(lambda history: history.last[0].uncommitted.pop(2))),
         ("invented", damage(lambda history: history.last[0].uncommitted.append((30, b"other")))),
+        ("read twice", damage(lambda history: setattr(history.transactions[2], "claim", Claim(0, 2, 5)))),
+        ("skipped", damage(lambda history: setattr(history.transactions[2], "claim", Claim(0, 4, 5)))),
+        ("skipped", damage(lambda history: setattr(history.transactions[0], "claim", None))),
+        ("offset", damage(lambda history: history.last_offsets.update({0: 3}))),
+        ("hangs", damage(lambda history: history.last_offsets.update({1: None}))),
+        ("went back", damage(lambda history: history.committed_offsets.append(StableOffset(0, 0, 4, 5)))),
+        ("stray", damage(lambda history: history.last_markers.append(7))),
+        ("hangs", damage(lambda history: setattr(history, "last_removed_open", 1))),
     ],
 )
 def test_each_kind_is_found(kind: str, history: History) -> None:

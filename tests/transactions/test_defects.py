@@ -9,12 +9,17 @@ from unittest import mock
 
 import pytest
 
+from pybroker.coordinator import offsets
+from pybroker.coordinator.consumer.group import ConsumerGroup
+from pybroker.coordinator.runtime import loader
 from pybroker.coordinator.runtime.appender import Appender
 from pybroker.coordinator.runtime.loader import Loader
-from pybroker.coordinator.runtime.result import ParkedResponse
+from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse
+from pybroker.coordinator.shard import GroupShard
 from pybroker.coordinator.transaction import ending as endings
-from pybroker.coordinator.transaction import operations, unattended
+from pybroker.coordinator.transaction import forgetting, marker_results, operations, unattended
 from pybroker.coordinator.transaction.markers import MarkerWriter
+from pybroker.log.cleaner.transactions import CleanedTransactions
 from pybroker.log.log import Log
 from pybroker.log.producer_state import ProducerState
 from pybroker.log.transaction_index import TransactionIndex
@@ -119,6 +124,63 @@ def _acknowledged_before_fsync() -> Any:
     return stack
 
 
+def _generations_are_not_checked() -> Any:
+    return mock.patch.object(ConsumerGroup, "check_commit", return_value=ErrorCode.NONE)
+
+
+def _pending_offsets_count_as_stable() -> Any:
+    return mock.patch.object(offsets, "unstable", return_value=frozenset())
+
+
+def _offsets_count_before_the_marker() -> Any:
+    def replay(_original: Any, self: GroupShard, _producer_id: Any, group_id: Any, topic: str, offsets: Any) -> None:
+        self.replay_offsets(group_id, topic, offsets)
+
+    return _changed(GroupShard, "replay_pending", replay)
+
+
+def _offsets_of_aborted_transactions_count() -> Any:
+    def replay(original: Any, self: GroupShard, producer_id: int, *, is_commit: bool) -> None:
+        original(self, producer_id, is_commit=True)
+
+    return _changed(GroupShard, "replay_marker", replay)
+
+
+def _markers_of_offsets_are_not_loaded() -> Any:
+    return mock.patch.object(loader, "_MARKERS", frozenset())
+
+
+def _removed_partitions_are_not_forgotten() -> Any:
+    stack = contextlib.ExitStack()
+    stack.enter_context(mock.patch.object(forgetting, "begin", return_value=CoordinatorResult()))
+    stack.enter_context(mock.patch.object(MarkerWriter, "note_removed"))
+    return stack
+
+
+def _deleted_partitions_are_waited_for() -> Any:
+    stack = contextlib.ExitStack()
+    stack.enter_context(_removed_partitions_are_not_forgotten())
+    stack.enter_context(mock.patch.object(marker_results, "DONE", marker_results.DONE - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}))
+    return stack
+
+
+def _compaction_keeps_records_of_aborted_transactions() -> Any:
+    def on_batch(original: Any, self: CleanedTransactions, batch: Any) -> bool:
+        original(self, batch)
+        self._seen.discard(batch.producer_id)  # so that the marker is dropped, and its entry in the index
+        return False
+
+    return _changed(CleanedTransactions, "on_batch", on_batch)
+
+
+def _compaction_takes_aborted_records_for_newer_ones() -> Any:
+    def on_batch(original: Any, self: CleanedTransactions, batch: Any) -> bool:
+        is_aborted = original(self, batch)
+        return is_aborted and self.index is not None  # which is None while the keys are noted
+
+    return _changed(CleanedTransactions, "on_batch", on_batch)
+
+
 def _found(plan: str) -> Iterator[str]:
     for seed in range(1, SEEDS + 1):
         yield from kinds(Story(seed, PLANS[plan]).run())
@@ -138,6 +200,15 @@ def _found(plan: str) -> Iterator[str]:
         (_markers_before_the_decision_is_durable, "often", "torn"),
         (_responses_before_the_decision_is_durable, "often", "lost"),
         (_acknowledged_before_fsync, "power", "lost"),
+        (_generations_are_not_checked, "pipeline", "read twice"),
+        (_pending_offsets_count_as_stable, "pipeline", "read twice"),
+        (_offsets_count_before_the_marker, "pipeline", "skipped"),
+        (_offsets_of_aborted_transactions_count, "pipeline", "skipped"),
+        (_markers_of_offsets_are_not_loaded, "pipeline", "hangs"),
+        (_removed_partitions_are_not_forgotten, "removals", "stray"),
+        (_deleted_partitions_are_waited_for, "removals", "hangs"),
+        (_compaction_keeps_records_of_aborted_transactions, "compaction", "aborted"),
+        (_compaction_takes_aborted_records_for_newer_ones, "compaction", "offset"),
     ],
 )
 def test_a_defect_is_found(defect: Callable[[], Any], plan: str, kind: str) -> None:
