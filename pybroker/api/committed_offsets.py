@@ -3,6 +3,10 @@
 A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and an unknown topic id is UNKNOWN_TOPIC_ID; their offsets are not
 kept. `lay_out` and `responses` yield where the loop may be given back.
 
+Commits that wait
+    While a large commit is prepared, or the coordinator of a transaction writes a record, a topic may be deleted, and created
+    again. The offsets are of the topic as it was, so none of the commit is kept: NOT_COORDINATOR, with which clients try again.
+
 Large commits
     A commit of more than LARGE_PARTITIONS is prepared in slices, up to the bytes of its batch. Then the group is checked, and the
     batch is appended and replayed, all at once: no client sees some of the offsets only. The topics are those of the time when
@@ -43,18 +47,23 @@ class CommitLayout:
     number of partitions in the request.
     """
 
-    __slots__ = ("codes", "count", "is_known", "new")
+    __slots__ = ("_image", "codes", "count", "is_known", "new")
 
-    def __init__(self) -> None:
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
         self.new: list[tuple[str, Sequence[NewOffset]]] = []
         self.codes: list[tuple[ErrorCode, int]] = []
         self.is_known = True
         self.count = 0
 
+    def is_outdated(self, image: ClusterImage) -> bool:
+        """Return whether one of the topics does not exist any more as it was, by the cluster of now."""
+        return not image.still_has(self._image, [name for name, _ in self.new])
+
 
 def lay_out(image: ClusterImage, topics: Sequence[Any], *, has_topic_ids: bool) -> Generator[None, None, CommitLayout]:
     """Find out which offsets of `topics` can be committed."""
-    layout = CommitLayout()
+    layout = CommitLayout(image)
     todo = STEP_PARTITIONS
     for topic in topics:
         asked = topic.partitions

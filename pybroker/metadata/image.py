@@ -137,6 +137,11 @@ class ClusterImage:
         found = self.configs.get(ConfigResource(kind, name))
         return MappingProxyType({}) if found is None else found.values
 
+    def still_has(self, before: ClusterImage, names: Iterable[str]) -> bool:
+        """Return whether the topics of these names, all of which `before` has, are here, and none was created again."""
+        topics, old = self.topics, before.topics
+        return self is before or all(name in topics and topics[name].topic_id == old[name].topic_id for name in names)
+
     def changed(
         self,
         *,

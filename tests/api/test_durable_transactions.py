@@ -177,3 +177,26 @@ async def test_offsets_that_waited_do_not_go_to_a_new_offsets_topic(tmp_path: Pa
         disk.run_next()
     assert await sent == [ErrorCode.NOT_COORDINATOR]
     assert whole.replicas.partition_or_raise(TopicPartition("__consumer_offsets", 0)).log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("is_created_again", [False, True])
+async def test_offsets_that_waited_do_not_count_if_their_topic_was_deleted_meanwhile(
+    tmp_path: Path, is_created_again: bool
+) -> None:
+    whole = await broker(tmp_path, offsets_topic_num_partitions=1)
+    await whole.ask(FindCoordinatorRequest(key=GROUP), 3)
+    producer = OffsetProducer(whole, 2)
+    assert await producer.init() == NONE
+    disk = slow(whole)
+    sent = await parked(producer.commit(7))
+    await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
+    if is_created_again:
+        await whole.create("t", 2)
+    while disk.jobs:
+        disk.run_next()
+    assert await sent == [ErrorCode.NOT_COORDINATOR]
+    ended = await parked(producer.end(commit=True))
+    while disk.jobs:
+        disk.run_next()
+    assert await ended == NONE
+    assert await committed(whole) == [-1, -1]

@@ -13,7 +13,7 @@ import pytest
 from pybroker import slicing
 from pybroker.api import committed_offsets
 from pybroker.api.handlers import add_partitions_to_txn
-from pybroker.model import GroupId, TopicPartition
+from pybroker.model import GroupId, TopicId, TopicPartition
 from pybroker.protocol import codec
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.add_partitions_to_txn import (
@@ -202,6 +202,36 @@ async def test_a_member_that_leaves_meanwhile_commits_nothing(tmp_path: Path, mo
     response = whole.read(await sent, request, 7)
     assert {one.error_code for topic in response.topics[1:] for one in topic.partitions} == {ErrorCode.UNKNOWN_MEMBER_ID}
     assert not next(iter(whole.groups.runtime.shards)).offsets
+
+
+@pytest.mark.parametrize("kind", ["commit", "commit in transaction", "addition"])
+async def test_what_is_for_a_topic_that_is_created_again_meanwhile_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    whole, producer = await started(tmp_path, 2_000)
+    in_slices(monkeypatch)
+    request, version = {
+        "commit": (commit(range(2_000)), 8),
+        "commit in transaction": (commit_in_transaction(producer, range(2_000)), 3),
+        "addition": (addition(producer, range(2_000)), 3),
+    }[kind]
+    sent = whole.send(request, version)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not sent.done()
+    image = whole.controller.image
+    topic = dataclasses.replace(image.topics["t"], topic_id=TopicId(bytes(range(16))))
+    whole.controller.image = dataclasses.replace(image, topics={**image.topics, "t": topic})
+    response = whole.read(await sent, request, version)
+    if kind == "addition":
+        codes = {one.partition_error_code for one in response.results_by_topic_v3_and_below[0].results_by_partition}
+    else:
+        codes = {one.error_code for topic in response.topics if topic.name == "t" for one in topic.partitions}
+    assert codes == {ErrorCode.CONCURRENT_TRANSACTIONS if kind == "addition" else ErrorCode.NOT_COORDINATOR}
+    (shard,) = whole.groups.runtime.shards
+    assert (shard.offsets, dict(shard.pending.by_key)) == ({}, {})
+    partitions = [one.partitions for other in whole.transactions.runtime.shards for one in other.transactions.values()]
+    assert partitions == [frozenset({TopicPartition("__consumer_offsets", 0)})]
 
 
 async def test_a_small_commit_is_done_at_once(tmp_path: Path) -> None:

@@ -127,10 +127,16 @@ async def _all_in_slices(
 
 
 async def _add_in_slices(broker: Services, version: int, one: AddPartitionsToTxnTransaction) -> TopicResults:
-    """Return the results of one transaction. Its partitions are added at once, as the cluster was when this began."""
-    asked, missing = await complete(_look_up(broker.controller.image, one.topics))
+    """Return the results of one transaction. Its partitions are added at once, as the cluster was when this began.
+
+    If a topic was deleted meanwhile, the transactions may have forgotten its partitions already: the client tries again.
+    """
+    image = broker.controller.image
+    asked, missing = await complete(_look_up(image, one.topics))
     if missing:
         return await complete(_results(one.topics, _of_missing(missing)))
+    if not broker.controller.image.still_has(image, [topic.name for topic in one.topics]):
+        return await complete(_results(one.topics, _of_outcome(ErrorCode.CONCURRENT_TRANSACTIONS, version)))
     deferred: Deferred[Outcome, Outcome] = Deferred(lambda outcome: outcome)
     _ask(broker, one, asked, deferred.complete)
     outcome = deferred.response()

@@ -81,7 +81,12 @@ async def _handle_large(
     if layout.new:
         groups, committer, retention_ms = broker.groups, _committer(context, request), request.retention_time_ms
         prepared = await complete(groups.prepare_commit(committer, layout.new, retention_ms))
-        outcome = await outcome_of(lambda done: groups.commit(committer, prepared, retention_ms, done, source=context.connection))
+        if layout.is_outdated(broker.controller.image):
+            outcome = ErrorCode.NOT_COORDINATOR
+        else:
+            outcome = await outcome_of(
+                lambda done: groups.commit(committer, prepared, retention_ms, done, source=context.connection)
+            )
     return OffsetCommitResponse(topics=await complete(responses(layout, request.topics, outcome, _topic, _partition)))
 
 

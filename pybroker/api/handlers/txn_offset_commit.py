@@ -69,7 +69,7 @@ def handle(
     if not layout.new or refusal:
         return respond(refusal if layout.new else ErrorCode.NONE)
     deferred = Deferred(respond)
-    _commit(broker, version, request.transactional_id, _committer(request), layout.new, deferred.complete)
+    _commit(broker, version, request.transactional_id, _committer(request), layout, layout.new, deferred.complete)
     return deferred.later()
 
 
@@ -81,7 +81,7 @@ async def _handle_large(
     if layout.new and not (outcome := _refusal(request)):
         committer, transactional_id = _committer(request), request.transactional_id
         prepared = await complete(broker.groups.prepare_commit(committer, layout.new))
-        outcome = await outcome_of(lambda done: _commit(broker, version, transactional_id, committer, prepared, done))
+        outcome = await outcome_of(lambda done: _commit(broker, version, transactional_id, committer, layout, prepared, done))
     outcome = _of_version(outcome, version)
     return TxnOffsetCommitResponse(topics=await complete(responses(layout, request.topics, outcome, _topic, _partition)))
 
@@ -103,14 +103,17 @@ def _commit(  # noqa: PLR0917  (each is of another kind)
     version: int,
     transactional_id: str,
     committer: Committer,
+    layout: CommitLayout,
     new: NewOffsets | PreparedCommit,
     done: Callable[[Refused | ErrorCode], None],
 ) -> None:
-    """Commit the offsets, if the group's partition belongs to the transaction."""
+    """Commit the offsets of `layout`, if the group's partition belongs to the transaction."""
 
     def verified(code: ErrorCode, guard: Callable[[], ErrorCode]) -> None:
         if code:
             done(code)
+        elif layout.is_outdated(broker.controller.image):
+            done(ErrorCode.NOT_COORDINATOR)
         else:
             broker.groups.commit_in_transaction(committer, new, guard, done)
 
