@@ -28,7 +28,7 @@ from testing.clients.stock import create_topic
 from testing.places import JAVA_SOURCES, ROOT
 from testing.process.broker import BrokerProcess
 from testing.process.java import QUICK_JVM, compiled
-from testing.process.kafka_peer import classpath
+from testing.process.kafka_peer import classpath, logging_options
 from testing.waiting import LONG_WAIT_S, WAIT_S, Deadline, line_of, until
 
 CLIENTS: Final = (
@@ -82,8 +82,10 @@ class Instance:
         if client.startswith("java-"):
             _, release, protocol = client.split("-")
             classes = classpath(release)
-            java = ["java", "-Xmx256m", *QUICK_JVM, "-cp", f"{compiled(JAVA_PROGRAM, classes)}:{classes}", JAVA_PROGRAM.stem]
-            command = [*java, protocol, *where]
+            # the client of 4.x otherwise logs errors to stdout
+            options = [*QUICK_JVM, "-Xmx256m", *logging_options(folder, folder / f"client{number}.log")]
+            program = ["-cp", f"{compiled(JAVA_PROGRAM, classes)}:{classes}", JAVA_PROGRAM.stem]
+            command = ["java", *options, *program, protocol, *where]
         else:
             command = [sys.executable, "-m", "testing.clients.transaction_loop", client, *where]
         self._log = folder / f"instance{number}.log"
