@@ -25,6 +25,7 @@ from pybroker.turns.jobs import note
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from pybroker.api.context import Services
     from pybroker.api.registry import Api
@@ -41,18 +42,18 @@ NOTED_NS: Final = 1_000_000
 
 
 class Route:
-    """An API that was requested, with its counters: what a request needs of both."""
+    """An API that was requested, with its counters: what a request needs of both. `handle` is for requests that are not cut."""
 
     __slots__ = ("api", "error_codes", "handle", "highest", "lowest", "memo", "metrics", "pieces", "request", "response")
 
-    def __init__(self, api: Api, metrics: RequestMetrics) -> None:
+    def __init__(self, api: Api, handle: Callable[..., Any], metrics: RequestMetrics) -> None:
         self.api = api
         self.metrics = metrics
         self.lowest = api.lowest
         self.highest = api.highest
         self.request = api.request
         self.response = api.response
-        self.handle = api.handle
+        self.handle = handle
         self.error_codes = api.error_codes
         self.pieces = api.pieces
         self.memo = api.memo
@@ -99,7 +100,7 @@ class DispatcherCore:
             if route.pieces is None or size <= LARGE_BYTES:
                 response = route.handle(self._broker, context, request)
             else:
-                response = route.pieces.handle(route.handle, self._broker, context, request)
+                response = route.pieces.handle(route.api.handle, self._broker, context, request)
         except ProtocolViolation:
             route.metrics.received(api_version, size=size + SIZE_PREFIX)
             raise

@@ -29,6 +29,7 @@ from pybroker.api.context import RequestContext
 from pybroker.api.deferred import Deferred
 from pybroker.api.error_counts import ERROR_NAMES, error_codes
 from pybroker.api.handlers import api_versions
+from pybroker.api.lane import IN_LANE, Lane
 from pybroker.api.long_messages import Encoded, HeldRequest, LongMessages
 from pybroker.api.registry import APIS, Api, load_api
 from pybroker.metrics.counts import NO_ERROR
@@ -58,10 +59,11 @@ assert ErrorCode.NONE.name == NO_ERROR
 class Dispatcher(DispatcherCore):
     """The network's request handler: its method `handle`."""
 
-    __slots__ = ("_long_messages", "_request_metrics")
+    __slots__ = ("_lane", "_long_messages", "_request_metrics")
 
-    def __init__(self, broker: Services) -> None:
+    def __init__(self, broker: Services, lane: Lane | None = None) -> None:
         super().__init__(broker)
+        self._lane = Lane() if lane is None else lane
         self._long_messages = LongMessages(broker.config.pybroker_request_elements_max)
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
 
@@ -69,7 +71,9 @@ class Dispatcher(DispatcherCore):
         if key not in APIS:
             return None
         with job(f"import for {APIS[key].name}"):
-            route = self._routes[key] = Route(load_api(key), self._request_metrics[key])
+            api = load_api(key)
+        handle = self._lane.handler(api.handle) if key in IN_LANE else api.handle
+        route = self._routes[key] = Route(api, handle, self._request_metrics[key])
         return route
 
     def _count_errors(self, metrics: RequestMetrics, codes: Sequence[int]) -> int:
@@ -145,7 +149,7 @@ class Dispatcher(DispatcherCore):
             if route.pieces is None:
                 response = held.during(lambda: route.handle(self._broker, context, request))
             else:
-                response = held.during(lambda: route.pieces.handle(route.handle, self._broker, context, request))  # type: ignore[union-attr]  # it has some
+                response = held.during(lambda: route.pieces.handle(route.api.handle, self._broker, context, request))  # type: ignore[union-attr]  # it has some
             if isinstance(response, Deferred):
                 response = await response.future()
             elif inspect.isawaitable(response):

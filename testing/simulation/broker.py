@@ -149,6 +149,7 @@ class World:
             mock.patch("uuid.uuid4", drawn),
             mock.patch("pybroker.log.manager.ThreadPoolExecutor", InlineExecutor),
             contextlib.ExitStack() as slices,
+            mock.patch("pybroker.api.lane.BURST_S", 0.0),
             mock.patch("pybroker.log.checkpoint_pass.LOGS_PER_STEP", 1),
             mock.patch("pybroker.log.cleaner.progress.LOGS_PER_STEP", 1),
             mock.patch("pybroker.log.passes.PER_STEP", 1),

@@ -62,6 +62,11 @@ _CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
 )
 """The code that clients get for the error of an append: they look for the coordinator again, or try again."""
 
+ROUND_RESPONSES: Final = 32
+"""The number of responses to waiting requests that begin in one round of the loop. The rounds after it encode and send them, in
+about 2 ms.
+"""
+
 Done = Callable[[Any], None]
 """A callback that gets the response, or an ErrorCode when there is none."""
 
@@ -244,9 +249,9 @@ class CoordinatorRuntime(Generic[S]):
     def _respond(self, parked_responses: Iterator[ParkedResponse]) -> None:
         """Respond to requests that waited, in slices: a new generation responds to all members of its group."""
         end = perf_counter() + slicing.SLICE_S
-        for parked in parked_responses:
+        for count, parked in enumerate(parked_responses, start=1):
             parked.respond(parked.response)
-            if perf_counter() >= end:
+            if count == ROUND_RESPONSES or perf_counter() >= end:
                 self._call_soon(lambda: self._respond(parked_responses))
                 return
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pybroker.api.context import Services
 from pybroker.api.dispatch import Dispatcher
+from pybroker.api.lane import Lane
 from pybroker.broker.dynamic_settings import DynamicSettings
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
@@ -118,7 +119,8 @@ class Whole:
             make_transactions=lambda: self.transactions,
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replicas))
-        self.dispatcher = Dispatcher(self.services)
+        # No request takes any time, so that none waits in the lane of groups however busy this machine is.
+        self.dispatcher = Dispatcher(self.services, Lane(lambda: 0.0))
 
     def _soon(self, work: Callable[[], None]) -> None:
         self.call_soon(work)

@@ -1,0 +1,196 @@
+"""Requests of members of groups take a share of each round of the loop, in the order in which they came."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.api.context import RequestContext
+from pybroker.api.lane import BURST_S, SHARE, Lane
+from pybroker.coordinator.runtime.runtime import ROUND_RESPONSES
+from pybroker.network.context import ConnectionContext
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.heartbeat import HeartbeatRequest
+from pybroker.protocol.messages.metadata import MetadataRequest
+from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from testing.scenes.api.groups import GROUP, broker, join_request
+from testing.scenes.api.whole import Whole, settled
+
+REQUEST_S = BURST_S / 2  # what each request takes: two of them fit into a burst
+
+
+class Clock:
+    """A time that passes only while a request is handled."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Holder:
+    """A `RequestHolder` that notes what is asked of it."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def hold_request(self, size: int) -> bool:
+        assert size > 0
+        self.calls.append("hold")
+        return False
+
+    def release_request(self) -> None:
+        self.calls.append("release")
+
+
+class Scene:
+    """A lane, and a handler that takes REQUEST_S and responds with the request in upper case."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.lane = Lane(self.clock)
+        self.handled: list[str] = []
+        self.holder = Holder()
+        connection = ConnectionContext(connection_id=1, local_host="127.0.0.1", local_port=9092)
+        connection.holder = self.holder
+        self.context = RequestContext(connection, 0, 1, "test")
+        self._in_lane = self.lane.handler(self._handle)
+
+    def _handle(self, _broker: Any, _context: Any, request: str) -> Any:
+        self.clock.now_s += REQUEST_S
+        self.handled.append(request)
+        if request == "bad":
+            raise ValueError("bad")
+        if request == "later":
+            later = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_soon(later.set_result, "LATER")
+            return later
+        return request.upper()
+
+    def send(self, request: str) -> Any:
+        return self._in_lane(None, self.context, request)  # type: ignore[arg-type]  # the handler needs no broker
+
+
+async def drained(lane: Lane) -> None:
+    while len(lane):  # noqa: ASYNC110  each turn of the loop is one
+        await asyncio.sleep(0)
+
+
+async def test_a_few_requests_are_handled_at_once() -> None:
+    scene = Scene()
+    assert [scene.send("a"), scene.send("b")] == ["A", "B"]
+    assert scene.holder.calls == []
+
+
+async def test_a_flood_takes_a_burst_of_each_round_in_its_order() -> None:
+    scene = Scene()
+    sent = [scene.send(one) for one in "abcdefgh"]
+    assert sent[:2] == ["A", "B"]
+    assert len(scene.lane) == 6
+    counts = []
+    while len(scene.lane):
+        await asyncio.sleep(0)
+        counts += [len(scene.handled)]
+    assert counts == [4, 6, 8], "two in a round"
+    assert scene.handled == list("abcdefgh")
+    assert await asyncio.gather(*sent[2:]) == list("CDEFGH")
+
+
+async def test_a_request_that_comes_while_others_wait_is_behind_them() -> None:
+    scene = Scene()
+    for one in "abcdef":
+        scene.send(one)
+    await asyncio.sleep(0)
+    scene.clock.now_s += 1
+    assert isinstance(scene.send("g"), asyncio.Future)
+    await drained(scene.lane)
+    assert scene.handled == list("abcdefg")
+
+
+async def test_a_share_of_the_time_needs_no_waiting() -> None:
+    scene = Scene()
+    for _ in range(50):
+        assert scene.send("a") == "A"
+        scene.clock.now_s += REQUEST_S / SHARE
+
+
+async def test_errors_and_later_responses_reach_the_client_that_waited() -> None:
+    scene = Scene()
+    for one in "ab":
+        scene.send(one)
+    bad, later, good = scene.send("bad"), scene.send("later"), scene.send("good")
+    with pytest.raises(ValueError, match="bad"):
+        await bad
+    assert (await later, await good) == ("LATER", "GOOD")
+
+
+async def test_the_memory_of_a_request_that_waits_is_held() -> None:
+    scene = Scene()
+    for one in "ab":
+        scene.send(one)
+    waiting = scene.send("c")
+    assert scene.holder.calls == ["hold"]
+    await waiting
+    assert scene.holder.calls == ["hold", "release"]
+
+
+async def test_a_request_of_a_client_that_is_gone_is_handled() -> None:
+    """A consumer that leaves may close its connection without waiting."""
+    scene = Scene()
+    for one in "ab":
+        scene.send(one)
+    scene.send("c").cancel()
+    scene.send("later").cancel()
+    scene.send("bad").cancel()
+    await drained(scene.lane)
+    assert scene.handled == ["a", "b", "c", "later", "bad"]
+    assert scene.holder.calls == ["hold"] * 3 + ["release"] * 3
+
+
+MEMBERS = 40
+
+
+async def test_a_group_that_joins_through_the_lane_gets_its_generation(tmp_path: Path) -> None:
+    whole = await broker(tmp_path, group_initial_rebalance_delay_ms=3000)
+    whole.dispatcher._lane._left_s = 0.0
+    joins = [whole.send(join_request(), 3) for _ in range(MEMBERS)]
+    assert len(whole.dispatcher._lane) == MEMBERS
+    assert isinstance(whole.send(MetadataRequest(topics=[]), 1), bytes), "others do not wait"
+    await drained(whole.dispatcher._lane)
+    whole.pass_time(7_000)
+    joined = [whole.read(await settled(one), join_request(), 3) for one in joins]
+    assert {(one.error_code, one.generation_id) for one in joined} == {(0, 1)}
+    (leader,) = [one for one in joined if one.members]
+    assert len(leader.members) == MEMBERS
+    requests = [sync(one.member_id, [leader, *joined] if one is leader else []) for one in joined]
+    syncs = [whole.send(request, 0) for request in requests]
+    synced = [whole.read(await settled(one), requests[0], 0) for one in syncs]
+    assert {(one.error_code, one.assignment) for one in synced} == {(0, b"mine")}
+    beat = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=leader.member_id)
+    assert (await whole.ask(beat, 0)).error_code == ErrorCode.NONE
+
+
+def sync(member_id: str, members: list[Any]) -> SyncGroupRequest:
+    assignments = [SyncGroupRequestAssignment(member_id=one.member_id, assignment=b"mine") for one in members]
+    return SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=member_id, assignments=assignments)
+
+
+async def test_responses_to_a_generation_are_paced(tmp_path: Path) -> None:
+    """Each is encoded and sent in a short turn of its own, and all of them would come in the same round."""
+    whole: Whole = await broker(tmp_path, group_initial_rebalance_delay_ms=3000)
+    whole.groups.runtime._call_soon = asyncio.get_running_loop().call_soon
+    joins = [whole.send(join_request(), 3) for _ in range(MEMBERS)]
+    await drained(whole.dispatcher._lane)
+    whole.pass_time(7_000)
+    counts = [0]
+    while counts[-1] < MEMBERS:
+        await asyncio.sleep(0)
+        counts.append(sum(one.done() for one in joins))
+    assert max(after - before for before, after in itertools.pairwise(counts)) <= ROUND_RESPONSES
+    for one in joins:
+        await settled(one)
