@@ -82,13 +82,16 @@ GROUP_SETTINGS: Final = (
     # transactions
     Setting(
         "transactional.id.expiration.ms", _I, 604_800_000,
-        "How long an idle transactional id is kept, in ms.", at_least(1), _YES,
+        "How long an idle transactional id is kept, in ms. A producer that comes later gets INVALID_PRODUCER_ID_MAPPING.",
+        at_least(1), _YES,
     ),
     Setting(
-        "transaction.max.timeout.ms", _I, 900_000, "Longest timeout that a producer may ask for, in ms.", at_least(1), _YES,
+        "transaction.max.timeout.ms", _I, 900_000, "Longest timeout that a producer may ask for, in ms. Flink asks for an hour.",
+        at_least(1), _YES,
     ),
     Setting(
-        "transaction.state.log.replication.factor", Kind.SHORT, 3, "Replicas of the topic of transactions.", at_least(1), _YES,
+        "transaction.state.log.replication.factor", Kind.SHORT, 3,
+        "Replicas of the topic of transactions; as many as there are brokers if these are fewer.", at_least(1), _YES,
     ),
     Setting("transaction.state.log.num.partitions", _I, 50, "Partitions of the topic of transactions.", at_least(1), _YES),
     Setting("transaction.state.log.min.isr", _I, 2, "min.insync.replicas of the topic of transactions.", at_least(1), _YES),

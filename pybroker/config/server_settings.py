@@ -207,7 +207,8 @@ SERVER_SETTINGS: Final = (
     Setting("request.timeout.ms", _I, 30_000, "Longest wait for a response from another broker, in ms.", None, _LATER),
     Setting(
         "producer.id.expiration.ms", _I, 86_400_000,
-        "Time after which an idle producer's state is dropped, in ms.", at_least(1), update=_ALL,
+        "Time after which an idle producer's state is dropped, in ms; that of an open transaction stays.",
+        at_least(1), update=_ALL,
     ),
     Setting(
         "producer.id.expiration.check.interval.ms", _I, 600_000,

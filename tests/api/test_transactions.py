@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from pybroker.model import ProducerEpoch
 from pybroker.network.context import ConnectionContext
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from testing.scenes.api.whole import Whole
 from tests.api.transactions import TID, Producer, broker, fetched
 
@@ -208,3 +210,34 @@ async def test_another_connection_ends_a_transaction_by_producer_id_and_epoch_al
     resumed.producer_id, resumed.epoch = killed.producer_id, killed.epoch
     assert await resumed.end(commit=not commit) != NONE
     assert await resumed.end(commit=commit) == NONE
+
+
+async def test_a_producer_that_begins_again_in_an_open_transaction_keeps_its_id(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    producer = Producer(whole)
+    assert await producer.init() == NONE
+    assert await producer.add(0) == [NONE]
+    request = InitProducerIdRequest(
+        transactional_id=TID,
+        transaction_timeout_ms=60_000,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+    )
+    first = await whole.ask(request, 5)
+    assert first.error_code == ErrorCode.CONCURRENT_TRANSACTIONS, "the open transaction is aborted first"
+    again = await whole.ask(request, 5)
+    assert (again.error_code, again.producer_id, again.producer_epoch) == (NONE, producer.producer_id, producer.epoch + 1)
+
+
+async def test_a_timeout_and_the_end_of_an_id_are_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    whole = await broker(tmp_path, transactional_id_expiration_ms=100_000)
+    producer = Producer(whole)
+    assert await producer.init(timeout_ms=5_000) == NONE
+    assert await producer.add(0) == [NONE]
+    whole.pass_time(6_000)
+    assert (
+        f"Transaction of {TID} (producer 0, epoch 0) is aborted: it was open for more than its timeout of 5000 ms" in caplog.text
+    )
+    whole.pass_time(2 * 3_600_000)
+    assert f"Transactional id {TID} is removed: no producer has used it for " in caplog.text

@@ -6,8 +6,8 @@ Behaviour
     UNSTABLE_OFFSET_COMMIT, and the client asks again.
 Versions
     v0 a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as when Kafka kept offsets in ZooKeeper. v2 null topics, error
-    of the group. v3 throttle time. v5 leader epoch. v6 flexible. v7 require stable (KIP-447). v8 several groups (KIP-709). v9
-    KIP-848: member and epoch (UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH).
+    of the group; up to v7 its partitions have that error, too. v3 throttle time. v5 leader epoch. v6 flexible. v7 require stable
+    (KIP-447). v8 several groups (KIP-709). v9 KIP-848: member and epoch (UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH).
     v10 topic ids; an unknown id is UNKNOWN_TOPIC_ID, and with null topics those that no longer exist are left out.
 Not done
     Nothing.
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.records import CommittedOffset
 
-_GROUP_ERROR_VERSION: Final = 2
 _SEVERAL_GROUPS_VERSION: Final = 8
 _TOPIC_ID_VERSION: Final = 10
 
@@ -170,8 +169,12 @@ def _partition(index: int, committed: CommittedOffset, code: ErrorCode) -> Offse
 
 
 def _failed(version: int, group: OffsetFetchRequestGroup, code: ErrorCode) -> list[OffsetFetchResponseTopics]:
-    """Return the partitions that carry the error of the group before v2, when the response had no place for it."""
-    if version >= _GROUP_ERROR_VERSION:
+    """Return the partitions with the error of the group.
+
+    Before v2 the response has no other place for it. Kafka leaves them out from v2 on, and aiokafka, which reads the errors of
+    partitions alone, takes that for a group without offsets: after a restart of the broker it would read everything again.
+    """
+    if version >= _SEVERAL_GROUPS_VERSION:
         return []
     return [
         OffsetFetchResponseTopics(

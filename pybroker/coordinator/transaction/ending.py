@@ -13,6 +13,7 @@ Source: TransactionCoordinator.endTransaction, TransactionMarkerChannelManager.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pybroker.coordinator.transaction.shard import TransactionShard
     from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
     from pybroker.protocol.error_codes import ErrorCode
+
+logger = logging.getLogger(__name__)
 
 RETRY_MS: Final = 100
 RETRY_DOUBLINGS: Final = 5
@@ -193,6 +196,13 @@ def abort_due(shard: TransactionShard, now_ms: int) -> CoordinatorResult:
         transaction = shard.transactions.get(transactional_id)
         if transaction is not None and _is_due(transaction, now_ms):  # it may have ended since, and another one begun
             aborted.append(transactional_id)
+            logger.info(
+                "Transaction of %s (producer %d, epoch %d) is aborted: it was open for more than its timeout of %d ms",
+                transactional_id,
+                transaction.producer_id,
+                transaction.epoch,
+                transaction.timeout_ms,
+            )
             result.records.append(write(shard, transactional_id, transaction.fenced(now_ms)))
             # In case that the record cannot be written.
             result.timers.append(timeout_timer(transactional_id, pause_ms(shard, transactional_id)))

@@ -67,7 +67,7 @@ def init_producer_id(
     if expected is not None and not _may_continue(now, expected):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if now.state is State.ONGOING:
-        return _abort_first(shard, transactional_id, now, now_ms)
+        return _abort_first(shard, transactional_id, now, expected, now_ms)
     if now.is_exhausted:
         if expected is not None and expected.epoch != now.epoch:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
@@ -102,10 +102,15 @@ def _initialized(shard: TransactionShard, transactional_id: str, new: Transactio
     return CoordinatorResult(response=Producer(new.producer_id, new.epoch), records=[write(shard, transactional_id, new)])
 
 
-def _abort_first(shard: TransactionShard, transactional_id: str, now: Transaction, now_ms: int) -> CoordinatorResult:
+def _abort_first(
+    shard: TransactionShard, transactional_id: str, now: Transaction, expected: Producer | None, now_ms: int
+) -> CoordinatorResult:
+    new = now.fenced(now_ms)
+    if expected is not None and expected.epoch == now.epoch:
+        new = new._replace(last_epoch=now.epoch)  # the producer itself: it asks again, with this epoch
     return CoordinatorResult(
         response=ErrorCode.CONCURRENT_TRANSACTIONS,
-        records=[write(shard, transactional_id, now.fenced(now_ms))],
+        records=[write(shard, transactional_id, new)],
         on_durable=after_prepared(shard, (transactional_id,)),
     )
 

@@ -5,6 +5,7 @@ Both go over the ids some at a time, because a shard may have a hundred thousand
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pybroker.coordinator.transaction.shard import TransactionShard
     from pybroker.coordinator.transaction.state import Transaction
     from pybroker.model import CoordinatorEpoch
+
+logger = logging.getLogger(__name__)
 
 STEP_IDS: Final = 1_000
 """The number of ids that are looked at in one turn."""
@@ -71,6 +74,9 @@ def clean_up(shard: TransactionShard, now_ms: int, rest: Iterator[str] | None = 
         one = shard.transactions.get(transactional_id)
         if one is not None and _is_old(one, newest_ms):
             result.records.append(tombstone(transactional_id))
+            logger.info(
+                "Transactional id %s is removed: no producer has used it for %d ms", transactional_id, now_ms - one.update_ms
+            )
         if count == STEP_IDS or len(result.records) == EXPIRED_MAX:
             pause_ms, next_step = 1, partial(clean_up, rest=rest)
             break

@@ -72,6 +72,8 @@ func loop(ctx context.Context, bootstrap, source, target, transactionalID, group
 		kgo.DefaultProduceTopic(target),
 		kgo.TransactionalID(transactionalID),
 		kgo.RequireStableFetchOffsets(),
+		kgo.RequestRetries(1000), // the broker may be away for long on a busy machine
+		kgo.RetryTimeout(2*time.Minute),
 	))
 	defer session.Close()
 	for done, transactions := 0, 0; done < records; transactions++ {
