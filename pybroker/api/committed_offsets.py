@@ -1,7 +1,7 @@
 """The offsets in a commit: which of them can be committed, and the response to each. OffsetCommit and TxnOffsetCommit share this.
 
 A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and an unknown topic id is UNKNOWN_TOPIC_ID; their offsets are not
-kept. `lay_out` and `responses` yield where the loop may be given back.
+kept.
 
 Commits that wait
     While a large commit is prepared, or the coordinator of a transaction writes a record, a topic may be deleted, and created
@@ -10,7 +10,7 @@ Commits that wait
 Large commits
     A commit of more than LARGE_PARTITIONS is prepared in slices, up to the bytes of its batch. Then the group is checked, and the
     batch is appended and replayed, all at once: no client sees some of the offsets only. The topics are those of the time when
-    the request came, and the time of the offsets that of their slice.
+    the request came, and the time of the offsets that of their slice. A partition that is named twice may have two records.
 
 Source: KafkaApis.handleOffsetCommitRequest, handleTxnOffsetCommitRequest.
 """
@@ -18,10 +18,12 @@ Source: KafkaApis.handleOffsetCommitRequest, handleTxnOffsetCommitRequest.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+import itertools
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
+from pybroker.api.pieces import cut
 from pybroker.model import TopicId
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -30,10 +32,15 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage
 
 STEP_PARTITIONS: Final = 500
-"""After this many partitions the loop may be given back."""
+"""After this many partitions of a large commit the loop may be given back."""
 
 LARGE_PARTITIONS: Final = 1_000
 """A commit of more partitions is prepared in slices."""
+
+TopicResponse = Callable[[str, bytes, list[Any]], Any]
+"""Makes the response of a topic from its name, its id and the responses of its partitions."""
+
+PartitionResponse = Callable[[int, ErrorCode], Any]
 
 _NONE: Final = ErrorCode.NONE  # looking up an enum's member costs more than the decision by it
 _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -42,54 +49,51 @@ _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 class CommitLayout:
     """The topics of a commit, as the cluster had them when the request came.
 
-    `new` has the offsets that can be committed, by the name of their topic. `codes` has, for each topic of the request, the error
-    of partitions that do not exist, and from which number on that is so. `is_known` is whether everything exists. `count` is the
-    number of partitions in the request.
+    `new` has the offsets that can be committed, by the name of their topic. `codes` has, for each topic, the error of partitions
+    that do not exist, and from which number on that is so. `is_known` is whether everything exists.
     """
 
-    __slots__ = ("_image", "codes", "count", "is_known", "new")
+    __slots__ = ("_image", "codes", "is_known", "new")
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
         self.new: list[tuple[str, Sequence[NewOffset]]] = []
         self.codes: list[tuple[ErrorCode, int]] = []
         self.is_known = True
-        self.count = 0
+
+    def add(self, topics: Sequence[Any], *, has_topic_ids: bool) -> None:
+        """Find out which offsets of `topics` can be committed."""
+        image = self._image
+        for topic in topics:
+            known = image.topics_by_id.get(TopicId(topic.topic_id)) if has_topic_ids else image.topics.get(topic.name)
+            if known is None:
+                self.codes.append((ErrorCode.UNKNOWN_TOPIC_ID if has_topic_ids else _UNKNOWN_PARTITION, 0))
+                self.is_known = False
+                continue
+            count = len(known.partitions)
+            self.codes.append((_UNKNOWN_PARTITION, count))
+            partitions = [one for one in topic.partitions if 0 <= one.partition_index < count]
+            self.is_known = self.is_known and len(partitions) == len(topic.partitions)
+            if partitions:
+                self.new.append((known.name, partitions))
 
     def is_outdated(self, image: ClusterImage) -> bool:
         """Return whether one of the topics does not exist any more as it was, by the cluster of now."""
         return not image.still_has(self._image, [name for name, _ in self.new])
 
 
-def lay_out(image: ClusterImage, topics: Sequence[Any], *, has_topic_ids: bool) -> Generator[None, None, CommitLayout]:
+def is_large(topics: Sequence[Any]) -> bool:
+    """Return whether a commit is prepared in slices."""
+    count = len(topics)
+    for topic in topics:
+        count += len(topic.partitions)
+    return count > LARGE_PARTITIONS
+
+
+def lay_out(image: ClusterImage, topics: Sequence[Any], *, has_topic_ids: bool) -> CommitLayout:
     """Find out which offsets of `topics` can be committed."""
     layout = CommitLayout(image)
-    todo = STEP_PARTITIONS
-    for topic in topics:
-        asked = topic.partitions
-        layout.count += len(asked)
-        known = image.topics_by_id.get(TopicId(topic.topic_id)) if has_topic_ids else image.topics.get(topic.name)
-        if known is None:
-            layout.codes.append((ErrorCode.UNKNOWN_TOPIC_ID if has_topic_ids else _UNKNOWN_PARTITION, 0))
-            layout.is_known = False
-            todo -= 1
-        else:
-            count = len(known.partitions)
-            layout.codes.append((_UNKNOWN_PARTITION, count))
-            partitions: list[NewOffset] = []
-            for start in range(0, len(asked), STEP_PARTITIONS):
-                some = asked[start : start + STEP_PARTITIONS]
-                partitions += [one for one in some if 0 <= one.partition_index < count]
-                todo -= len(some)
-                if todo <= 0:
-                    todo = STEP_PARTITIONS
-                    yield
-            layout.is_known = layout.is_known and len(partitions) == len(asked)
-            if partitions:
-                layout.new.append((known.name, partitions))
-        if todo <= 0:
-            todo = STEP_PARTITIONS
-            yield
+    layout.add(topics, has_topic_ids=has_topic_ids)
     return layout
 
 
@@ -97,43 +101,71 @@ def responses(
     layout: CommitLayout,
     topics: Sequence[Any],
     outcome: Refused | ErrorCode,
-    topic_response: Callable[[str, bytes, list[Any]], Any],
-    partition_response: Callable[[int, ErrorCode], Any],
-) -> Generator[None, None, list[Any]]:
+    topic_response: TopicResponse,
+    partition_response: PartitionResponse,
+) -> list[Any]:
     """Return the responses by topics: `outcome` for what was committed, or refused."""
-    are_all_committed = not outcome and layout.is_known
-    place = -1  # among the partitions that could be committed
-    todo = STEP_PARTITIONS
+    if not outcome and layout.is_known:
+        return [
+            topic_response(
+                topic.name, topic.topic_id, [partition_response(one.partition_index, _NONE) for one in topic.partitions]
+            )
+            for topic in topics
+        ]
+    return _refusals(topics, iter(layout.codes), outcome, itertools.count(), topic_response, partition_response)
+
+
+def _refusals(  # noqa: PLR0917  (each is of another kind)
+    topics: Sequence[Any],
+    codes: Iterator[tuple[ErrorCode, int]],
+    outcome: Refused | ErrorCode,
+    places: Iterator[int],
+    topic_response: TopicResponse,
+    partition_response: PartitionResponse,
+) -> list[Any]:
+    """Return the responses of some topics. `places` are those of the partitions that could be committed."""
     result = []
-    for topic, (unknown, count) in zip(topics, layout.codes, strict=True):
-        asked = topic.partitions
-        found: list[Any] = []
-        for start in range(0, len(asked), STEP_PARTITIONS):
-            some = asked[start : start + STEP_PARTITIONS]
-            if are_all_committed:
-                found += [partition_response(one.partition_index, _NONE) for one in some]
-            else:
-                for one in some:
-                    code = unknown
-                    if 0 <= one.partition_index < count:
-                        place += 1
-                        code = outcome if isinstance(outcome, ErrorCode) else outcome.get(place, _NONE)
-                    found.append(partition_response(one.partition_index, code))
-            todo -= len(some)
-            if todo <= 0:
-                todo = STEP_PARTITIONS
-                yield
+    for topic, (unknown, count) in zip(topics, codes, strict=False):  # there may be more topics later
+        found = []
+        for one in topic.partitions:
+            code = unknown
+            if 0 <= one.partition_index < count:
+                place = next(places)
+                code = outcome if isinstance(outcome, ErrorCode) else outcome.get(place, _NONE)
+            found.append(partition_response(one.partition_index, code))
         result.append(topic_response(topic.name, topic.topic_id, found))
-        todo -= 1
-        if todo <= 0:
-            todo = STEP_PARTITIONS
-            yield
     return result
 
 
-def is_large(layout: CommitLayout) -> bool:
-    """Return whether the rest of the commit is done in slices, too."""
-    return layout.count > LARGE_PARTITIONS
+class LargeCommit:
+    """A commit in pieces of at most STEP_PARTITIONS. `layout` is that of all pieces, whose topics may be parts of a topic."""
+
+    __slots__ = ("_pieces", "layout")
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.layout = CommitLayout(image)
+        self._pieces: list[tuple[Sequence[Any], int]] = []
+
+    def lay_out(self, request: Any, *, has_topic_ids: bool) -> Generator[None, None, None]:
+        """Find out which offsets of the request can be committed."""
+        for piece, depth in cut(request, ["topics", "partitions"], STEP_PARTITIONS):
+            self.layout.add(piece.topics, has_topic_ids=has_topic_ids)
+            self._pieces.append((piece.topics, depth))
+            yield
+
+    def responses(
+        self, outcome: Refused | ErrorCode, topic_response: TopicResponse, partition_response: PartitionResponse
+    ) -> Generator[None, None, list[Any]]:
+        """Return what the function of this name returns for the whole request."""
+        codes, places = iter(self.layout.codes), itertools.count()
+        result: list[Any] = []
+        for topics, depth in self._pieces:
+            some = _refusals(topics, codes, outcome, places, topic_response, partition_response)
+            if depth:
+                result[-1].partitions += some.pop(0).partitions
+            result += some
+            yield
+        return result
 
 
 async def outcome_of(commit: Callable[[Callable[[Refused | ErrorCode], None]], None]) -> Refused | ErrorCode:

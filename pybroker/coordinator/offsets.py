@@ -27,7 +27,6 @@ from pybroker.coordinator.records import (
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, Producer
 from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, GenerationId, GroupId, MemberEpoch, MemberId, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 
 NOTHING_COMMITTED: Final = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_TIMESTAMP)
 """The offset that a fetch returns where nothing is committed."""
-
-BULK_OFFSETS: Final = 500
-"""The greatest number of offsets of one topic whose records are made in one step."""
 
 _LAST_MS: Final = 2**63 - 1  # the last time that a record can hold
 
@@ -125,13 +121,17 @@ def commit(
         code = ErrorCode.NONE if committer.generation_id < 0 else committer.unknown_group
     if code:
         return CoordinatorResult(response=code)
-    if not isinstance(new, PreparedCommit):
+    built = None
+    if isinstance(new, PreparedCommit):
+        refused, bulks, built = new.refused, new.bulks, new.built
+    else:
         limit = shard.settings.offset_metadata_max_bytes
-        new = run_through(prepare(committer, new, metadata_max_bytes=limit, retention_ms=retention_ms, now_ms=now_ms))
-    result = CoordinatorResult(new.refused, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE, bulks=new.bulks, built=new.built)
+        refused, bulks = {}, []
+        _accept(committer, new, refused, bulks, place=0, metadata_max_bytes=limit, retention_ms=retention_ms, now_ms=now_ms)
+    result = CoordinatorResult(refused, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE, bulks=bulks, built=built)
     if committer.producer is None:
         # An offset changes nothing that decides about another, except that the first one makes a group.
-        result.may_share = group is not None and new.built is None
+        result.may_share = group is not None and built is None
         requests.note_commit(result, committer.member_id)
     else:
         result.producer = committer.producer
@@ -141,37 +141,58 @@ def commit(
 def prepare(
     committer: Committer, new: NewOffsets, *, metadata_max_bytes: int, retention_ms: int, now_ms: int
 ) -> Generator[None, None, PreparedCommit]:
-    """Make the records of a commit, which depend on no group. Yields after each BULK_OFFSETS."""
-    refused: Refused = {}
-    bulks: list[OffsetsOfTopic] = []
-    producer = committer.producer
+    """Make the records of a commit, which depend on no group. Yields after each entry of `new`, whose partitions are few."""
+    prepared = PreparedCommit({}, [])
+    place = 0
+    for entry in new:
+        _accept(
+            committer,
+            (entry,),
+            prepared.refused,
+            prepared.bulks,
+            place=place,
+            metadata_max_bytes=metadata_max_bytes,
+            retention_ms=retention_ms,
+            now_ms=now_ms,
+        )
+        place += len(entry[1])
+        yield
+    return prepared
+
+
+def _accept(
+    committer: Committer,
+    new: NewOffsets,
+    refused: Refused,
+    bulks: list[OffsetsOfTopic],
+    *,
+    place: int,
+    metadata_max_bytes: int,
+    retention_ms: int,
+    now_ms: int,
+) -> None:
+    """Append the records of offsets to `bulks`, and add the errors of the others; the first offset has this place."""
     expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, _LAST_MS)
-    place, todo = -1, BULK_OFFSETS
+    producer = committer.producer
+    place -= 1
     for topic, partitions in new:
-        for start in range(0, len(partitions), BULK_OFFSETS):
-            some = partitions[start : start + BULK_OFFSETS]
-            accepted: dict[int, CommittedOffset] = {}
-            for one in some:
-                place += 1
-                metadata = one.committed_metadata
-                if metadata and _utf16_length(metadata) > metadata_max_bytes:
-                    refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                    continue
-                commit_ms = NO_TIMESTAMP if producer is not None else one.commit_timestamp  # type: ignore[attr-defined]
-                if commit_ms == NO_TIMESTAMP:
-                    commit_ms = now_ms
-                accepted[one.partition_index] = new_tuple(
-                    CommittedOffset, (one.committed_offset, one.committed_leader_epoch, metadata or "", commit_ms, expire_ms)
-                )
-            if accepted and producer is not None:
-                bulks.append(PendingOffsetsOfTopic(committer.group_id, topic, accepted, producer.producer_id))
-            elif accepted:
-                bulks.append(OffsetsOfTopic(committer.group_id, topic, accepted))
-            todo -= len(some)
-            if todo <= 0:
-                todo = BULK_OFFSETS
-                yield
-    return PreparedCommit(refused, bulks)
+        accepted: dict[int, CommittedOffset] = {}
+        for one in partitions:
+            place += 1
+            metadata = one.committed_metadata
+            if metadata and _utf16_length(metadata) > metadata_max_bytes:
+                refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            commit_ms = NO_TIMESTAMP if producer is not None else one.commit_timestamp  # type: ignore[attr-defined]
+            if commit_ms == NO_TIMESTAMP:
+                commit_ms = now_ms
+            accepted[one.partition_index] = new_tuple(
+                CommittedOffset, (one.committed_offset, one.committed_leader_epoch, metadata or "", commit_ms, expire_ms)
+            )
+        if accepted and producer is not None:
+            bulks.append(PendingOffsetsOfTopic(committer.group_id, topic, accepted, producer.producer_id))
+        elif accepted:
+            bulks.append(OffsetsOfTopic(committer.group_id, topic, accepted))
 
 
 def _utf16_length(text: str) -> int:

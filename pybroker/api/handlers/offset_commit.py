@@ -17,12 +17,11 @@ Source: KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.commitOffset;
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.committed_offsets import is_large, lay_out, outcome_of, responses
+from pybroker.api.committed_offsets import LargeCommit, is_large, lay_out, outcome_of, responses
 from pybroker.api.deferred import Deferred
-from pybroker.api.slices import complete, in_slices
+from pybroker.api.slices import complete
 from pybroker.coordinator.offsets import Committer
 from pybroker.model import GenerationId, GroupId, MemberId
 from pybroker.protocol.codec import maker
@@ -33,12 +32,10 @@ from pybroker.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from pybroker.api.committed_offsets import CommitLayout
     from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.offsets import Refused
 
@@ -54,12 +51,12 @@ def handle(
 ) -> OffsetCommitResponse | Deferred[Refused | ErrorCode, OffsetCommitResponse] | Coroutine[None, None, OffsetCommitResponse]:
     """Commit the offsets that can be committed."""
     has_topic_ids = context.api_version >= _TOPIC_ID_VERSION
-    layout = in_slices(lay_out(broker.controller.image, request.topics, has_topic_ids=has_topic_ids))
-    if isinstance(layout, asyncio.Future) or is_large(layout):
-        return _handle_large(broker, context, request, layout)
+    if is_large(request.topics):
+        return _handle_large(broker, context, request, has_topic_ids=has_topic_ids)
+    layout = lay_out(broker.controller.image, request.topics, has_topic_ids=has_topic_ids)
 
     def respond(outcome: Refused | ErrorCode) -> OffsetCommitResponse:
-        return OffsetCommitResponse(topics=run_through(responses(layout, request.topics, outcome, _topic, _partition)))
+        return OffsetCommitResponse(topics=responses(layout, request.topics, outcome, _topic, _partition))
 
     if not layout.new:
         return respond(ErrorCode.NONE)
@@ -71,12 +68,11 @@ def handle(
 
 
 async def _handle_large(
-    broker: Services,
-    context: RequestContext,
-    request: OffsetCommitRequest,
-    laid_out: CommitLayout | asyncio.Future[CommitLayout],
+    broker: Services, context: RequestContext, request: OffsetCommitRequest, *, has_topic_ids: bool
 ) -> OffsetCommitResponse:
-    layout = await laid_out if isinstance(laid_out, asyncio.Future) else laid_out
+    large = LargeCommit(broker.controller.image)
+    layout = large.layout
+    await complete(large.lay_out(request, has_topic_ids=has_topic_ids))
     outcome: Refused | ErrorCode = ErrorCode.NONE
     if layout.new:
         groups, committer, retention_ms = broker.groups, _committer(context, request), request.retention_time_ms
@@ -87,7 +83,7 @@ async def _handle_large(
             outcome = await outcome_of(
                 lambda done: groups.commit(committer, prepared, retention_ms, done, source=context.connection)
             )
-    return OffsetCommitResponse(topics=await complete(responses(layout, request.topics, outcome, _topic, _partition)))
+    return OffsetCommitResponse(topics=await complete(large.responses(outcome, _topic, _partition)))
 
 
 def _committer(context: RequestContext, request: OffsetCommitRequest) -> Committer:

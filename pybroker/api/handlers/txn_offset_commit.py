@@ -16,12 +16,11 @@ Source: KafkaApis.handleTxnOffsetCommitRequest, GroupCoordinatorService.commitTr
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.committed_offsets import is_large, lay_out, outcome_of, responses
+from pybroker.api.committed_offsets import LargeCommit, is_large, lay_out, outcome_of, responses
 from pybroker.api.deferred import Deferred
-from pybroker.api.slices import complete, in_slices
+from pybroker.api.slices import complete
 from pybroker.api.transactional_append import verify_offsets
 from pybroker.model import NO_PRODUCER_ID, GenerationId, GroupId, MemberId, ProducerEpoch, ProducerId
 from pybroker.protocol.codec import maker
@@ -32,7 +31,6 @@ from pybroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -57,13 +55,13 @@ def handle(
 ):
     """Commit the offsets that can be committed."""
     version = context.api_version
-    layout = in_slices(lay_out(broker.controller.image, request.topics, has_topic_ids=version >= _TOPIC_ID_VERSION))
-    if isinstance(layout, asyncio.Future) or is_large(layout):
-        return _handle_large(broker, version, request, layout)
+    if is_large(request.topics):
+        return _handle_large(broker, version, request)
+    layout = lay_out(broker.controller.image, request.topics, has_topic_ids=version >= _TOPIC_ID_VERSION)
 
     def respond(outcome: Refused | ErrorCode) -> TxnOffsetCommitResponse:
         outcome = _of_version(outcome, version)
-        return TxnOffsetCommitResponse(topics=run_through(responses(layout, request.topics, outcome, _topic, _partition)))
+        return TxnOffsetCommitResponse(topics=responses(layout, request.topics, outcome, _topic, _partition))
 
     refusal = _refusal(request)
     if not layout.new or refusal:
@@ -73,17 +71,17 @@ def handle(
     return deferred.later()
 
 
-async def _handle_large(
-    broker: Services, version: int, request: TxnOffsetCommitRequest, laid_out: CommitLayout | asyncio.Future[CommitLayout]
-) -> TxnOffsetCommitResponse:
-    layout = await laid_out if isinstance(laid_out, asyncio.Future) else laid_out
+async def _handle_large(broker: Services, version: int, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    large = LargeCommit(broker.controller.image)
+    layout = large.layout
+    await complete(large.lay_out(request, has_topic_ids=version >= _TOPIC_ID_VERSION))
     outcome: Refused | ErrorCode = ErrorCode.NONE
     if layout.new and not (outcome := _refusal(request)):
         committer, transactional_id = _committer(request), request.transactional_id
         prepared = await complete(broker.groups.prepare_commit(committer, layout.new))
         outcome = await outcome_of(lambda done: _commit(broker, version, transactional_id, committer, layout, prepared, done))
     outcome = _of_version(outcome, version)
-    return TxnOffsetCommitResponse(topics=await complete(responses(layout, request.topics, outcome, _topic, _partition)))
+    return TxnOffsetCommitResponse(topics=await complete(large.responses(outcome, _topic, _partition)))
 
 
 def _refusal(request: TxnOffsetCommitRequest) -> ErrorCode:
