@@ -11,6 +11,7 @@ from typing import IO
 import pytest
 
 from integration.transaction_histories import TOPIC, read_all
+from testing.clients.isolation import read_whole
 from testing.clients.stock import create_topic
 from testing.places import JAVA_SOURCES
 from testing.process.broker import BrokerProcess
@@ -79,17 +80,32 @@ def set_level(tools: ToolRunner, bootstrap: str, level: int, how: str) -> None:
     assert ran.code == 0, ran.out + ran.err
 
 
+def measure(tools: ToolRunner, bootstrap: str, level: int) -> None:
+    """Let the performance tool commit transactions at a level of transaction.version."""
+    topic = f"performance-{level}"
+    create_topic(bootstrap, topic, 1)
+    ran = tools.run(
+        "producer-perf-test", "--topic", topic, "--num-records", "200", "--record-size", "100", "--throughput", "-1",
+        "--producer-props", f"bootstrap.servers={bootstrap}", "--transactional-id", topic, "--transaction-duration-ms", "5",
+    )  # fmt: skip
+    assert "200 records sent" in ran.out, ran
+    assert len(read_whole(bootstrap, topic, 0, "read_committed")) == 200
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_clients_commit_and_abort_at_each_level_and_across_upgrades(
     release: str, start_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
     bootstrap = start_broker().bootstrap
     create_topic(bootstrap, TOPIC, 2)
-    tools = ToolRunner("4.3.1", tmp_path)
+    (tmp_path / "tested").mkdir()
+    tools, tested = ToolRunner("4.3.1", tmp_path), ToolRunner(release, tmp_path / "tested")
     try:
+        measure(tested, bootstrap, level=2)
         for level in (1, 0):
             set_level(tools, bootstrap, level, "downgrade")
             java(release, "commit", bootstrap, TOPIC, f"level-{level}", "6")
+            measure(tested, bootstrap, level)
         running = Running(tmp_path, release, "commit", bootstrap, TOPIC, "upgraded", "60")
         for level in (1, 2):
             running.skip(5)
@@ -97,6 +113,7 @@ def test_clients_commit_and_abort_at_each_level_and_across_upgrades(
         running.finish()
     finally:
         tools.close()
+        tested.close()
     java(release, "commit", bootstrap, TOPIC, "level-2", "6")
     runs = [6, 6, 60, 6]
     committed = [f"committed {number}" for count in runs for number in range(count) if number % 3]
