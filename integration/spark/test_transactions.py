@@ -76,8 +76,7 @@ def test_the_kafka_source_of_spark_reads_what_its_isolation_level_shows(
 def test_the_data_source_reads_what_its_isolation_level_shows(
     spark: SparkSession, scene: Scene, spark_broker: BrokerProcess, tmp_path: Path, level: Isolation
 ) -> None:
-    session = spark.newSession()
-    register(session)
+    register(spark)
     # the checkpoint from which readers of files learn what was deleted is up to a minute old
     starts = {str(partition): extent.start for (_, partition), extent in scene.extents(level).items()}
     options = {
@@ -87,19 +86,19 @@ def test_the_data_source_reads_what_its_isolation_level_shows(
         "startingOffsets": json.dumps({scene.topic: starts}),
     }
     directory = str(spark_broker.data_dir)
-    assert values_of(session.read.format("pybroker").options(**options).load(directory)) == scene.seen[level]
+    assert values_of(spark.read.format("pybroker").options(**options).load(directory)) == scene.seen[level]
     table, checkpoint = str(tmp_path / "table"), str(tmp_path / "checkpoint")
 
     def follow() -> None:
-        records = session.readStream.format("pybroker").options(**options).option("maxOffsetsPerTrigger", 12).load(directory)
+        records = spark.readStream.format("pybroker").options(**options).option("maxOffsetsPerTrigger", 12).load(directory)
         query = records.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
         query.start(table, format="parquet").awaitTermination()
 
     follow()
-    assert values_of(session.read.parquet(table)) == scene.seen[level]
+    assert values_of(spark.read.parquet(table)) == scene.seen[level]
     scene.abort_the_open()
     follow()
-    assert values_of(session.read.parquet(table)) == scene.seen[level]
+    assert values_of(spark.read.parquet(table)) == scene.seen[level]
 
 
 def test_an_archive_and_its_replay_have_what_is_committed(spark: SparkSession, scene: Scene, tmp_path: Path) -> None:
