@@ -27,7 +27,8 @@ from pybroker.turns.loop import new_event_loop
 from pybroker.turns.watch import Entry
 from pybroker.turns.watchdog import LongTurn, Watchdog
 
-LIMIT_MS = 20.0
+LIMIT_MS = 50.0
+"""The bound is 20 ms on a quiet machine. What these tests look for takes hundreds, and other processes share the machine."""
 
 T = TypeVar("T")
 

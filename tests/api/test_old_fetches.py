@@ -78,7 +78,7 @@ def test_a_long_conversion_does_not_hold_the_loop(
         await asyncio.sleep(0)
         return await asyncio.ensure_future(sent(await settled(whole.send(fetch(), version))))
 
-    turns = run_watched(ask, limit_ms=50)  # 20 on a quiet machine
+    turns = run_watched(ask)
     assert turns.long_texts(*OTHERS) == []
     response = Whole.read(None, turns.result, fetch(), version)  # type: ignore[arg-type]  # it needs nothing of a broker
     records = response.responses[0].partitions[0].records

@@ -231,7 +231,7 @@ def test_a_directory_that_fails_takes_very_many_partitions_offline_in_steps() ->
     waiting = [scene.fetch(params(max_wait_ms=1000), wanted("t", 0, partition=number)) for number in range(0, MANY, 10)]
     assert not any(waiting)
     steps = scene.manager.follow_failure(logs)  # type: ignore[arg-type]  # models
-    with watched(limit_ms=10) as turns:
+    with watched() as turns:
         turns.run(next, steps)
         assert 0 < scene.manager.offline_count < MANY // 100
         scene.remove("gone")

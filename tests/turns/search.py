@@ -33,11 +33,11 @@ from pybroker.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from pybroker.protocol.schema import Field, schema_of
-from pybroker.turns.watchdog import LongTurn
+from pybroker.turns.watchdog import LIMIT_NS, LongTurn
 from testing.scenes.api.groups import GROUP, member
 from testing.scenes.api.whole import Whole
 from testing.scenes.logs import batch
-from testing.turns import LIMIT_MS, run_watched
+from testing.turns import run_watched
 from tests.api.transactions import TID, Producer
 
 PARTITIONS = 300
@@ -214,7 +214,7 @@ class Search:
     """The search among the requests of one API. `new_world` starts a broker."""
 
     def __init__(
-        self, key: int, *, elements_max: int, limit_ms: float = LIMIT_MS, new_world: Callable[[Path], World] = World
+        self, key: int, *, elements_max: int, limit_ms: float = LIMIT_NS / 1e6, new_world: Callable[[Path], World] = World
     ) -> None:
         self._api = load_api(key)
         self._elements_max = elements_max
