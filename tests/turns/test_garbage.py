@@ -36,6 +36,7 @@ def collections() -> Iterator[list[int]]:
 
     gc.collect()
     gc.freeze()
+    gc.collect()  # else the collector waits for a quarter of the objects that it saw last, which are those of all tests
     gc.callbacks.append(note)
     yield lengths
     gc.callbacks.remove(note)
