@@ -19,6 +19,7 @@ import gc
 import os
 import random
 import resource
+import signal
 import subprocess
 import threading
 from collections.abc import Generator
@@ -43,12 +44,14 @@ settings.load_profile("pybroker")
 
 
 def pytest_configure() -> None:
-    """Refuse to test native parts that are out of date; limit this process, be it alone, the leader or a worker."""
+    """Refuse native parts that are out of date; limit this process, be it alone, the leader or a worker; listen to SIGINT."""
     stale = native_parts.stale()
     if stale:
         raise pytest.UsageError(f"native parts older than their sources: {', '.join(stale)}; `make environment` builds them")
     if MEMORY_BYTES_MAX:
         _limit_memory()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a shell
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
