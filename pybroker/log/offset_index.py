@@ -13,6 +13,7 @@ Source: org.apache.kafka.storage.internals.log.OffsetIndex.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log.entry_file import CorruptIndexError, EntryFile, NotInMemoryError
@@ -100,25 +101,17 @@ class OffsetIndex(EntryFile):
         slot, step = max(self.floor_slot(offset - self.base_offset), 0), 1
         while slot + step < self.count and self.fields(slot + step)[1] < position:
             slot, step = slot + step, 2 * step
-        low, high = slot, min(slot + step, self.count)
-        while low < high:
-            middle = (low + high) // 2
-            if self.fields(middle)[1] < position:
-                low = middle + 1
-            else:
-                high = middle
-        return self.entry(low).offset if low < self.count else None
+        slot = self._slot_from(position, slot, min(slot + step, self.count))
+        return self.entry(slot).offset if slot < self.count else None
 
     def position_before(self, position: int) -> int:
         """Return the last position in the index that is <= `position`, or 0, the segment's start."""
-        low, high = 0, self.count
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle).position <= position:
-                low = middle + 1
-            else:
-                high = middle
-        return self.entry(low - 1).position if low else 0
+        slot = self._slot_from(position + 1, 0, self.count)
+        return self.entry(slot - 1).position if slot else 0
+
+    def _slot_from(self, position: int, low: int, high: int) -> int:
+        """Return the first slot from `low` to `high` whose entry is at `position` or behind it; `high` if there is none."""
+        return bisect_left(range(high), position, low, high, key=lambda slot: self.fields(slot)[1])
 
     def truncate_to(self, offset: Offset) -> int:
         """Drop the entries at or above `offset`. Returns how many are left."""
