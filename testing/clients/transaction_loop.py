@@ -155,6 +155,17 @@ class Confluent:
                 return
 
 
+def consumer_options(bootstrap: str, group: str) -> dict[str, Any]:
+    """Return the options of a consumer in a loop, which kafka-python and aiokafka name alike."""
+    return {
+        "bootstrap_servers": bootstrap,
+        "group_id": group,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "isolation_level": "read_committed",
+    }
+
+
 class KafkaPython:
     """kafka-python, which has the classic protocol only."""
 
@@ -177,14 +188,7 @@ class KafkaPython:
         self._call(self._producer.init_transactions)
 
     async def subscribe(self) -> None:
-        self._consumer = self._kafka.KafkaConsumer(
-            self._source,
-            bootstrap_servers=self._servers,
-            group_id=self._name,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            isolation_level="read_committed",
-        )
+        self._consumer = self._kafka.KafkaConsumer(self._source, **consumer_options(self._servers, self._name))
 
     async def poll(self) -> list[Any]:
         if has_forgotten_its_join(self._consumer):
@@ -261,14 +265,7 @@ class AioKafka:
         await self._call(self._producer.start)
 
     async def subscribe(self) -> None:
-        self._consumer = self._kafka.AIOKafkaConsumer(
-            self._source,
-            bootstrap_servers=self._servers,
-            group_id=self._name,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            isolation_level="read_committed",
-        )
+        self._consumer = self._kafka.AIOKafkaConsumer(self._source, **consumer_options(self._servers, self._name))
         await self._consumer.start()
 
     async def poll(self) -> list[Any]:
