@@ -167,6 +167,11 @@ class HeldThread:
             work()
         done(error)
 
+    def run_all(self) -> None:
+        """Run all jobs, also those that others begin."""
+        while self.jobs:
+            self.run_next()
+
 
 class FaultyFilesystem(Filesystem):
     """A file system that calls `fault(operation)` before each operation that changes something.

@@ -293,8 +293,7 @@ async def test_committed_offsets_wait_for_the_disk(tmp_path: Path) -> None:
     assert await committed.is_waiting()
     assert await read.is_waiting()
     assert await deleted.is_waiting()
-    while disk.jobs:
-        disk.run_next()
+    disk.run_all()
     assert (await committed.response()).topics[0].partitions[0].error_code == ErrorCode.NONE
     assert (await read.response()).topics[0].partitions[0].committed_offset == 5
     assert (await deleted.response()).results[0].error_code == ErrorCode.NONE
@@ -307,8 +306,7 @@ async def test_a_heartbeat_waits_for_what_the_group_wrote_before(tmp_path: Path)
     committed = Asked(whole, commit_request(offset=5, generation_id_or_member_epoch=1, member_id=member_id), 8)
     heartbeat = Asked(whole, HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=member_id), 2)
     assert await heartbeat.is_waiting()
-    while disk.jobs:
-        disk.run_next()
+    disk.run_all()
     assert (await committed.response()).topics[0].partitions[0].error_code == ErrorCode.NONE
     assert (await heartbeat.response()).error_code == ErrorCode.NONE
 
@@ -337,7 +335,6 @@ async def test_a_move_that_is_faster_than_the_flush_of_the_old_log_settles_what_
     whole.replicas._own.on_moved(T, copy)
     assert await asked.produced() == (ErrorCode.NONE, 0)
     assert visible(whole) == 1
-    while disk.jobs:
-        disk.run_next()
+    disk.run_all()
     assert visible(whole) == 1
     copy.close()

@@ -69,11 +69,9 @@ async def test_a_batch_that_waited_is_refused_if_its_transaction_ended_meanwhile
     added = await parked(producer.add(0))
     sent = await parked(producer.send(0, b"late"))
     ended = await parked(producer.end(commit=True))
-    while disk.jobs:
-        disk.run_next()
+    disk.run_all()
     assert [await added, await ended, await sent] == [[NONE], NONE, ErrorCode.INVALID_TXN_STATE]
-    while disk.jobs:
-        disk.run_next()
+    disk.run_all()
     _, data = await fetched(whole, 0, committed=True)
     assert data.last_stable_offset == data.high_watermark == 1  # the marker alone
 
@@ -103,8 +101,7 @@ async def test_the_end_is_complete_when_the_marker_of_the_offsets_is_durable(tmp
     assert await producer.end(commit=True) == NONE
     assert await producer.init() == ErrorCode.CONCURRENT_TRANSACTIONS  # the marker is not durable yet
     fetch = await parked(committed(whole))
-    while disk.jobs:
-        disk.run_next()
+    disk.run_all()
     assert await fetch == [7, -1]
     assert await producer.init() == NONE
 
@@ -139,8 +136,7 @@ async def test_a_batch_that_waited_does_not_go_to_a_new_topic_of_the_name(tmp_pa
     sent = await parked(producer.send(0, b"late"))
     await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
     await whole.create("t", 2)
-    while disk.jobs:
-        disk.run_next()
+    disk.run_all()
     assert await sent == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert end_offset(whole) == 0
 
@@ -157,8 +153,7 @@ async def test_a_batch_that_waited_does_not_go_to_a_topic_that_was_created_meanw
     data = [TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=batch)]) for name in ("t", "new")]
     sent = await parked(whole.ask(ProduceRequest(transactional_id=producer.tid, acks=-1, timeout_ms=1000, topic_data=data), 12))
     await whole.create("new", 1)
-    while disk.jobs:
-        disk.run_next()
+    disk.run_all()
     codes = [topic.partition_responses[0].error_code for topic in (await sent).responses]
     assert codes == [NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert whole.replicas.partition_or_raise(TopicPartition("new", 0)).log.log_end_offset == 0
@@ -173,8 +168,7 @@ async def test_offsets_that_waited_do_not_go_to_a_new_offsets_topic(tmp_path: Pa
     sent = await parked(producer.commit(7))
     await whole.controller.delete_topics([whole.controller.image.topics["__consumer_offsets"].topic_id])
     await whole.ask(FindCoordinatorRequest(key=GROUP), 3)
-    while disk.jobs:
-        disk.run_next()
+    disk.run_all()
     assert await sent == [ErrorCode.NOT_COORDINATOR]
     assert whole.replicas.partition_or_raise(TopicPartition("__consumer_offsets", 0)).log.log_end_offset == 0
 
@@ -192,11 +186,9 @@ async def test_offsets_that_waited_do_not_count_if_their_topic_was_deleted_meanw
     await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
     if is_created_again:
         await whole.create("t", 2)
-    while disk.jobs:
-        disk.run_next()
+    disk.run_all()
     assert await sent == [ErrorCode.NOT_COORDINATOR]
     ended = await parked(producer.end(commit=True))
-    while disk.jobs:
-        disk.run_next()
+    disk.run_all()
     assert await ended == NONE
     assert await committed(whole) == [-1, -1]

@@ -125,8 +125,7 @@ def test_retention_of_very_many_segments_gives_the_loop_back(granularity: str) -
     def work(turns: Turns) -> None:
         while steps.jobs or thread.jobs:
             steps.finish_watched(turns)
-            while thread.jobs:
-                thread.run_next()
+            thread.run_all()
 
     with watched() as turns:
         turns.run(manager.passes.clean_up, START_MS + 2 * DAY_MS)
@@ -224,8 +223,7 @@ def test_a_segment_is_completed_quickly_however_many_producers_its_log_has() -> 
         log.producers.update(producer_batch(number))
     with watched() as turns:
         turns.run(log.roll, START_MS)
-        while thread.jobs:
-            thread.run_next()
+        thread.run_all()
     assert turns.long_texts() == []
     assert log.producers.snapshots == {1}, "the flush has written it"
     with watched() as turns:
@@ -249,8 +247,7 @@ def test_a_snapshot_has_the_state_at_its_offset_whatever_is_appended_while_it_is
     log.roll(START_MS)
     for number in (7, 8):
         log.producers.update(replace_sequence(producer_batch(number), 1))
-    while thread.jobs:
-        thread.run_next()
+    thread.run_all()
     assert log.producers.snapshots == {1}
     again = disk.open(was_clean=False, recovery_point=1)
     assert {entry.producer_id: entry.last_sequence for entry in again.producers.producers.values()} == {7: 0}

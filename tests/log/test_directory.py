@@ -31,8 +31,7 @@ def test_the_pieces_of_a_pass_let_others_in_between(tmp_path: Path) -> None:
     directory = LogDirectory(str(tmp_path), Filesystem(), None, thread)
     directory.run_pass("removals", [lambda: ran.append("first"), lambda: ran.append("second")])
     directory.run_in_thread(lambda: ran.append("a flush"), lambda _error: None)
-    while thread.jobs:
-        thread.run_next()
+    thread.run_all()
     assert ran == ["first", "a flush", "second"]
     assert not directory.run_pass("removals", []) or not directory.is_busy_with("removals")
 
@@ -59,6 +58,5 @@ def test_a_slow_disk_gets_one_checkpoint_at_a_time(tmp_path: Path) -> None:
     thread.run_next()
     manager.passes.checkpoint()
     assert len(thread.jobs) == 2
-    while thread.jobs:
-        thread.run_next()
+    thread.run_all()
     manager.stop()

@@ -143,8 +143,7 @@ def test_a_truncation_in_the_middle_of_what_waits(tmp_path: Path) -> None:
         append(log, batch())
     log.truncate_to(Offset(2))
     assert (log.is_settled, log.settled_end_offset) == (False, 0)
-    while thread.jobs:
-        thread.run_next()
+    thread.run_all()
     assert (log.is_settled, log.settled_end_offset, log.recovery_point) == (True, 2, 2)
 
 
@@ -154,8 +153,7 @@ def test_retention_takes_nothing_that_waits(tmp_path: Path) -> None:
         append(log, batch(1, size=150))
     disk.clock.advance(10_000)
     assert delete_old_segments(log, disk.clock.time_ms()) == 0
-    while thread.jobs:
-        thread.run_next()
+    thread.run_all()
     assert delete_old_segments(log, disk.clock.time_ms()) == 3
 
 
