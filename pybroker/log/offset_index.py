@@ -101,15 +101,15 @@ class OffsetIndex(EntryFile):
         slot, step = max(self.floor_slot(offset - self.base_offset), 0), 1
         while slot + step < self.count and self.fields(slot + step)[1] < position:
             slot, step = slot + step, 2 * step
-        slot = self._slot_from(position, slot, min(slot + step, self.count))
+        slot = self._slot_from(position, low=slot, high=min(slot + step, self.count))
         return self.entry(slot).offset if slot < self.count else None
 
     def position_before(self, position: int) -> int:
         """Return the last position in the index that is <= `position`, or 0, the segment's start."""
-        slot = self._slot_from(position + 1, 0, self.count)
+        slot = self._slot_from(position + 1, low=0, high=self.count)
         return self.entry(slot - 1).position if slot else 0
 
-    def _slot_from(self, position: int, low: int, high: int) -> int:
+    def _slot_from(self, position: int, *, low: int, high: int) -> int:
         """Return the first slot from `low` to `high` whose entry is at `position` or behind it; `high` if there is none."""
         return bisect_left(range(high), position, low, high, key=lambda slot: self.fields(slot)[1])
 
