@@ -13,7 +13,7 @@ from integration.turns_report import TurnsReport
 from pybroker.turns.watchdog import FAIL, SWITCH
 from testing.process.broker import BrokerProcess, check_all_turns, external_bootstrap, own_brokers
 
-LONG_TURN_MS: Final = 1000
+LONG_TURN_MS: Final = 300
 """The bound is 20 ms on a quiet machine. Beside other tests on shared cores the same work takes several times the CPU time."""
 SPARK: Final = Path(__file__).parent / "spark"
 SESSIONS: Final = {

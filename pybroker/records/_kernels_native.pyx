@@ -100,9 +100,15 @@ def _use_crc32c(bint enabled):
 
 def crc32(data):
     cdef Py_buffer view
+    cdef uint32_t crc
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        return pb_crc32(<Bytes>view.buf, view.len)
+        if view.len > RELEASE_GIL_BYTES:
+            with nogil:
+                crc = pb_crc32(<Bytes>view.buf, view.len)
+        else:
+            crc = pb_crc32(<Bytes>view.buf, view.len)
+        return crc
     finally:
         PyBuffer_Release(&view)
 
@@ -271,7 +277,9 @@ def up_convert_messages(messages, int magic, bint is_log_append_time, int64_t lo
     cdef Upward u
     cdef int fault
     cdef bytes section
+    cdef bytes whole
     cdef uint8_t *out
+    cdef uint8_t *copy
     cdef Bytes start
     cdef Bytes end
     u.magic = magic
@@ -294,7 +302,14 @@ def up_convert_messages(messages, int magic, bint is_log_append_time, int64_t lo
         PyBuffer_Release(&view)
     if fault != FINE:
         raise record_fault(fault)
-    return section[:u.written], u.count, u.base_timestamp, u.scan.max_timestamp, u.scan.min_timestamp, u.scan.keyless
+    if u.written > RELEASE_GIL_BYTES:
+        whole = PyBytes_FromStringAndSize(NULL, u.written)
+        copy = <uint8_t *>PyBytes_AS_STRING(whole)
+        with nogil:
+            memcpy(copy, out, u.written)
+    else:
+        whole = section[:u.written]
+    return whole, u.count, u.base_timestamp, u.scan.max_timestamp, u.scan.min_timestamp, u.scan.keyless
 
 
 def take_records(section, Py_ssize_t position, int64_t record_count, Py_ssize_t bytes_min):

@@ -29,6 +29,7 @@ from pybroker.records.batch import (
     TimestampType,
 )
 from pybroker.records.compression import CompressionType, compress
+from pybroker.records.copies import extend
 from pybroker.records.varint import append_varint
 
 _CRC: Final = struct.Struct(">I")
@@ -101,12 +102,12 @@ def assemble_batch(
     """Put a header with its checksum before a record section that is already in the codec of `attributes`. The batch is
     the caller's.
     """
-    batch = bytearray(HEADER_SIZE + len(payload))
+    batch = bytearray(HEADER_SIZE)
     HEADER.pack_into(
         batch,
         0,
         base_offset,
-        len(batch) - LOG_OVERHEAD,
+        HEADER_SIZE + len(payload) - LOG_OVERHEAD,
         leader_epoch,
         MAGIC,
         0,
@@ -119,7 +120,7 @@ def assemble_batch(
         base_sequence,
         record_count,
     )
-    batch[HEADER_SIZE:] = payload
+    extend(batch, payload)
     _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
     return batch
 

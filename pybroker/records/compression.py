@@ -28,6 +28,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from pybroker.records import inflate
+from pybroker.records.copies import joined
 from pybroker.records.errors import InvalidRecordError
 from pybroker.records.inflate import GZIP_WBITS, XERIAL_HEADER, lz4_header_checksum
 
@@ -67,7 +68,7 @@ def compress(codec: CompressionType, data: bytes | bytearray | memoryview, *, le
     match codec:
         case CompressionType.GZIP:
             stream = _gzip_stream(level)
-            return bytes(stream.compress(data) + stream.flush())
+            return b"".join((stream.compress(data), stream.flush()))
         case CompressionType.SNAPPY:
             return _compress_snappy(data)
         case CompressionType.LZ4:
@@ -155,7 +156,7 @@ def decompress(
             raise InvalidRecordError(f"the compressed records expand to more than {bytes_max} bytes")
         if piece:
             pieces.append(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return joined(pieces)
 
 
 def _gzip_stream(level: int | None) -> Any:

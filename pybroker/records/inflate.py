@@ -82,7 +82,7 @@ def gzip_pieces(data: bytes | memoryview) -> Iterator[bytes]:
         raise CorruptRecordError(f"damaged gzip data: {error}") from error
 
 
-def snappy_pieces(data: bytes | memoryview) -> Iterator[bytes]:
+def snappy_pieces(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
     """Inflate the blocks in the Java library's framing, or one raw block."""
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
@@ -102,8 +102,7 @@ def snappy_pieces(data: bytes | memoryview) -> Iterator[bytes]:
         position += size
 
 
-def _snappy_block(block: memoryview) -> bytes:
-    snappy = import_module("snappy")
+def _snappy_block(block: memoryview) -> bytes | memoryview:
     size = shift = 0  # the block opens with its size as an unsigned varint
     for byte in block[:5]:
         size |= (byte & 0x7F) << shift
@@ -113,7 +112,9 @@ def _snappy_block(block: memoryview) -> bytes:
     if size > len(block) * _SNAPPY_RATIO_MAX:
         raise CorruptRecordError(f"a snappy block of {len(block)} bytes claims to hold {size}")
     try:
-        return bytes(snappy.uncompress(bytes(block)))
+        if size > PIECE_BYTES:  # one raw block: `snappy` would hold the interpreter while it copies that
+            return memoryview(import_module("cramjam").snappy.decompress_raw(block))
+        return bytes(import_module("snappy").uncompress(bytes(block)))
     except Exception as error:  # no error class is common to all versions of the library
         raise CorruptRecordError(f"damaged snappy data: {error}") from error
 

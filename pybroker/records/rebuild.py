@@ -14,6 +14,7 @@ from pybroker.records import sections
 from pybroker.records.batch import COMPRESSION_MASK, HEADER_SIZE, LOG_APPEND_TIME_BIT
 from pybroker.records.build import assemble_batch
 from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, Compressing, CompressionType, compress, inflated
+from pybroker.records.copies import joined
 from pybroker.records.errors import RecordTooLargeError
 from pybroker.records.work import LOOP_BYTES, compressed_on_loop_max, pieces_of
 
@@ -109,7 +110,7 @@ def too_large(size: int, rules: ValidationRules) -> RecordTooLargeError:
 
 def _compressed(
     pieces: Iterator[bytes | memoryview], codec: CompressionType, level: int | None, rules: ValidationRules, *, is_small: bool
-) -> bytes:
+) -> bytes | memoryview:
     if codec and is_small:
         payload = compress(codec, b"".join(pieces), level=level)
         if HEADER_SIZE + len(payload) > rules.max_message_bytes:
@@ -125,4 +126,4 @@ def _compressed(
     size += len(parts[-1])
     if size > rules.max_message_bytes:
         raise too_large(size, rules)
-    return b"".join(parts)
+    return joined(parts)

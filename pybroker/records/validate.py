@@ -52,6 +52,7 @@ from pybroker.records.batch import (
 from pybroker.records.build import assemble_batch
 from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType
 from pybroker.records.convert import Lifted, lift_inner
+from pybroker.records.copies import joined
 from pybroker.records.errors import InvalidRecordError, RecordTooLargeError, UnsupportedCompressionError
 from pybroker.records.rebuild import Records, rebuilt, too_large
 from pybroker.records.refusal import refuse
@@ -384,7 +385,7 @@ def _lifted_wrapper(wrapper: legacy.MessageView, rules: ValidationRules, work: W
         if left < 0:
             raise RecordTooLargeError(f"the compressed messages expand to more than {DECOMPRESSED_BYTES_MAX} bytes")
         parts.append(piece)
-    return lift_inner(wrapper, b"".join(parts))
+    return lift_inner(wrapper, joined(parts))
 
 
 def _largest(records: memoryview) -> int:

@@ -3,7 +3,9 @@
 A full collection visits all objects that are not frozen, at about 50 ns each. A broker with 10,000 topics has millions that live
 as long as it does. So after a full collection that took long, all that have survived it are frozen: no later collection visits
 them. The next full collection visits what is new since, and Python begins it when that is a quarter of what the last one found
-alive. So the length of collections is bounded by what a few of them can find new, not by what the broker has.
+alive. That is what was new then, because what was frozen before does not count. So freezing makes full collections no rarer, and
+another collection right after it would change nothing. The length of collections is bounded by what a few of them can find new,
+not by what the broker has.
 
 Objects that are frozen are freed as all others, when no other object refers to them. Only a cycle of frozen objects would remain
 for good; a connection breaks its cycles when it ends.

@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from time import monotonic_ns
 from typing import Any, Final, NamedTuple
 
@@ -192,8 +193,15 @@ def name_of(callback: Any) -> str:
     owner: Any = getattr(callback, "__self__", None)
     coroutine = owner.get_coro() if hasattr(owner, "get_coro") else None
     if coroutine is not None:
-        return f"task {getattr(coroutine, '__qualname__', type(coroutine).__name__)}"
+        return f"task {_place_of(coroutine)}"
     inner = getattr(callback, "func", None)
     if inner is not None:
         return name_of(inner)
     return str(getattr(callback, "__qualname__", type(callback).__qualname__))
+
+
+def _place_of(coroutine: Any) -> str:
+    """Return the module and the name of a coroutine's function: many have short names, such as `_rest`."""
+    name = str(getattr(coroutine, "__qualname__", type(coroutine).__name__))
+    code = getattr(coroutine, "cr_code", None)
+    return name if code is None else f"{Path(code.co_filename).stem}.{name}"

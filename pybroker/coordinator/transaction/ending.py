@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, TimerChange
 from pybroker.coordinator.transaction.records import FLEXIBLE_VERSION, record_of
 from pybroker.coordinator.transaction.state import PREPARED, State, Transaction
+from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -187,6 +188,7 @@ def _is_due(transaction: Transaction, now_ms: int) -> bool:
     return transaction.state is State.ONGOING and transaction.start_ms + transaction.timeout_ms <= now_ms
 
 
+@job("transactions that time out")
 def abort_due(shard: TransactionShard, now_ms: int) -> CoordinatorResult:
     """Abort transactions whose time is up, and fence their producers."""
     due, shard.due = shard.due[:ABORTED_MAX], shard.due[ABORTED_MAX:]

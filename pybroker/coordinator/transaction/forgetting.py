@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
 from pybroker.coordinator.transaction.ending import RETRY_MS, write
+from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -52,6 +53,7 @@ def _forget(shard: TransactionShard, now_ms: int) -> CoordinatorResult:
 START: Final = TimerChange("forget", 1, _forget)
 
 
+@job("removed partitions of transactions")
 def _forget_some(shard: TransactionShard, _now_ms: int, rest: Iterator[str]) -> CoordinatorResult:
     result = CoordinatorResult(is_atomic=False)
     cost, is_over = 0, True

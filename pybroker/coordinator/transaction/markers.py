@@ -24,6 +24,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.replication.fetch_data import REFUSED
 from pybroker.slicing import run_slice
+from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
@@ -109,6 +110,7 @@ class MarkerWriter:
         entry = None if isinstance(found, ErrorCode) else found.log.producers.producers.get(producer_id)
         return entry is not None and entry.transaction_first_offset >= 0
 
+    @job("markers of transactions")
     def _run(self) -> None:
         is_over, _ = run_slice(self._all())
         if not is_over:

@@ -15,6 +15,7 @@ from pybroker.coordinator.transaction import forgetting
 from pybroker.coordinator.transaction.ending import after_prepared, timeout_timer
 from pybroker.coordinator.transaction.records import tombstone
 from pybroker.coordinator.transaction.state import PREPARED, State
+from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,7 @@ def first_operation(shard: TransactionShard, now_ms: int, *, partition: int, epo
     return result
 
 
+@job("transactions after a start")
 def _resume(shard: TransactionShard, now_ms: int, rest: Iterator[str]) -> CoordinatorResult:
     result = CoordinatorResult()
     some = tuple(islice(rest, STEP_IDS))
@@ -64,6 +66,7 @@ def _resume(shard: TransactionShard, now_ms: int, rest: Iterator[str]) -> Coordi
     return result
 
 
+@job("removal of old transactional ids")
 def clean_up(shard: TransactionShard, now_ms: int, rest: Iterator[str] | None = None) -> CoordinatorResult:
     """Remove transactional ids that no producer has used for `transactional.id.expiration.ms`; `rest` are those to look at."""
     rest = iter(tuple(shard.transactions)) if rest is None else rest
