@@ -15,7 +15,6 @@ because other processes have the machine, is not.
 from __future__ import annotations
 
 import functools
-import gc
 import os
 import random
 import resource
@@ -28,8 +27,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pybroker.turns import garbage
-from testing import native_parts
+from testing import garbage, native_parts
 
 SETTINGS: Final = "_hypothesis_internal_use_settings"
 ATTEMPTS_OF_TIME: Final = 5
@@ -62,6 +60,13 @@ def pytest_report_header(config: pytest.Config) -> str:
     )
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Make the collection of garbage quick, while the tests are found and when they run."""
+    with garbage.none_while_tests_are_found():
+        return (yield)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let tests that judge time have several attempts."""
     for item in items:
@@ -70,14 +75,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Seed `random`, also for the helpers that draw from it, and let the collector see again what a broker in this process froze.
-
-    Frozen objects are never collected if they refer to each other, and are invisible to hypothesis, which looks for referrers.
-    What the broker left with the collector would freeze again in the middle of a test.
-    """
-    if garbage.is_freezing():
-        garbage.stop_freezing()
-    gc.unfreeze()
+    """Collect the garbage of the test before, and seed `random`, also for the helpers that draw from it."""
+    garbage.end_test()
     random.seed(f"{item.nodeid} {item.config.getoption('--hypothesis-seed')}")
 
 

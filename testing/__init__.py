@@ -13,6 +13,7 @@ samples      records to send and compare
 waiting      waits with a limit and a name
 error_codes  Kafka's error codes by number
 up_convert   the conversion of old message sets, whole
+garbage      quick garbage collections in a test process
 cases        many cases of one property in one test
 slowest      a plugin of pytest that prints what takes most processor time
 native_parts native parts that are older than their sources

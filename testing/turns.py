@@ -18,7 +18,6 @@ Work that needs no loop, such as the slices of a job of the log, is run piece by
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -26,6 +25,7 @@ from typing import Any, TypeVar
 from pybroker.turns.loop import new_event_loop
 from pybroker.turns.watch import Entry
 from pybroker.turns.watchdog import LongTurn, Watchdog
+from testing.garbage import frozen
 
 LIMIT_MS = 50.0
 """The bound is 20 ms on a quiet machine. What these tests look for takes hundreds, and other processes share the machine."""
@@ -67,14 +67,12 @@ class Turns:
 def watched(limit_ms: float = LIMIT_MS) -> Iterator[Turns]:
     """Watch the calling thread, which runs no watched loop. Objects that exist already count in no garbage collection."""
     turns = Turns(limit_ms)
-    gc.collect()
-    gc.freeze()
-    turns.watchdog.bind()
-    try:
-        yield turns
-    finally:
-        turns.watchdog.unbind()
-        gc.unfreeze()
+    with frozen():
+        turns.watchdog.bind()
+        try:
+            yield turns
+        finally:
+            turns.watchdog.unbind()
 
 
 def run_watched(
@@ -82,11 +80,6 @@ def run_watched(
 ) -> Turns:
     """Run `main` in a loop of its own, watched from its first turn to its last. Its result is in `result`."""
     turns = Turns(limit_ms)
-    gc.collect()
-    gc.freeze()
-    try:
-        with asyncio.Runner(loop_factory=lambda: new_event_loop(turns.watchdog, with_uvloop=with_uvloop)) as runner:
-            turns.result = runner.run(main())
-    finally:
-        gc.unfreeze()
+    with frozen(), asyncio.Runner(loop_factory=lambda: new_event_loop(turns.watchdog, with_uvloop=with_uvloop)) as runner:
+        turns.result = runner.run(main())
     return turns

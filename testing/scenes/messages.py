@@ -24,9 +24,15 @@ GROUP_RECORDS: Final[list[type]] = [cls for pair in RECORDS.values() for cls in 
 CONSUMER_PROTOCOL: Final[list[type]] = [ConsumerProtocolSubscription, ConsumerProtocolAssignment]
 OF_METADATA: Final[list[type]] = list(METADATA_RECORDS.values())
 CLASSES: Final = REQUESTS_AND_RESPONSES + GROUP_RECORDS + CONSUMER_PROTOCOL + OF_METADATA
-VERSIONED: Final[list[tuple[type, int]]] = [
-    (cls, version) for cls in CLASSES for version in range(schema_of(cls).versions.lowest, schema_of(cls).versions.highest + 1)
-]
+
+
+def versions_of(cls: type) -> range:
+    """Return all versions of a message."""
+    versions = schema_of(cls).versions
+    return range(versions.lowest, versions.highest + 1)
+
+
+VERSIONED: Final[list[tuple[type, int]]] = [(cls, version) for cls in CLASSES for version in versions_of(cls)]
 
 RANGES: Final = {"b": (-(2**7), 2**7 - 1), "h": (-(2**15), 2**15 - 1), "i": (-(2**31), 2**31 - 1), "q": (-(2**63), 2**63 - 1)}
 RANGES_UNSIGNED: Final = {"H": (0, 2**16 - 1), "I": (0, 2**32 - 1)}

@@ -26,10 +26,10 @@ from pybroker.protocol.messages.produce import ProduceRequest
 from pybroker.protocol.parts import parts_bytes
 from pybroker.protocol.schema import schema_of
 from pybroker.protocol.wire import uvarint
-from testing.cases import for_each_case
-from testing.scenes.messages import VERSIONED, full, messages, name_of
+from testing.cases import for_each_case, in_case
+from testing.scenes.messages import CLASSES, VERSIONED, full, messages, name_of, versions_of
 
-every_version = pytest.mark.parametrize(("cls", "version"), VERSIONED, ids=map(name_of, VERSIONED))
+every_class = pytest.mark.parametrize("cls", CLASSES)  # an example has a message of each version: a run of hypothesis costs more
 for_each_version = for_each_case(VERSIONED, name_of)
 
 
@@ -37,12 +37,13 @@ def encoded(message: object, version: int) -> bytes:
     return parts_bytes(encode(message, version))
 
 
-@every_version
+@every_class
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
-def test_what_was_encoded_decodes_to_the_same(cls: type, version: int, data: st.DataObject) -> None:
-    message = data.draw(messages(cls, version))
-    assert decode(cls, version, memoryview(encoded(message, version))) == message
+def test_what_was_encoded_decodes_to_the_same(cls: type, data: st.DataObject) -> None:
+    for version in versions_of(cls):
+        message = data.draw(messages(cls, version))
+        assert decode(cls, version, memoryview(encoded(message, version))) == message, version
 
 
 @for_each_version
@@ -73,18 +74,20 @@ def test_bytes_to_spare_are_refused_but_behind_requests(case: tuple[type, int]) 
                 decode(cls, version, data)
 
 
-@every_version
+@every_class
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
-def test_damaged_bytes_decode_or_are_refused_but_nothing_else_happens(cls: type, version: int, data: st.DataObject) -> None:
-    damaged = bytearray(encoded(full(cls, version), version))
-    for _ in range(data.draw(st.integers(1, 3))) if damaged else ():
-        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        message: Any = decode(cls, version, memoryview(damaged))
-    except DecodeError:
-        return
-    assert decode(cls, version, memoryview(encoded(message, version))) == message
+def test_damaged_bytes_decode_or_are_refused_but_nothing_else_happens(cls: type, data: st.DataObject) -> None:
+    for version in versions_of(cls):
+        damaged = bytearray(encoded(full(cls, version), version))
+        for _ in range(data.draw(st.integers(1, 3))) if damaged else ():
+            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+        with in_case(version):
+            try:
+                message: Any = decode(cls, version, memoryview(damaged))
+            except DecodeError:
+                continue
+            assert decode(cls, version, memoryview(encoded(message, version))) == message
 
 
 @settings(max_examples=200, deadline=None)

@@ -24,12 +24,11 @@ from pybroker.protocol.schema import schema_of
 from pybroker.protocol.wire import JOIN_BYTES_MAX, DecodeError, EncodeError
 from testing.cases import for_each_case
 from testing.scenes.late_part import LatePart
-from testing.scenes.messages import VERSIONED, full, messages, name_of
+from testing.scenes.messages import CLASSES, VERSIONED, full, messages, name_of, versions_of
 
 NATIVE = native.extension("pybroker.protocol._codec_native")
 pytestmark = pytest.mark.skipif(NATIVE is None, reason="the native part was not built, or is not wanted")
 
-every_version = pytest.mark.parametrize(("cls", "version"), VERSIONED, ids=map(name_of, VERSIONED))
 EDGES = [
     (cls, version)
     for cls, version in VERSIONED
@@ -71,20 +70,22 @@ def both(cls: type, version: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     return (plans[0].decode, plans[1].decode), (plans[0].encode, plans[1].encode)
 
 
-@every_version
+@pytest.mark.parametrize("cls", CLASSES)
 @settings(max_examples=4, deadline=None)
 @given(data=st.data())
-def test_both_write_the_same_and_see_the_same_in_damaged_bytes(cls: type, version: int, data: st.DataObject) -> None:
-    decoders, encoders = both(cls, version)
-    message = data.draw(st.just(full(cls, version)) | messages(cls, version))
-    head = data.draw(st.none() | st.binary(max_size=9))
-    by_native, by_python = (encoded(encode, message, head) for encode in encoders)
-    assert by_native == by_python
-    body = bytearray(parts_bytes(encoders[0](message, None)))
-    for _ in range(data.draw(st.integers(0, 3)) if body else 0):
-        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255) | st.sampled_from([0, 1, 127, 128, 255]))
-    body = body[: data.draw(st.integers(0, len(body)))] if data.draw(st.booleans()) else body
-    assert decoded(decoders[0], body) == decoded(decoders[1], body)
+def test_both_write_the_same_and_see_the_same_in_damaged_bytes(cls: type, data: st.DataObject) -> None:
+    for version in versions_of(cls):
+        decoders, encoders = both(cls, version)
+        message = data.draw(st.just(full(cls, version)) | messages(cls, version))
+        head = data.draw(st.none() | st.binary(max_size=9))
+        by_native, by_python = (encoded(encode, message, head) for encode in encoders)
+        assert by_native == by_python, version
+        body = bytearray(parts_bytes(encoders[0](message, None)))
+        for _ in range(data.draw(st.integers(0, 3)) if body else 0):
+            position = data.draw(st.integers(0, len(body) - 1))
+            body[position] = data.draw(st.integers(0, 255) | st.sampled_from([0, 1, 127, 128, 255]))
+        body = body[: data.draw(st.integers(0, len(body)))] if data.draw(st.booleans()) else body
+        assert decoded(decoders[0], body) == decoded(decoders[1], body), version
 
 
 @for_each_case(EDGES, name_of)

@@ -17,9 +17,14 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@functools.cache
+def files(folder: str) -> tuple[Path, ...]:
+    return tuple(path for path in (ROOT / folder).rglob("*") if path.suffix)
+
+
 def sources(*suffixes: str, folders: tuple[str, ...] = CODE) -> list[Path]:
     """Return every file of these folders with one of these suffixes, in order."""
-    return sorted(path for folder in folders for suffix in suffixes for path in (ROOT / folder).rglob(f"*{suffix}"))
+    return sorted(path for folder in folders for path in files(folder) if path.suffix in suffixes)
 
 
 def documents() -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import Counter
 from pathlib import Path
@@ -35,19 +36,26 @@ FOR_TESTS = {
 """Definitions that only tests and benchmarks use, each with its reason to lie in the package."""
 
 WORD = re.compile(r"[A-Za-z_]\w*")
-WORDS = Counter(
-    word
-    for path in [*sources(".py", ".pyx", ".pxd", folders=("pybroker", "container")), ROOT / "pyproject.toml", ROOT / "setup.py"]
-    for word in WORD.findall(text(path))
-)
 MODULES = sources(".py", folders=("pybroker",))
 SUPPORT = sources(".py", folders=("testing",))
-SUPPORT_WORDS = Counter(word for path in [*sources(".py"), ROOT / "conftest.py"] for word in WORD.findall(text(path)))
 SUPPORT_CALLED_BY_LIBRARIES = {
     *("on_partitions_assigned", "on_partitions_revoked"),  # the clients' listeners
     *("_process_events", "_write_to_self"),  # asyncio
     *("pytest_runtest_logreport", "pytest_terminal_summary"),
 }
+
+
+@functools.cache
+def words() -> Counter[str]:
+    """Count the words of what is installed."""
+    paths = [*sources(".py", ".pyx", ".pxd", folders=("pybroker", "container")), ROOT / "pyproject.toml", ROOT / "setup.py"]
+    return Counter(word for path in paths for word in WORD.findall(text(path)))
+
+
+@functools.cache
+def words_with_tests() -> Counter[str]:
+    """Count the words of all code."""
+    return Counter(word for path in [*sources(".py"), ROOT / "conftest.py"] for word in WORD.findall(text(path)))
 
 
 def definitions(module: ast.Module) -> list[str]:
@@ -69,14 +77,14 @@ def test_every_exception_is_needed() -> None:
 @for_each(MODULES)
 def test_definitions_are_used(path: Path) -> None:
     here = Counter(definitions(tree(path)))
-    unused = [name for name in here if WORDS[name] <= here[name] and name not in CALLED_BY_LIBRARIES | FOR_TESTS.keys()]
+    unused = [name for name in here if words()[name] <= here[name] and name not in CALLED_BY_LIBRARIES | FOR_TESTS.keys()]
     assert not unused
 
 
 @for_each(SUPPORT)
 def test_support_of_tests_is_used(path: Path) -> None:
     here = Counter(definitions(tree(path)))
-    unused = [name for name in here if SUPPORT_WORDS[name] <= here[name] and name not in SUPPORT_CALLED_BY_LIBRARIES]
+    unused = [name for name in here if words_with_tests()[name] <= here[name] and name not in SUPPORT_CALLED_BY_LIBRARIES]
     assert not unused
 
 

@@ -10,6 +10,7 @@ from time import thread_time_ns
 import pytest
 
 from pybroker.turns.garbage import THRESHOLDS, keep_collections_short, stop_freezing
+from testing.garbage import frozen
 
 STEPS, OBJECTS = 40, 25_000
 
@@ -34,14 +35,12 @@ def collections() -> Iterator[list[int]]:
         else:
             lengths.append(thread_time_ns() - begun_ns[0])
 
-    gc.collect()
-    gc.freeze()
-    gc.collect()  # else the collector waits for a quarter of the objects that it saw last, which are those of all tests
-    gc.callbacks.append(note)
-    yield lengths
-    gc.callbacks.remove(note)
-    gc.set_threshold(*thresholds)
-    gc.unfreeze()
+    with frozen():
+        gc.collect()  # else the collector waits for a quarter of the objects that it saw last, which may be those of other tests
+        gc.callbacks.append(note)
+        yield lengths
+        gc.callbacks.remove(note)
+        gc.set_threshold(*thresholds)
 
 
 def grow() -> None:
