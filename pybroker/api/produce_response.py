@@ -14,6 +14,9 @@ from pybroker.protocol.messages.produce import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pybroker.protocol.error_codes import ErrorCode
     from pybroker.replication.fetch_data import PartitionProduceResult, ProduceResults
 
 _new_response: Final = maker(ProduceResponse, "responses")
@@ -27,6 +30,8 @@ _new_partition: Final = maker(
     "log_start_offset",
     "error_message",
 )
+
+STEP_PARTITIONS: Final = 500
 
 Layout = list[tuple[str, TopicId, list[TopicPartition]]]
 """The topics and partitions of the response, in the request's order."""
@@ -44,6 +49,38 @@ def response_of(layout: Layout, results: ProduceResults) -> ProduceResponse:
         partitions = [_partition(topic_partition, results[topic_partition]) for topic_partition in asked]
         responses.append(_new_topic(name, topic_id, partitions))
     return _new_response(responses)
+
+
+def response_in_steps(layout: Layout, *results: ProduceResults) -> Generator[None, None, ProduceResponse]:
+    """Return what `response_of` returns, and yield between some of the partitions, each of which is in one of `results`."""
+    responses, left = [], STEP_PARTITIONS
+    for name, topic_id, asked in layout:
+        partitions: list[PartitionProduceResponse] = []
+        responses.append(_new_topic(name, topic_id, partitions))
+        for topic_partition in asked:
+            partitions.append(_partition(topic_partition, _found(topic_partition, results)))
+            left -= 1
+            if not left:
+                left = STEP_PARTITIONS
+                yield
+    return _new_response(responses)
+
+
+def failures(layout: Layout, *results: ProduceResults) -> Generator[None, None, list[tuple[TopicPartition, ErrorCode]]]:
+    """Return the partitions that failed, each of which is in one of `results`, and yield between some of them."""
+    failed = []
+    for _, _, asked in layout:
+        for number, topic_partition in enumerate(asked, 1):
+            code = _found(topic_partition, results).error_code
+            if code:
+                failed.append((topic_partition, code))
+            if not number % STEP_PARTITIONS:
+                yield
+    return failed
+
+
+def _found(topic_partition: TopicPartition, results: tuple[ProduceResults, ...]) -> PartitionProduceResult:
+    return next(some[topic_partition] for some in results if topic_partition in some)
 
 
 def _partition(topic_partition: TopicPartition, result: PartitionProduceResult) -> PartitionProduceResponse:

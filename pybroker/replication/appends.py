@@ -45,9 +45,11 @@ class Appends:
         "_guard",
         "_is_internal_allowed",
         "_manager",
+        "_next",
         "_origin",
         "_partition",
         "_request_version",
+        "_rest",
         "_work",
         "check",
         "results",
@@ -72,7 +74,9 @@ class Appends:
         """
         self._manager = manager
         self._acks = acks
-        self._entries = list(entries.items())[::-1]  # those that are left, the next one last
+        self._entries = entries
+        self._rest = iter(entries.items())
+        self._next = next(self._rest, None)
         self._request_version = request_version
         self._origin = origin
         self._is_internal_allowed = is_internal_allowed
@@ -83,50 +87,54 @@ class Appends:
         self.unsettled: Unsettled = {}
         self.check: LongCheck | None = None
         if not -1 <= acks <= 1:
-            self.results = {tp: PartitionProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries}
-            self._entries.clear()
+            self._guard = _refuse_acks
         elif long is not None:
             (topic_partition,) = entries
             self.check, self._partition = long.check, manager.partitions[topic_partition]
 
     def own(self) -> None:
         """Copy the records that are left, because the request's memory is about to be used for something else."""
-        self._entries = [(topic_partition, memoryview(bytearray(records))) for topic_partition, records in self._entries]
+        left = {tp: memoryview(bytearray(records)) for tp, records in self._entries.items() if tp not in self.results}
+        self._entries, self._rest = left, iter(left.items())
+        self._next = next(self._rest, None)
 
     @property
     def bytes_left(self) -> int:
         """The size of the records that are left."""
-        return sum(len(records) for _, records in self._entries)
+        return sum(len(records) for topic_partition, records in self._entries.items() if topic_partition not in self.results)
 
     @property
     def records(self) -> memoryview:
         """The next records."""
-        return self._entries[-1][1]
+        assert self._next is not None
+        return self._next[1]
 
     def run(self, seconds_max: float | None = None) -> bool:
         """Append until all is done: True; or until the time is over, after one partition at least, or there is a `check`."""
         assert self.check is None, "the outcome of the check is missing"
         end = None if seconds_max is None else perf_counter() + seconds_max
         now_ms, appended = self._manager.clock.time_ms(), []
-        while self._entries:
-            topic_partition, records = self._entries[-1]
+        while self._next is not None:
+            topic_partition, records = self._next
             try:
                 is_appended = self._append(topic_partition, records, now_ms, self._origin)
             except LongWorkError as long:
                 self.check, self._partition = long.check, self._manager.partitions[topic_partition]
                 break
-            self._entries.pop()
+            self._next = next(self._rest, None)
             if is_appended:
                 appended.append(topic_partition)
             if end is not None and perf_counter() >= end:
                 break
         for topic_partition in appended:
             self._manager.wake(topic_partition)
-        return not self._entries
+        return self._next is None
 
     def checked(self, outcome: Checked | Exception) -> None:
         """Append what a thread has checked, or refuse it with the error of the check."""
-        topic_partition, records = self._entries.pop()
+        assert self._next is not None
+        topic_partition, records = self._next
+        self._next = next(self._rest, None)
         manager, partition, self._partition, self.check = self._manager, self._partition, None, None
         present = manager.partition(topic_partition)
         if isinstance(present, ErrorCode):
@@ -149,3 +157,7 @@ class Appends:
         if required_offset >= 0:
             self.unsettled[topic_partition] = required_offset
         return required_offset != REFUSED
+
+
+def _refuse_acks(_: TopicPartition) -> ErrorCode:
+    return ErrorCode.INVALID_REQUIRED_ACKS

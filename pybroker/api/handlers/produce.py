@@ -21,31 +21,38 @@ Source: KafkaApis.handleProduceRequest, ProduceRequest.validateRecords; KIP-98, 
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pybroker.api.appending import append_after, append_in_turns, hold
 from pybroker.api.deferred import Deferred
-from pybroker.api.produce_response import Layout, only, response_of
-from pybroker.api.transactional_append import Entries, Verified, verify
+from pybroker.api.produce_layout import ProduceLayout, is_large, is_of_transaction
+from pybroker.api.produce_response import failures, only, response_in_steps, response_of
+from pybroker.api.slices import complete
+from pybroker.api.transactional_append import Verified, verify
 from pybroker.listed import listed
 from pybroker.log.results import AppendOrigin
-from pybroker.model import TopicId, TopicPartition, new_tuple
+from pybroker.model import TopicPartition, new_tuple
 from pybroker.network.context import ProtocolViolation
-from pybroker.protocol.error_codes import ErrorCode
-from pybroker.records.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT
 from pybroker.records.work import ONE_BATCH_ON_LOOP, LongWorkError
 from pybroker.replication.appends import Appends
-from pybroker.replication.fetch_data import REFUSED, PartitionProduceResult, ProduceResults
+from pybroker.replication.fetch_data import REFUSED
+from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator
 
     from pybroker.api.context import RequestContext, Services
+    from pybroker.network.context import RequestHolder
+    from pybroker.protocol.error_codes import ErrorCode
     from pybroker.protocol.messages.produce import ProduceRequest, ProduceResponse
     from pybroker.records.work import Work
+    from pybroker.replication.fetch_data import ProduceResults
+
+Response = TypeVar("Response")
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +62,6 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 _CLIENT: Final = AppendOrigin.CLIENT
 _TOPIC_ID_VERSION: Final = 13
 _ACKS_WITH_RESPONSE: Final = frozenset({-1, 1})  # the acks that have a response
-
-_NULL_RECORDS: Final = PartitionProduceResult(
-    ErrorCode.INVALID_RECORD, error_message="The records of a partition must not be null"
-)
 
 
 def handle(
@@ -72,79 +75,79 @@ def handle(
         partitions = topics[0].partition_data
         if len(partitions) == 1:
             records: Any = partitions[0].records  # the decoder makes a memoryview or None
-            if records is not None and not _is_transactional(records):
+            if records is not None and not is_of_transaction(records):
                 topic_partition = new_tuple(TopicPartition, (topics[0].name, partitions[0].index))
                 return _append_one(broker, context, request, topic_partition, records)
-    entries: Entries = {}
-    transactional: Entries = {}
-    refused: ProduceResults = {}
-    is_unauthorized = False
-    layout: Layout = []
-    for topic in request.topic_data:
-        name, topic_id = topic.name, topic.topic_id
-        known = True
-        if version >= _TOPIC_ID_VERSION:
-            found = broker.controller.image.topics_by_id.get(TopicId(topic_id))
-            known, name = found is not None, "" if found is None else found.name
-        # Partitions of unknown ids are identified by the id's bytes, which no topic's name can equal.
-        key = name if known else topic_id.hex(" ")
-        asked: list[TopicPartition] = []
-        layout.append((name, TopicId(topic_id), asked))
-        for partition in topic.partition_data:
-            topic_partition = new_tuple(TopicPartition, (key, partition.index))
-            asked.append(topic_partition)
-            records = partition.records
-            is_transactional = records is not None and _is_transactional(records)
-            if is_transactional and request.transactional_id is None:
-                is_unauthorized = True
-            if not known:
-                refused[topic_partition] = PartitionProduceResult(ErrorCode.UNKNOWN_TOPIC_ID)
-            elif records is None:
-                refused[topic_partition] = _NULL_RECORDS
-            else:
-                entries[topic_partition] = records
-                if is_transactional:
-                    transactional[topic_partition] = records
-    if is_unauthorized:
-        unauthorized = PartitionProduceResult(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        entries, refused = {}, {topic_partition: unauthorized for _, _, asked in layout for topic_partition in asked}
-        transactional = {}
-    return _append_all(broker, context, request, layout, refused=refused, entries=entries, transactional=transactional)
+    laid_out = ProduceLayout()
+    steps = laid_out.steps(broker.controller.image, request, has_topic_ids=version >= _TOPIC_ID_VERSION)
+    if is_large(request):
+        return _handle_large(broker, context, request, laid_out, steps, hold(context.connection, {}))
+    run_through(steps)
+    return _append_all(broker, context, request, laid_out)
 
 
 def _append_all(
-    broker: Services,
-    context: RequestContext,
-    request: ProduceRequest,
-    layout: Layout,
-    *,
-    refused: ProduceResults,
-    entries: Entries,
-    transactional: Entries,
+    broker: Services, context: RequestContext, request: ProduceRequest, laid_out: ProduceLayout
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append `entries`; the coordinator of the transaction first verifies those that are `transactional`."""
-    work = broker.validations.work()
-    build = functools.partial(_respond, request.acks, layout, refused)
-
-    def appends(verified: Verified) -> Appends:
-        refused.update(verified.refused)
-        return Appends(
-            broker.replica_manager,
-            request.acks,
-            verified.entries,
-            request_version=context.api_version,
-            is_internal_allowed=context.client_id == ADMIN_CLIENT_ID,
-            work=work,
-            guard=verified.guard,
-        )
-
+    """Append the entries; the coordinator of the transaction first verifies those that are transactional."""
+    work, entries = broker.validations.work(), laid_out.entries
+    build = functools.partial(_respond, request.acks, laid_out)
+    appends = functools.partial(_appends, broker, context, request, laid_out, work)
     verified: Verified | Future[Verified] = Verified(entries)
-    if transactional:
-        verified = verify(broker, context.api_version, request.transactional_id or "", entries, transactional)
+    if laid_out.transactional:
+        verified = verify(broker, context.api_version, request.transactional_id or "", entries, laid_out.transactional)
     if isinstance(verified, Verified):
         return _append_in_turns(broker, context, request, appends(verified), work, build)
     holder = hold(context.connection, entries)
     return append_after(broker.validations, holder, verified, appends, work, lambda done: _settle(broker, request, done, build))
+
+
+def _appends(  # noqa: PLR0917  (each is of another kind)
+    broker: Services, context: RequestContext, request: ProduceRequest, laid_out: ProduceLayout, work: Work, verified: Verified
+) -> Appends:
+    laid_out.refused.update(verified.refused)
+    return Appends(
+        broker.replica_manager,
+        request.acks,
+        verified.entries,
+        request_version=context.api_version,
+        is_internal_allowed=context.client_id == ADMIN_CLIENT_ID,
+        work=work,
+        guard=verified.guard,
+    )
+
+
+async def _handle_large(  # noqa: PLR0917  (each is of another kind)
+    broker: Services,
+    context: RequestContext,
+    request: ProduceRequest,
+    laid_out: ProduceLayout,
+    steps: Generator[None, None, None],
+    holder: RequestHolder | None,
+) -> ProduceResponse | None:
+    """Handle a request of many partitions in steps, between which the loop serves others."""
+
+    async def verified() -> Verified:
+        await complete(steps)
+        entries = laid_out.entries
+        if not laid_out.transactional:
+            return Verified(entries)
+        outcome = verify(broker, context.api_version, request.transactional_id or "", entries, laid_out.transactional)
+        return outcome if isinstance(outcome, Verified) else await outcome
+
+    work = broker.validations.work()
+    appends = functools.partial(_appends, broker, context, request, laid_out, work)
+    ready = asyncio.ensure_future(verified())
+    results: ProduceResults = await append_after(
+        broker.validations, holder, ready, appends, work, lambda done: _settle(broker, request, done, lambda results: results)
+    )
+    response = None
+    if request.acks == 0:
+        _refuse_silently(await complete(failures(laid_out.topics, results, laid_out.refused)))
+    else:
+        response = await complete(response_in_steps(laid_out.topics, results, laid_out.refused))
+    await complete(laid_out.discard(request, results))
+    return response
 
 
 def _append_in_turns(  # noqa: PLR0917  (each is of another kind)
@@ -166,12 +169,12 @@ def _settle(
     broker: Services,
     request: ProduceRequest,
     appends: Appends,
-    build: Callable[[ProduceResults], ProduceResponse | None],
-) -> ProduceResponse | Future[ProduceResponse | None] | None:
+    build: Callable[[ProduceResults], Response],
+) -> Response | Future[Response]:
     """Return the response, or a Future of it if the records are not settled yet."""
     if not appends.unsettled:
         return build(appends.results)
-    deferred: Deferred[ProduceResults, ProduceResponse | None] = Deferred(build)
+    deferred: Deferred[ProduceResults, Response] = Deferred(build)
     broker.replica_manager.await_settled(
         timeout_ms=request.timeout_ms,
         acks=request.acks,
@@ -217,26 +220,17 @@ def _only_of(topic_partition: TopicPartition, results: ProduceResults) -> Produc
     return only(topic_partition, results[topic_partition])
 
 
-def _respond(acks: int, layout: Layout, refused: ProduceResults, results: ProduceResults) -> ProduceResponse | None:
-    if refused:
-        results.update(refused)
+def _respond(acks: int, laid_out: ProduceLayout, results: ProduceResults) -> ProduceResponse | None:
     if acks == 0:
-        _check_unacknowledged(results)
+        _refuse_silently(run_through(failures(laid_out.topics, results, laid_out.refused)))
         return None
-    return response_of(layout, results)
+    if laid_out.refused:
+        results.update(laid_out.refused)
+    return response_of(laid_out.topics, results)
 
 
-def _is_transactional(records: memoryview) -> bool:
-    return (
-        len(records) > HEADER_SIZE
-        and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0  # the high byte is unused
-        and records[MAGIC_AT] == MAGIC
-    )
-
-
-def _check_unacknowledged(results: ProduceResults) -> None:
+def _refuse_silently(failed: list[tuple[TopicPartition, ErrorCode]]) -> None:
     """Send no response to acks 0; a failure closes the connection. Raises ProtocolViolation."""
-    failed = [(topic_partition, result.error_code) for topic_partition, result in results.items() if result.error_code]
     if failed:
         what = listed(failed, lambda one: f"{one[0]}: {one[1].name}")
         raise ProtocolViolation(f"a produce request with acks 0 failed: {what}")

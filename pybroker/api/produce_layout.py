@@ -1,0 +1,134 @@
+"""The partitions of a Produce: which can be appended to, and what becomes of the others.
+
+A request of many partitions is looked through in steps, and what it has left is let go in steps, too: to free a million objects
+at once is one long step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.api.produce_response import STEP_PARTITIONS
+from pybroker.model import TopicId, TopicPartition, new_tuple
+from pybroker.protocol.codec import AT_ONCE_ELEMENTS
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.records.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT
+from pybroker.replication.fetch_data import PartitionProduceResult
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pybroker.api.produce_response import Layout
+    from pybroker.api.transactional_append import Entries
+    from pybroker.metadata.image import ClusterImage
+    from pybroker.protocol.messages.produce import ProduceRequest
+    from pybroker.replication.fetch_data import ProduceResults
+
+LARGE_PARTITIONS: Final = AT_ONCE_ELEMENTS
+"""A request of more partitions is handled in steps. It was decoded in a thread, so its bytes are kept for as long as it takes."""
+
+_NULL_RECORDS: Final = PartitionProduceResult(
+    ErrorCode.INVALID_RECORD, error_message="The records of a partition must not be null"
+)
+_UNKNOWN_ID: Final = PartitionProduceResult(ErrorCode.UNKNOWN_TOPIC_ID)
+_UNAUTHORIZED: Final = PartitionProduceResult(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+class ProduceLayout:
+    """What a request asks for.
+
+    Attributes:
+        topics: the topics and partitions of the response, in the request's order.
+        entries: the records to append.
+        transactional: those of them that belong to a transaction.
+        refused: the results of the other partitions.
+    """
+
+    __slots__ = ("entries", "refused", "topics", "transactional")
+
+    def __init__(self) -> None:
+        self.topics: Layout = []
+        self.entries: Entries = {}
+        self.transactional: Entries = {}
+        self.refused: ProduceResults = {}
+
+    def steps(self, image: ClusterImage, request: ProduceRequest, *, has_topic_ids: bool) -> Generator[None, None, None]:
+        """Look at each partition, and yield between some of them."""
+        entries, transactional, refused = self.entries, self.transactional, self.refused
+        is_unauthorized = False
+        left = STEP_PARTITIONS
+        for topic in request.topic_data:
+            name, topic_id = topic.name, topic.topic_id
+            known = True
+            if has_topic_ids:
+                found = image.topics_by_id.get(TopicId(topic_id))
+                known, name = found is not None, "" if found is None else found.name
+            # Partitions of unknown ids are identified by the id's bytes, which no topic's name can equal.
+            key = name if known else topic_id.hex(" ")
+            asked: list[TopicPartition] = []
+            self.topics.append((name, TopicId(topic_id), asked))
+            for partition in topic.partition_data:
+                topic_partition = new_tuple(TopicPartition, (key, partition.index))
+                asked.append(topic_partition)
+                records: Any = partition.records  # the decoder makes a memoryview or None
+                is_transactional = records is not None and is_of_transaction(records)
+                if is_transactional and request.transactional_id is None:
+                    is_unauthorized = True
+                if not known:
+                    refused[topic_partition] = _UNKNOWN_ID
+                elif records is None:
+                    refused[topic_partition] = _NULL_RECORDS
+                else:
+                    entries[topic_partition] = records
+                    if is_transactional:
+                        transactional[topic_partition] = records
+                left -= 1
+                if not left:
+                    left = STEP_PARTITIONS
+                    yield
+        if is_unauthorized:
+            yield from self._refuse_all()
+
+    def _refuse_all(self) -> Generator[None, None, None]:
+        yield from _emptied(self.entries, self.transactional, self.refused)
+        for _, _, asked in self.topics:
+            for number, topic_partition in enumerate(asked, 1):
+                self.refused[topic_partition] = _UNAUTHORIZED
+                if not number % STEP_PARTITIONS:
+                    yield
+
+    def discard(self, request: ProduceRequest, results: ProduceResults) -> Generator[None, None, None]:
+        """Let go of the request, of its results and of what is here."""
+        yield from _emptied(self.entries, self.transactional, self.refused, results)
+        for _, _, asked in self.topics:
+            yield from _cut(asked)
+        for topic in request.topic_data:
+            yield from _cut(topic.partition_data)
+
+
+def is_large(request: ProduceRequest) -> bool:
+    """Return whether a request has too many partitions for one turn."""
+    return sum(len(topic.partition_data) for topic in request.topic_data) > LARGE_PARTITIONS
+
+
+def is_of_transaction(records: memoryview) -> bool:
+    """Return whether records are a batch of a transaction."""
+    return (
+        len(records) > HEADER_SIZE
+        and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0  # the high byte is unused
+        and records[MAGIC_AT] == MAGIC
+    )
+
+
+def _emptied(*mappings: dict[Any, Any]) -> Generator[None, None, None]:
+    for mapping in mappings:
+        while mapping:
+            for _ in range(min(STEP_PARTITIONS, len(mapping))):
+                mapping.popitem()
+            yield
+
+
+def _cut(elements: list[Any]) -> Generator[None, None, None]:
+    while elements:
+        del elements[-STEP_PARTITIONS:]
+        yield

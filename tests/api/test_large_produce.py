@@ -1,0 +1,92 @@
+"""A Produce of very many partitions is handled in steps: the response is the same, and the loop is not held."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.api import produce_layout
+from pybroker.model import TopicPartition
+from pybroker.network.context import ProtocolViolation
+from pybroker.protocol import codec
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from testing.scenes.api.whole import Whole, settled
+from testing.scenes.logs import batch
+from testing.turns import LIMIT_MS, run_watched
+
+MANY = 120_000
+
+
+def request(acks: int, *, records: bytes | None = None, topic_id: bytes = bytes(16)) -> ProduceRequest:
+    """Return a request with records for partitions 0 and 1 of `t`, for one that is not there, and without records for one."""
+    data = [batch() if records is None else records] * 3
+    partitions = [PartitionProduceData(index=index, records=memoryview(bytearray(one))) for index, one in enumerate(data)]
+    partitions.append(PartitionProduceData(index=3, records=None))
+    return ProduceRequest(
+        acks=acks, timeout_ms=100, topic_data=[TopicProduceData(name="t", topic_id=topic_id, partition_data=partitions)]
+    )
+
+
+def codes(response: Any) -> list[int]:
+    return [one.error_code for topic in response.responses for one in topic.partition_responses]
+
+
+@pytest.fixture(params=[False, True], ids=["at once", "in steps"])
+def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Make all requests of the test large, or none."""
+    if request.param:
+        monkeypatch.setattr(produce_layout, "LARGE_PARTITIONS", 0)
+        monkeypatch.setattr(produce_layout, "STEP_PARTITIONS", 1)
+    return bool(request.param)
+
+
+async def started(directory: Path) -> Whole:
+    whole = await Whole(directory, auto_create_topics_enable=False).start()
+    await whole.create("t", partitions=2)
+    return whole
+
+
+@pytest.mark.usefixtures("steps")
+async def test_each_partition_has_its_result(tmp_path: Path) -> None:
+    whole = await started(tmp_path)
+    expected = [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_RECORD]
+    assert codes(await whole.ask(request(1), 9)) == expected
+    assert codes(await whole.ask(request(-1), 9)) == expected
+    assert codes(await whole.ask(request(2), 9)) == [ErrorCode.INVALID_REQUIRED_ACKS] * 3 + [ErrorCode.INVALID_RECORD]
+    assert codes(await whole.ask(request(1, topic_id=b"x" * 16), 13)) == [ErrorCode.UNKNOWN_TOPIC_ID] * 4
+    assert [whole.replicas.partitions[TopicPartition("t", index)].log.log_end_offset for index in (0, 1)] == [2, 2]
+
+
+@pytest.mark.usefixtures("steps")
+async def test_a_batch_of_a_transaction_without_an_id_refuses_all(tmp_path: Path) -> None:
+    whole = await started(tmp_path)
+    records = bytearray(batch())
+    records[22] |= 0x10
+    unauthorized = codes(await whole.ask(request(1, records=bytes(records)), 9))
+    assert unauthorized == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 4
+
+
+@pytest.mark.usefixtures("steps")
+async def test_a_failure_without_acks_closes_the_connection(tmp_path: Path) -> None:
+    whole = await started(tmp_path)
+    with pytest.raises(ProtocolViolation, match="t-2: UNKNOWN_TOPIC_OR_PARTITION"):
+        await whole.ask(request(0), 9)
+
+
+@pytest.mark.judges_time
+@pytest.mark.skipif(not codec.IS_NATIVE, reason="to decode such messages in Python takes longer than a turn may")
+def test_the_loop_is_given_back(tmp_path: Path) -> None:
+    head = struct.pack(">hhih", 0, 7, 1, -1) + struct.pack(">hhi", -1, 1, 1000) + struct.pack(">ih1si", 1, 1, b"t", MANY)
+    frame = memoryview(bytearray(head + b"".join(struct.pack(">ii", index, -1) for index in range(MANY))))
+
+    async def ask() -> None:
+        whole = await started(tmp_path)
+        await asyncio.sleep(0)
+        await settled(whole.dispatcher.handle(whole.connection, frame))
+
+    assert run_watched(ask, limit_ms=LIMIT_MS).long_texts() == []
