@@ -17,9 +17,9 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from testing.scenes.api.whole import Whole, settled
 from testing.scenes.logs import batch
-from testing.turns import LIMIT_MS, run_watched
+from testing.turns import run_watched
 
-MANY = 120_000
+MANY = 300_000
 
 
 def request(acks: int, *, records: bytes | None = None, topic_id: bytes = bytes(16)) -> ProduceRequest:
@@ -89,4 +89,4 @@ def test_the_loop_is_given_back(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         await settled(whole.dispatcher.handle(whole.connection, frame))
 
-    assert run_watched(ask, limit_ms=LIMIT_MS).long_texts() == []
+    assert run_watched(ask, limit_ms=25).long_texts() == []  # in one turn it takes 55, on a busy machine
