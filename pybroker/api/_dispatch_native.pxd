@@ -11,7 +11,7 @@ cdef int64_t NOTED_NS
 
 @cython.final
 cdef class Route:
-    cdef readonly object api
+    cdef readonly object api, lane
     cdef readonly object request, response, handle, error_codes, pieces, memo
     cdef readonly int64_t lowest, highest
     cdef readonly _counts_native.RequestCounts metrics

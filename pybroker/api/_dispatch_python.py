@@ -25,9 +25,9 @@ from pybroker.turns.jobs import note
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
     from pybroker.api.context import Services
+    from pybroker.api.lane import Lane
     from pybroker.api.registry import Api
     from pybroker.metrics.request_metrics import RequestMetrics
     from pybroker.network.context import ConnectionContext, EncodedResponse
@@ -42,18 +42,19 @@ NOTED_NS: Final = 1_000_000
 
 
 class Route:
-    """An API that was requested, with its counters: what a request needs of both. `handle` is for requests that are not cut."""
+    """An API that was requested, with its counters: what a request needs of both. `lane` is None for most APIs."""
 
-    __slots__ = ("api", "error_codes", "handle", "highest", "lowest", "memo", "metrics", "pieces", "request", "response")
+    __slots__ = ("api", "error_codes", "handle", "highest", "lane", "lowest", "memo", "metrics", "pieces", "request", "response")
 
-    def __init__(self, api: Api, handle: Callable[..., Any], metrics: RequestMetrics) -> None:
+    def __init__(self, api: Api, lane: Lane | None, metrics: RequestMetrics) -> None:
         self.api = api
+        self.lane = lane
         self.metrics = metrics
         self.lowest = api.lowest
         self.highest = api.highest
         self.request = api.request
         self.response = api.response
-        self.handle = handle
+        self.handle = api.handle
         self.error_codes = api.error_codes
         self.pieces = api.pieces
         self.memo = api.memo
@@ -80,15 +81,14 @@ class DispatcherCore:
         try:
             header, body_offset = decode_request_header(frame)
             key, api_version, correlation_id, client_id = header
-            route = self._routes.get(key)
-            if route is None:
-                route = self._first_of(key)
+            route = self._routes.get(key) or self._first_of(key)
             if route is None or not route.lowest <= api_version <= route.highest:
                 return self._unsupported(header)
+            if route.lane is not None and not route.lane.is_open:
+                return route.lane.take(connection, frame)
             if route.memo is not None:
                 memo_key = route.memo.key(connection, api_version, frame[body_offset:])
-                kept = route.memo.find(self._broker.controller.image, memo_key)
-                if kept is not None:
+                if (kept := route.memo.find(self._broker.controller.image, memo_key)) is not None:
                     return self._send_again(route.metrics, kept, connection, header, size=size, started_ns=started_ns)
             request = decode(route.request, api_version, frame, body_offset, elements_max=self.at_once_elements)
         except LongMessageError:
@@ -100,7 +100,7 @@ class DispatcherCore:
             if route.pieces is None or size <= LARGE_BYTES:
                 response = route.handle(self._broker, context, request)
             else:
-                response = route.pieces.handle(route.api.handle, self._broker, context, request)
+                response = route.pieces.handle(route.handle, self._broker, context, request)
         except ProtocolViolation:
             route.metrics.received(api_version, size=size + SIZE_PREFIX)
             raise

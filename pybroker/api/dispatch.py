@@ -20,7 +20,7 @@ import asyncio
 import inspect
 import logging
 from collections import Counter
-from time import monotonic_ns
+from time import monotonic_ns, perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api import _dispatch_python
@@ -41,7 +41,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.turns.jobs import job, note
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from pybroker.api.context import Services
     from pybroker.api.response_memo import KeptResponse
@@ -61,9 +61,9 @@ class Dispatcher(DispatcherCore):
 
     __slots__ = ("_lane", "_long_messages", "_request_metrics")
 
-    def __init__(self, broker: Services, lane: Lane | None = None) -> None:
+    def __init__(self, broker: Services, now_s: Callable[[], float] = perf_counter) -> None:
         super().__init__(broker)
-        self._lane = Lane() if lane is None else lane
+        self._lane = Lane(self.handle, now_s)
         self._long_messages = LongMessages(broker.config.pybroker_request_elements_max)
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
 
@@ -72,8 +72,7 @@ class Dispatcher(DispatcherCore):
             return None
         with job(f"import for {APIS[key].name}"):
             api = load_api(key)
-        handle = self._lane.handler(api.handle) if key in IN_LANE else api.handle
-        route = self._routes[key] = Route(api, handle, self._request_metrics[key])
+        route = self._routes[key] = Route(api, self._lane if key in IN_LANE else None, self._request_metrics[key])
         return route
 
     def _count_errors(self, metrics: RequestMetrics, codes: Sequence[int]) -> int:
@@ -149,7 +148,7 @@ class Dispatcher(DispatcherCore):
             if route.pieces is None:
                 response = held.during(lambda: route.handle(self._broker, context, request))
             else:
-                response = held.during(lambda: route.pieces.handle(route.api.handle, self._broker, context, request))  # type: ignore[union-attr]  # it has some
+                response = held.during(lambda: route.pieces.handle(route.handle, self._broker, context, request))  # type: ignore[union-attr]  # it has some
             if isinstance(response, Deferred):
                 response = await response.future()
             elif inspect.isawaitable(response):

@@ -8,8 +8,8 @@ How
     The lane handles requests at once while they take less than a quarter of the time, with BURST_S in advance. Requests
     beyond that wait in the order in which they came, and the loop handles them for BURST_S in each of its rounds. So members make
     progress in every round, whatever else there is, and the requests of other clients wait for one share of it at most. A
-    request that waits is decoded, its bytes stay counted by the memory pool, and it is handled even if its connection is closed
-    meanwhile.
+    request that waits is not decoded yet: its bytes are kept, and counted by the memory pool. The request is handled even if its
+    connection is closed meanwhile.
 
 What others see in between
     Each request is of the time when it is handled. A connection has one request in work, so those of one member stay in order.
@@ -23,76 +23,75 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.api.deferred import Deferred
+from pybroker.api.long_messages import HeldRequest
+from pybroker.network.context import Outgoing
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
-    from pybroker.api.context import RequestContext, Services
-    from pybroker.network.context import RequestHolder
+    from pybroker.network.context import ConnectionContext, EncodedResponse, RequestHandler
 
 IN_LANE: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP})
 """The APIs of members of classic groups."""
 
 BURST_S: Final = 0.002
 SHARE: Final = 1 / 3  # of the time in which the loop does other things: a quarter of all
-_COUNTED_BYTES: Final = 1024  # of a small request, whose bytes are not kept
-
-Handle = Callable[["Services", "RequestContext", Any], Any]
 
 
 class _Waiting(NamedTuple):
-    handle: Handle
-    broker: Services
-    context: RequestContext
-    request: Any
-    holder: RequestHolder | None
-    response: asyncio.Future[Any]
+    connection: ConnectionContext
+    request: HeldRequest
+    response: asyncio.Future[EncodedResponse]
 
 
 class Lane:
-    """The lane of one loop."""
+    """The lane of one loop.
 
-    __slots__ = ("_left_s", "_now_s", "_queue", "_seen_s")
+    Args:
+        handle: handles a request from its first byte to its encoded response.
+        now_s: a time in seconds that passes steadily.
 
-    def __init__(self, now_s: Callable[[], float] = perf_counter) -> None:
+    Attributes:
+        is_open: whether `handle` runs for the lane, so that the request that it gets has had its turn.
+    """
+
+    __slots__ = ("_handle", "_left_s", "_now_s", "_queue", "_seen_s", "is_open")
+
+    def __init__(self, handle: RequestHandler, now_s: Callable[[], float] = perf_counter) -> None:
+        self._handle = handle
         self._now_s = now_s
         self._queue: deque[_Waiting] = deque()
         self._left_s = BURST_S
         self._seen_s = now_s()  # when `_left_s` was that
+        self.is_open = False
 
     def __len__(self) -> int:
         """Return the number of requests that wait."""
         return len(self._queue)
 
-    def handler(self, handle: Handle) -> Handle:
-        """Return a handler that does what `handle` does, at once or when its turn comes."""
+    def take(self, connection: ConnectionContext, frame: memoryview) -> EncodedResponse | asyncio.Future[EncodedResponse]:
+        """Handle a request at once, or when its turn comes. The frame is borrowed until the return. Raises ProtocolViolation."""
+        begun_s = self._now_s()
+        self._left_s = min(BURST_S, self._left_s + (begun_s - self._seen_s) * SHARE)
+        self._seen_s = begun_s
+        if self._queue or self._left_s <= 0:
+            return self._wait(connection, frame)
+        self.is_open = True
+        try:
+            return self._handle(connection, frame)
+        finally:
+            self.is_open = False
+            self._seen_s = self._now_s()
+            self._left_s -= self._seen_s - begun_s
 
-        def in_lane(broker: Services, context: RequestContext, request: Any) -> Any:
-            begun_s = self._now_s()
-            self._left_s = min(BURST_S, self._left_s + (begun_s - self._seen_s) * SHARE)
-            self._seen_s = begun_s
-            if self._queue or self._left_s <= 0:
-                return self._wait(handle, broker, context, request)
-            try:
-                return handle(broker, context, request)
-            finally:
-                self._seen_s = self._now_s()
-                self._left_s -= self._seen_s - begun_s
-
-        return in_lane
-
-    def _wait(self, handle: Handle, broker: Services, context: RequestContext, request: Any) -> asyncio.Future[Any]:
+    def _wait(self, connection: ConnectionContext, frame: memoryview) -> asyncio.Future[EncodedResponse]:
         loop = asyncio.get_running_loop()
-        response: asyncio.Future[Any] = loop.create_future()
-        holder = context.connection.holder
-        if holder is not None:
-            holder.hold_request(_COUNTED_BYTES)
+        response: asyncio.Future[EncodedResponse] = loop.create_future()
         if not self._queue:
             loop.call_soon(self._round)
-        self._queue.append(_Waiting(handle, broker, context, request, holder, response))
+        self._queue.append(_Waiting(connection, HeldRequest(connection, frame), response))
         return response
 
     @job("members of groups")
@@ -100,38 +99,44 @@ class Lane:
         """Handle requests that wait for BURST_S; one that has begun is finished."""
         queue = self._queue
         end_s = self._now_s() + BURST_S
-        while queue:
-            _handle(queue[0])
-            queue.popleft()  # only now, so that requests that come meanwhile wait, too
-            if self._now_s() >= end_s:
-                break
+        self.is_open = True
+        try:
+            while queue:
+                self._settle(queue[0])
+                queue.popleft()  # only now, so that requests that come meanwhile wait, too
+                if self._now_s() >= end_s:
+                    break
+        finally:
+            self.is_open = False
         if queue:
             asyncio.get_running_loop().call_soon(self._round)
         self._left_s, self._seen_s = 0.0, self._now_s()
 
-
-def _handle(waiting: _Waiting) -> None:
-    response = waiting.response
-    try:
-        result = waiting.handle(waiting.broker, waiting.context, waiting.request)
-    except Exception as error:
-        if not response.done():  # done: the loop ends
-            response.set_exception(error)
-    else:
-        if isinstance(result, Deferred):
-            result = result.future()
-        if isinstance(result, asyncio.Future):
-            result.add_done_callback(lambda done: _pass_on(done, response))
-        elif not response.done():
-            response.set_result(result)
-    if waiting.holder is not None:
-        waiting.holder.release_request()
+    def _settle(self, waiting: _Waiting) -> None:
+        connection, request, response = waiting
+        try:
+            result = request.during(lambda: self._handle(connection, request.frame))
+        except Exception as error:
+            if not response.done():  # done: the loop ends
+                response.set_exception(error)
+        else:
+            if isinstance(result, asyncio.Future):
+                result.add_done_callback(lambda done: _pass_on(done, response))
+            else:
+                _respond(response, result)
 
 
-def _pass_on(done: asyncio.Future[Any], response: asyncio.Future[Any]) -> None:
-    if response.done() or done.cancelled():
+def _pass_on(done: asyncio.Future[EncodedResponse], response: asyncio.Future[EncodedResponse]) -> None:
+    if done.cancelled():
         response.cancel()
-    elif (error := done.exception()) is not None:
+    elif (error := done.exception()) is None:
+        _respond(response, done.result())
+    elif not response.done():
         response.set_exception(error)
-    else:
-        response.set_result(done.result())
+
+
+def _respond(response: asyncio.Future[EncodedResponse], result: EncodedResponse) -> None:
+    if not response.done():
+        response.set_result(result)
+    elif isinstance(result, Outgoing):
+        result.discard()

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pybroker.api.context import RequestContext
 from pybroker.api.lane import BURST_S, SHARE, Lane
 from pybroker.coordinator.runtime.runtime import ROUND_RESPONSES
-from pybroker.network.context import ConnectionContext
+from pybroker.network.context import ConnectionContext, Outgoing, ProtocolViolation
+from pybroker.protocol.codec import encode_request
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.metadata import MetadataRequest
@@ -34,15 +34,15 @@ class Clock:
 
 
 class Holder:
-    """A `RequestHolder` that notes what is asked of it."""
+    """A `RequestHolder` that notes what is asked of it; `stays` is whether the bytes stay where they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stays: bool = False) -> None:
         self.calls: list[str] = []
+        self._stays = stays
 
     def hold_request(self, size: int) -> bool:
-        assert size > 0
-        self.calls.append("hold")
-        return False
+        self.calls.append(f"hold {size}")
+        return self._stays
 
     def release_request(self) -> None:
         self.calls.append("release")
@@ -53,27 +53,36 @@ class Scene:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.lane = Lane(self.clock)
-        self.handled: list[str] = []
+        self.lane = Lane(self._handle, self.clock)
+        self.handled: list[bytes] = []
         self.holder = Holder()
-        connection = ConnectionContext(connection_id=1, local_host="127.0.0.1", local_port=9092)
-        connection.holder = self.holder
-        self.context = RequestContext(connection, 0, 1, "test")
-        self._in_lane = self.lane.handler(self._handle)
+        self.connection = ConnectionContext(connection_id=1)
+        self.connection.holder = self.holder
+        self.outgoing = Outgoing([b"OUT"], 3, lambda: self.handled.append(b"sent"))
 
-    def _handle(self, _broker: Any, _context: Any, request: str) -> Any:
+    def _handle(self, _connection: ConnectionContext, frame: memoryview) -> Any:
+        assert self.lane.is_open
+        request = bytes(frame)
         self.clock.now_s += REQUEST_S
         self.handled.append(request)
-        if request == "bad":
-            raise ValueError("bad")
-        if request == "later":
+        if request == b"bad":
+            raise ProtocolViolation("bad")
+        if request == b"out":
+            return self.outgoing
+        if request == b"later":
             later = asyncio.get_running_loop().create_future()
-            asyncio.get_running_loop().call_soon(later.set_result, "LATER")
+            asyncio.get_running_loop().call_soon(later.set_result, b"LATER")
             return later
         return request.upper()
 
     def send(self, request: str) -> Any:
-        return self._in_lane(None, self.context, request)  # type: ignore[arg-type]  # the handler needs no broker
+        """Send a request whose bytes are another's afterwards, as those in the scratch buffer are."""
+        assert not self.lane.is_open
+        frame = bytearray(request.encode())
+        response = self.lane.take(self.connection, memoryview(frame))
+        if not self.holder._stays:
+            frame[:] = b"x" * len(frame)
+        return response
 
 
 async def drained(lane: Lane) -> None:
@@ -83,22 +92,22 @@ async def drained(lane: Lane) -> None:
 
 async def test_a_few_requests_are_handled_at_once() -> None:
     scene = Scene()
-    assert [scene.send("a"), scene.send("b")] == ["A", "B"]
+    assert [scene.send("a"), scene.send("b")] == [b"A", b"B"]
     assert scene.holder.calls == []
 
 
 async def test_a_flood_takes_a_burst_of_each_round_in_its_order() -> None:
     scene = Scene()
     sent = [scene.send(one) for one in "abcdefgh"]
-    assert sent[:2] == ["A", "B"]
+    assert sent[:2] == [b"A", b"B"]
     assert len(scene.lane) == 6
     counts = []
     while len(scene.lane):
         await asyncio.sleep(0)
         counts += [len(scene.handled)]
     assert counts == [4, 6, 8], "two in a round"
-    assert scene.handled == list("abcdefgh")
-    assert await asyncio.gather(*sent[2:]) == list("CDEFGH")
+    assert b"".join(scene.handled) == b"abcdefgh"
+    assert await asyncio.gather(*sent[2:]) == [bytes([one]) for one in b"CDEFGH"]
 
 
 async def test_a_request_that_comes_while_others_wait_is_behind_them() -> None:
@@ -109,13 +118,13 @@ async def test_a_request_that_comes_while_others_wait_is_behind_them() -> None:
     scene.clock.now_s += 1
     assert isinstance(scene.send("g"), asyncio.Future)
     await drained(scene.lane)
-    assert scene.handled == list("abcdefg")
+    assert b"".join(scene.handled) == b"abcdefg"
 
 
 async def test_a_share_of_the_time_needs_no_waiting() -> None:
     scene = Scene()
     for _ in range(50):
-        assert scene.send("a") == "A"
+        assert scene.send("a") == b"A"
         scene.clock.now_s += REQUEST_S / SHARE
 
 
@@ -124,19 +133,27 @@ async def test_errors_and_later_responses_reach_the_client_that_waited() -> None
     for one in "ab":
         scene.send(one)
     bad, later, good = scene.send("bad"), scene.send("later"), scene.send("good")
-    with pytest.raises(ValueError, match="bad"):
+    with pytest.raises(ProtocolViolation, match="bad"):
         await bad
-    assert (await later, await good) == ("LATER", "GOOD")
+    assert (await later, await good) == (b"LATER", b"GOOD")
+    assert not scene.lane.is_open
+    scene.clock.now_s += 1
+    with pytest.raises(ProtocolViolation, match="bad"):
+        scene.send("bad")
+    assert not scene.lane.is_open
 
 
-async def test_the_memory_of_a_request_that_waits_is_held() -> None:
+@pytest.mark.parametrize("stays", [False, True])
+async def test_the_memory_of_a_request_that_waits_is_held_until_it_is_handled(stays: bool) -> None:
     scene = Scene()
+    scene.holder = scene.connection.holder = Holder(stays=stays)
     for one in "ab":
         scene.send(one)
-    waiting = scene.send("c")
-    assert scene.holder.calls == ["hold"]
-    await waiting
-    assert scene.holder.calls == ["hold", "release"]
+    waiting = scene.send("some bytes")
+    assert scene.holder.calls == ["hold 10"]
+    assert await waiting == b"SOME BYTES"
+    assert scene.holder.calls == ["hold 10", "release"]
+    assert scene.connection.holder is scene.holder
 
 
 async def test_a_request_of_a_client_that_is_gone_is_handled() -> None:
@@ -144,12 +161,14 @@ async def test_a_request_of_a_client_that_is_gone_is_handled() -> None:
     scene = Scene()
     for one in "ab":
         scene.send(one)
-    scene.send("c").cancel()
-    scene.send("later").cancel()
-    scene.send("bad").cancel()
+    sent = [scene.send(one) for one in ("c", "later", "bad", "out")]
+    scene.connection.holder = None
+    for one in sent:
+        one.cancel()
     await drained(scene.lane)
-    assert scene.handled == ["a", "b", "c", "later", "bad"]
-    assert scene.holder.calls == ["hold"] * 3 + ["release"] * 3
+    await asyncio.sleep(0)
+    assert scene.handled == [b"a", b"b", b"c", b"later", b"bad", b"out", b"sent"], "a response that is not sent is discarded"
+    assert scene.holder.calls == ["hold 1", "hold 5", "hold 3", "hold 3"] + ["release"] * 4
 
 
 MEMBERS = 40
@@ -181,16 +200,29 @@ def sync(member_id: str, members: list[Any]) -> SyncGroupRequest:
 
 
 async def test_responses_to_a_generation_are_paced(tmp_path: Path) -> None:
-    """Each is encoded and sent in a short turn of its own, and all of them would come in the same round."""
+    """Each is encoded in that round, and sent by a short turn of its own in the next."""
     whole: Whole = await broker(tmp_path, group_initial_rebalance_delay_ms=3000)
     whole.groups.runtime._call_soon = asyncio.get_running_loop().call_soon
     joins = [whole.send(join_request(), 3) for _ in range(MEMBERS)]
     await drained(whole.dispatcher._lane)
-    whole.pass_time(7_000)
     counts = [0]
+    whole.pass_time(7_000)
     while counts[-1] < MEMBERS:
-        await asyncio.sleep(0)
         counts.append(sum(one.done() for one in joins))
+        await asyncio.sleep(0)
     assert max(after - before for before, after in itertools.pairwise(counts)) <= ROUND_RESPONSES
     for one in joins:
         await settled(one)
+
+
+async def test_a_request_that_waits_is_not_decoded_yet(tmp_path: Path) -> None:
+    """The decoding of many requests that come at once would take as much of the round as their handling."""
+    whole = await broker(tmp_path)
+    whole.dispatcher._lane._left_s = 0.0
+    (encoded,) = encode_request(HeartbeatRequest(group_id=GROUP), 0, correlation_id=1, client_id="test")
+    assert isinstance(encoded, bytes)
+    cut = memoryview(bytearray(encoded))[4:-3]
+    waiting = whole.dispatcher.handle(whole.connection, cut)
+    assert isinstance(waiting, asyncio.Future)
+    with pytest.raises(ProtocolViolation, match="cannot be read"):
+        await waiting

@@ -25,8 +25,6 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from asyncio import Future
-
     from pybroker.api.context import RequestContext, Services
 
 _REBALANCE_TIMEOUT_VERSION: Final = 1
@@ -35,7 +33,9 @@ _NULLABLE_PROTOCOL_VERSION: Final = 7
 _SKIP_ASSIGNMENT_VERSION: Final = 9
 
 
-def handle(broker: Services, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Future[JoinGroupResponse]:
+def handle(
+    broker: Services, context: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse | Deferred[JoinGroupResponse | ErrorCode, JoinGroupResponse]:
     """Join, and wait for the generation."""
     version = context.api_version
 
@@ -66,4 +66,4 @@ def handle(broker: Services, context: RequestContext, request: JoinGroupRequest)
             respond=deferred.complete,
         )
     )
-    return deferred.response()
+    return deferred.later()

@@ -21,14 +21,14 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from asyncio import Future
-
     from pybroker.api.context import RequestContext, Services
 
 _PROTOCOL_VERSION: Final = 5
 
 
-def handle(broker: Services, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Future[SyncGroupResponse]:
+def handle(
+    broker: Services, context: RequestContext, request: SyncGroupRequest
+) -> SyncGroupResponse | Deferred[SyncGroupResponse | ErrorCode, SyncGroupResponse]:
     """Wait for the assignment."""
     if context.api_version >= _PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name):
         return _respond(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -36,7 +36,7 @@ def handle(broker: Services, context: RequestContext, request: SyncGroupRequest)
         return _respond(ErrorCode.INVALID_GROUP_ID)
     deferred = Deferred(_respond)
     broker.groups.sync(request, deferred.complete)
-    return deferred.response()
+    return deferred.later()
 
 
 def _respond(outcome: SyncGroupResponse | ErrorCode) -> SyncGroupResponse:

@@ -63,9 +63,7 @@ _CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
 """The code that clients get for the error of an append: they look for the coordinator again, or try again."""
 
 ROUND_RESPONSES: Final = 32
-"""The number of responses to waiting requests that begin in one round of the loop. The rounds after it encode and send them, in
-about 2 ms.
-"""
+"""The number of responses to waiting requests that are made in one round of the loop, and sent in the next: in about 1 ms."""
 
 Done = Callable[[Any], None]
 """A callback that gets the response, or an ErrorCode when there is none."""

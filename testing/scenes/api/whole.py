@@ -12,7 +12,6 @@ from typing import Any
 
 from pybroker.api.context import Services
 from pybroker.api.dispatch import Dispatcher
-from pybroker.api.lane import Lane
 from pybroker.broker.dynamic_settings import DynamicSettings
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
@@ -120,7 +119,7 @@ class Whole:
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replicas))
         # No request takes any time, so that none waits in the lane of groups however busy this machine is.
-        self.dispatcher = Dispatcher(self.services, Lane(lambda: 0.0))
+        self.dispatcher = Dispatcher(self.services, lambda: 0.0)
 
     def _soon(self, work: Callable[[], None]) -> None:
         self.call_soon(work)
