@@ -14,11 +14,12 @@ from pybroker.protocol.wire import JOIN_BYTES_MAX
 from pybroker.replication.fetch_data import FetchPartition, FetchPartitionData, FetchResults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from pybroker.api.context import Services
     from pybroker.api.down_conversion import Conversion, DownConversion
     from pybroker.metrics.broker_metrics import BrokerMetrics
+    from pybroker.model import TopicPartition
     from pybroker.protocol.messages.fetch import FetchableTopicResponse
     from pybroker.protocol.parts import SendPart
 
@@ -35,8 +36,10 @@ _NEVER_READ: Final = frozenset(
     }
 )
 """Errors with which Kafka responds before it reads; its list of aborted transactions is empty then, and null for all others."""
+_ABORTED_PER_STEP: Final = 1_000
 _NO_DATA: Final = FetchPartitionData()
 
+_new_aborted: Final = maker(messages.AbortedTransaction, "producer_id", "first_offset")
 _new_topic: Final = maker(messages.FetchableTopicResponse, "topic", "topic_id", "partitions")
 _new_partition: Final = maker(
     PartitionData,
@@ -67,9 +70,13 @@ def partition_response(
     version: int,
     wanted: FetchPartition,
     data: FetchPartitionData,
+    *,
     converted: SendPart | bytes | ErrorCode | None = None,
+    aborted: list[messages.AbortedTransaction] | None = None,
 ) -> PartitionData:
-    """Return the response about `wanted`, which owns the records of `data`; `converted` is what `conversion_of` has made."""
+    """Return the response about `wanted`, which owns the records of `data`; `converted` is what `conversion_of` has made, and
+    `aborted` what `aborted_in_steps` has.
+    """
     code = data.error_code
     if code:
         if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_VERSION:
@@ -84,10 +91,11 @@ def partition_response(
         preferred_read_replica=data.preferred_read_replica,
         records=b"" if records is None else records,
     )
-    if data.aborted_transactions is not None:
+    if aborted is not None:
+        response.aborted_transactions = aborted
+    elif data.aborted_transactions is not None:
         response.aborted_transactions = [
-            messages.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-            for aborted in data.aborted_transactions
+            _new_aborted(producer_id, first_offset) for producer_id, first_offset, _, _ in data.aborted_transactions
         ]
     else:
         response.aborted_transactions = None
@@ -104,6 +112,19 @@ def partition_response(
         if converted is not None:
             response.records = converted
     return response
+
+
+def aborted_in_steps(results: FetchResults) -> Generator[None, None, dict[TopicPartition, list[messages.AbortedTransaction]]]:
+    """Return the aborted transactions of the partitions that have very many."""
+    found: dict[TopicPartition, list[messages.AbortedTransaction]] = {}
+    for wanted, data in results:
+        if data.aborted_transactions and len(data.aborted_transactions) > _ABORTED_PER_STEP:
+            made = found[wanted.topic_partition] = []
+            for count, one in enumerate(data.aborted_transactions, start=1):
+                made.append(_new_aborted(one.producer_id, one.first_offset))
+                if count % _ABORTED_PER_STEP == 0:
+                    yield
+    return found
 
 
 def _refusal(broker: Services, version: int, wanted: FetchPartition) -> ErrorCode | None:

@@ -7,6 +7,7 @@ segment, segments, segment_files, segment_reading, tail    the segments of a log
 reads use them
 file_records, batch_scan  slices of a data file that responses send; walking over the headers of batches
 entry_file, offset_index, time_index, transaction_index    the indexes of a segment
+cold_lookup, aborted_lookup, index_rebuild                 lookups that wait for the disk or take long, in a thread
 producer_state, producer_entry, producer_snapshot          what a log remembers of idempotent and transactional
 producers
 leader_epoch_cache        which leader epoch began at which offset

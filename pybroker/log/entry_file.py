@@ -1,9 +1,10 @@
-"""A sorted file of fixed-size entries, appended to at its end: the common part of the offset and the time index.
+"""A sorted file of fixed-size entries, appended to at its end: the common part of the three indexes.
 
 Idea
     An index is derived from the data file and rebuilt if it is lost, so its entries need not reach the file one by
     one: they gather in memory and are written some hundred at a time, before a flush, a roll and a close. Lookups
-    search the written entries and the tail in memory as one sequence.
+    search the written entries and the tail in memory as one sequence. The transaction index is not derived, so it
+    writes each entry at once.
 
 Reading
     Windows of 4 kB are read when a search reaches them, and the youngest 4 MB of windows of all indexes together are

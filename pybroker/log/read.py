@@ -20,6 +20,8 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
     from pybroker.log.transaction_index import AbortedTransaction
@@ -81,8 +83,18 @@ def _find(log: Log, offset: Offset) -> tuple[LogSegment, int, int] | None:
     return None
 
 
+def offset_behind(log: Log, fetched: FetchedRecords) -> Offset:
+    """Return an offset that no record in the slice reaches. Raises KafkaError."""
+    log.check_usable()
+    try:
+        return _offset_behind(log, fetched)
+    except CorruptIndexError as error:
+        raise CorruptRecordError(f"{log.topic_partition}: {error}") from error
+    except OSError as error:
+        raise log.log_directory.fail(error) from error
+
+
 def _offset_behind(log: Log, fetched: FetchedRecords) -> Offset:
-    """Return an offset that no record in the slice reaches."""
     offset, segment_base_offset, position = fetched.offset_metadata
     segment, end = log.segments[log.segments.floor_index(segment_base_offset)], position + fetched.size
     return segment.end_offset if end >= segment.size else segment.offset_behind(offset, end)
@@ -149,18 +161,21 @@ def aborted_transactions(
     log: Log, *, fetch_offset: Offset, upper_offset: Offset, fetched: FetchedRecords | None
 ) -> list[AbortedTransaction]:
     """Return the aborted transactions of a range; this is `Log.aborted_transactions`."""
+    if fetched is not None:
+        upper_offset = min(upper_offset, offset_behind(log, fetched))
+    pieces = aborted_in_pieces(log, fetch_offset=fetch_offset, upper_offset=upper_offset)
+    return [one for piece in pieces for one in piece]
+
+
+def aborted_in_pieces(log: Log, *, fetch_offset: Offset, upper_offset: Offset) -> Iterator[list[AbortedTransaction]]:
+    """Yield the aborted transactions of a range, those of about a hundred entries of an index at a time."""
     log.check_usable()
-    found: list[AbortedTransaction] = []
     try:
-        if fetched is not None:
-            upper_offset = min(upper_offset, _offset_behind(log, fetched))
         for segment in log.segments.starting_with(fetch_offset):
-            of_segment, is_complete = segment.transaction_index.collect(fetch_offset=fetch_offset, upper_offset=upper_offset)
-            found += of_segment
+            is_complete = yield from segment.transaction_index.collect(fetch_offset=fetch_offset, upper_offset=upper_offset)
             if is_complete:
                 break
     except CorruptIndexError as error:
         raise CorruptRecordError(f"{log.topic_partition}: {error}") from error
     except OSError as error:
         raise log.log_directory.fail(error) from error
-    return found

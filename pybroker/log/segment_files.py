@@ -72,6 +72,7 @@ class SegmentFiles:
         """Release the parts of the indexes that were read; they are read again when they are needed."""
         self.offset_index.release()
         self.time_index.release()
+        self.transaction_index.release()
 
     def change_suffix(self, suffix: str) -> None:
         """Rename the files; the data is last for `.swap`, which a start takes for complete, and otherwise first.

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.log.read import offset_behind
 from pybroker.log.results import AppendOrigin
 from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, NO_OFFSET, BrokerId, LeaderEpoch, Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -34,11 +35,12 @@ if TYPE_CHECKING:
     from pybroker.log.file_records import FileRecords
     from pybroker.log.leader_epoch_cache import EpochEndOffset
     from pybroker.log.log import Log
-    from pybroker.log.results import LogAppendInfo, LogOffsetMetadata
+    from pybroker.log.results import AbortedTransactions, FetchedRecords, LogAppendInfo, LogOffsetMetadata
     from pybroker.metadata.image import PartitionImage
     from pybroker.model import TopicId, TopicPartition
     from pybroker.records.validate import Checked
     from pybroker.records.work import Work
+    from pybroker.replication.cold_lookups import ColdLookups
 
 ACKS_ALL: Final = -1
 
@@ -272,10 +274,16 @@ class Partition:
     # Reading
 
     def fetch_records(
-        self, params: FetchParams, wanted: FetchPartition, *, bytes_max: int, min_one_batch: bool
+        self,
+        params: FetchParams,
+        wanted: FetchPartition,
+        *,
+        bytes_max: int,
+        min_one_batch: bool,
+        cold: ColdLookups | None = None,
     ) -> FetchPartitionData:
         """Read from `wanted.fetch_offset`, at most `bytes_max` bytes, but with `min_one_batch` never less than one whole
-        batch.
+        batch. `cold` takes a lookup of aborted transactions that is too long for the loop; then the result means nothing.
 
         Without `min_one_batch`, a first batch that does not fit is cut for a request with a hard limit, and otherwise
         left out. Raises the errors that the module lists.
@@ -311,11 +319,17 @@ class Partition:
                 response.cut_batch_size = fetched.first_batch_size
         if isolation is _TXN_COMMITTED:
             response.aborted_transactions = (
-                log.aborted_transactions(fetch_offset=wanted.fetch_offset, upper_offset=end_offset, fetched=fetched)
-                if response.records
-                else ()
+                self._aborted(wanted.fetch_offset, end_offset, fetched, cold) if response.records else ()
             )
         return response
+
+    def _aborted(
+        self, fetch_offset: Offset, end_offset: Offset, fetched: FetchedRecords, cold: ColdLookups | None
+    ) -> AbortedTransactions:
+        if cold is None:
+            return self.log.aborted_transactions(fetch_offset=fetch_offset, upper_offset=end_offset, fetched=fetched)
+        upper_offset = min(end_offset, offset_behind(self.log, fetched))
+        return cold.aborted_transactions(self.log, fetch_offset=fetch_offset, upper_offset=upper_offset)
 
     def read_on(self, offset: Offset, bytes_max: int) -> FileRecords | None:
         """Return what follows below the high watermark, at least a batch, for a client to which the batches before have

@@ -354,7 +354,7 @@ class ReplicaManager:
         if self._cold is not None and self._cold.is_cold(partition.log, wanted.fetch_offset):
             return FetchPartitionData()
         try:
-            return partition.fetch_records(params, wanted, bytes_max=bytes_max, min_one_batch=min_one_batch)
+            return partition.fetch_records(params, wanted, bytes_max=bytes_max, min_one_batch=min_one_batch, cold=self._cold)
         except KafkaError as error:
             return FetchPartitionData(error.code)
         except OSError:

@@ -76,6 +76,17 @@ def test_entries_in_the_file_and_in_memory_are_searched_as_one(tmp_path: Path, w
     assert index.lookup(Offset(4)) == (3, 50)
 
 
+def collected(index: TransactionIndex, fetch_offset: int, upper_offset: int) -> tuple[list[AbortedTransaction], bool]:
+    """Return all that `collect` yields, and what it returns."""
+    found: list[AbortedTransaction] = []
+    pieces = index.collect(fetch_offset=Offset(fetch_offset), upper_offset=Offset(upper_offset))
+    try:
+        while True:
+            found += next(pieces)
+    except StopIteration as end:
+        return found, end.value
+
+
 def test_a_transaction_index_has_kafka_s_bytes(tmp_path: Path) -> None:
     path = tmp_path / "index"
     index = TransactionIndex(FS, str(path), Offset(100))
@@ -89,10 +100,10 @@ def test_a_transaction_index_has_kafka_s_bytes(tmp_path: Path) -> None:
         index.append(entry)
     data = path.read_bytes()
     assert data[:34].hex() == "00000000000000000001000000000000005a000000000000006e0000000000000069"
-    assert index.collect(fetch_offset=Offset(0), upper_offset=Offset(1000)) == (entries, False)
-    assert index.collect(fetch_offset=Offset(111), upper_offset=Offset(1000)) == (entries[1:], False)
-    assert index.collect(fetch_offset=Offset(0), upper_offset=Offset(121)) == (entries[:2], True)
-    assert index.collect(fetch_offset=Offset(0), upper_offset=Offset(100)) == (entries[:1], True)
+    assert collected(index, 0, 1000) == (entries, False)
+    assert collected(index, 111, 1000) == (entries[1:], False)
+    assert collected(index, 0, 121) == (entries[:2], True)
+    assert collected(index, 0, 100) == (entries[:1], True)
     path.write_bytes(data[:-1])
     assert TransactionIndex(FS, str(path), Offset(100)).entries == entries[:2]
     path.write_bytes(b"\0\1" + data[2:])

@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.down_conversion import Converted, DownConversion, magic_for
-from pybroker.api.fetch_partition import ZSTD_VERSION, conversion_of, count_partition, partition_response, topic_responses
+from pybroker.api.fetch_partition import (
+    ZSTD_VERSION,
+    aborted_in_steps,
+    conversion_of,
+    count_partition,
+    partition_response,
+    topic_responses,
+)
 from pybroker.api.fetch_steps import LARGE_PARTITIONS, is_large, read_in_steps, topics_in_steps, wanted_in_steps
 from pybroker.api.slices import complete, in_threads
 from pybroker.model import BrokerId, TopicId, new_tuple
@@ -129,12 +136,15 @@ async def _in_steps(
             steps = conversion_of(broker, version, conversion, one, data)
             if steps is not None:
                 converted[number] = await in_threads(steps)
+    aborted = await complete(aborted_in_steps(results))
     session_response = await complete(session.respond_in_steps(results + erroneous))
     places = count()
 
     def respond(one: FetchPartition, data: FetchPartitionData) -> PartitionData:
         count_partition(broker.metrics, one, data)
-        return partition_response(broker, version, one, data, converted.get(next(places)))
+        return partition_response(
+            broker, version, one, data, converted=converted.get(next(places)), aborted=aborted.get(one.topic_partition)
+        )
 
     steps_to_topics = topics_in_steps(session_response.results, broker.metrics, respond, is_plain=version >= ZSTD_VERSION)
     topics = await complete(steps_to_topics)

@@ -16,10 +16,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from pybroker.log import checkpoint_pass, record_retention
+from pybroker.log.batch_scan import OFFSET_END
 from pybroker.log.cleaner.chunks import batches_of
 from pybroker.log.cleaner.replace import replace, unless_changed
 from pybroker.log.cleaner.rewrite import WRITE_BYTES, new_target
-from pybroker.log.cleaner.steps import collected
+from pybroker.log.cleaner.steps import Work, collected
 from pybroker.model import Offset
 from pybroker.records.batch import BatchView
 
@@ -104,9 +105,10 @@ def _needing_room(head: LogSegment) -> Iterator[None]:
 
 
 def _copy(head: LogSegment, start: int, target: LogSegment) -> Iterator[Step]:
-    for entry in head.transaction_index.entries:
-        if entry.last_offset >= target.base_offset:
-            target.transaction_index.append(entry)
+    for piece in head.transaction_index.collect(fetch_offset=target.base_offset, upper_offset=OFFSET_END):
+        for entry in piece:
+            target.transaction_index.gather(entry)
+        yield Work(bytes=0, records=len(piece))
     buffer, position = bytearray(), 0
     for batch in batches_of(head, start):
         if not isinstance(batch, BatchView):

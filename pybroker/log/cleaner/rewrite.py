@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log.cleaner.chunks import THREAD_BYTES, chunks_of, pieces_of, sections_of
 from pybroker.log.cleaner.steps import Computation, Work
+from pybroker.log.read import aborted_in_pieces
 from pybroker.log.segment import LogSegment
 from pybroker.log.segment_files import CLEANED_SUFFIX
 from pybroker.log.tail import RELATIVE_OFFSET_MAX
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 WRITE_BYTES: Final = 1 << 19
 _STAYS_WITHOUT_RECORDS: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
+_BATCHES_PER_STEP: Final = 64
+_LOOKED_AT: Final = Work(bytes=0, batches=_BATCHES_PER_STEP)
 NOTHING: Final[tuple[list[bytes], int, int, int]] = ([], 0, -1, 0)
 
 
@@ -64,12 +67,17 @@ def note_keys(one: Cleanable, keys: KeyOffsets, transactions: CleanedTransaction
     """Fill `keys` from the part that is not clean, until it ends or they are full. Raises CorruptRecordError, OSError."""
     log = one.log
     for segment, end in _with_ends(log, start_offset=one.first_dirty_offset, end_offset=one.first_uncleanable_offset):
-        transactions.add_aborted(log.aborted_transactions(fetch_offset=segment.base_offset, upper_offset=end))
+        yield from _aborted(log, segment, end, transactions)
         for chunk in chunks_of(segment):
             if not isinstance(chunk, list):
                 yield chunk
                 continue
-            keyed = [batch for batch in chunk if _has_keys(batch, transactions) and batch.last_offset >= one.first_dirty_offset]
+            keyed = []
+            for count, batch in enumerate(chunk, start=1):
+                if _has_keys(batch, transactions) and batch.last_offset >= one.first_dirty_offset:
+                    keyed.append(batch)
+                if count % _BATCHES_PER_STEP == 0:
+                    yield _LOOKED_AT
             while keyed:
                 sections = yield from sections_of(keyed)
                 for batch, section in zip(keyed, sections, strict=False):
@@ -101,7 +109,7 @@ def rewrite(
     buffer, position = bytearray(), 0
     transactions.index = target.transaction_index
     for segment, end in group:
-        transactions.add_aborted(log.aborted_transactions(fetch_offset=segment.base_offset, upper_offset=end))
+        yield from _aborted(log, segment, end, transactions)
         for chunk in chunks_of(segment):
             if not isinstance(chunk, list):
                 yield chunk
@@ -132,7 +140,11 @@ def _kept_of(
     log: Log, chunk: Sequence[BatchView], keys: KeyOffsets, transactions: CleanedTransactions, now_ms: int
 ) -> Generator[Step, None, list[memoryview | bytearray]]:
     """Yield steps, and return what stays of the batches of a chunk."""
-    fates = [_fate(batch, keys, transactions, now_ms) for batch in chunk]
+    fates = []
+    for count, batch in enumerate(chunk, start=1):
+        fates.append(_fate(batch, keys, transactions, now_ms))
+        if count % _BATCHES_PER_STEP == 0:
+            yield _LOOKED_AT
     assembled: list[memoryview | bytearray] = []
     while fates:
         needed = [fate.batch for fate in fates if fate.needs_records]
@@ -149,6 +161,13 @@ def _kept_of(
         fates = fates[len(kept) :]
         assembled += yield from _assembled(kept)
     return assembled
+
+
+def _aborted(log: Log, segment: LogSegment, end: Offset, transactions: CleanedTransactions) -> Iterator[Step]:
+    """Add the aborted transactions of a segment."""
+    for piece in aborted_in_pieces(log, fetch_offset=segment.base_offset, upper_offset=end):
+        transactions.add_aborted(piece)
+        yield Work(bytes=0, records=len(piece), batches=1)
 
 
 def new_target(log: Log, base_offset: Offset, now_ms: int) -> LogSegment:

@@ -74,7 +74,7 @@ class CleanedTransactions:
                 return True
             self._seen.discard(batch.producer_id)
             if self.index is not None:
-                self.index.append(transaction)
+                self.index.gather(transaction)
             return False
         if control_type is ControlType.COMMIT:
             had_records = batch.producer_id in self._committed

@@ -20,7 +20,10 @@ from pybroker.records.control import ControlType, control_type
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pybroker.log.file_records import SegmentFile
+    from pybroker.log.transaction_index import AbortedTransaction
     from pybroker.model import ProducerId
 
 AbortedRange = tuple[int, int, int]  # producer id, first offset, offset of the marker
@@ -92,18 +95,28 @@ def _is_abort(file: SegmentFile, position: int, header: BatchView) -> bool:
         raise CorruptSegmentError(file.path, position, error) from error
 
 
+def _add_ranges(found: set[AbortedRange], pieces: Generator[list[AbortedTransaction], None, bool]) -> bool:
+    """Add what an index yields, and return whether later indexes cannot have more."""
+    while True:
+        try:
+            piece = next(pieces)
+        except StopIteration as end:
+            return bool(end.value)
+        found.update((entry.producer_id, entry.first_offset, entry.last_offset) for entry in piece)
+
+
 def indexed_aborts(segments: Iterable[Segment], *, start_offset: Offset, end_offset: Offset) -> set[AbortedRange]:
     """Return the aborted transactions in the indexes that touch [start_offset, end_offset). Raises PipelineError."""
     found: set[AbortedRange] = set()
     for segment in segments:
         try:
             index = TransactionIndex(FILESYSTEM, segment.transaction_index_path, Offset(segment.base_offset))
-            entries, is_complete = index.collect(fetch_offset=Offset(start_offset), upper_offset=Offset(end_offset))
-        except FileNotFoundError:
-            continue
+            pieces = index.collect(fetch_offset=Offset(start_offset), upper_offset=Offset(end_offset))
+            is_complete = _add_ranges(found, pieces)
         except CorruptIndexError as error:
+            if not FILESYSTEM.exists(segment.transaction_index_path):  # deleted meanwhile
+                continue
             raise PipelineError(f"damaged transaction index: {error}") from error
-        found.update((entry.producer_id, entry.first_offset, entry.last_offset) for entry in entries)
         if is_complete:
             break
     return found
