@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.fetch_partition import topic_responses
 from pybroker.api.pieces import cut
+from pybroker.api.slices import complete
 from pybroker.replication import reading
 from pybroker.slicing import SLICE_S
 
@@ -75,6 +76,18 @@ async def read_in_steps(
             await asyncio.sleep(0)
             end = perf_counter() + SLICE_S
     return results
+
+
+async def until_due(replicas: ReplicaManager, params: FetchParams, results: FetchResults) -> None:
+    """Wait until there is more to read than `results`, or an event or the time ends the wait of the fetch."""
+    due = asyncio.get_running_loop().create_future()
+
+    def on_due() -> None:
+        if not due.done():  # otherwise the connection was closed
+            due.set_result(None)
+
+    await complete(replicas.wait_in_steps(params, results, on_due))
+    await due
 
 
 def topics_in_steps(

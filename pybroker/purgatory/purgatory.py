@@ -23,7 +23,8 @@ When to purge
 Cost
     A try and an insertion per key to watch; two lookups for an event that no operation waits for. A purge removes the entries of
     the completed operations, each at O(1), and does not look at those that wait. It costs a completed operation about what
-    watching it did, and it does not stop the loop for longer when many wait.
+    watching it did, and it stops the loop for at most the timer's `slice_s` at a time. An operation with very many keys is
+    watched in steps, and its entries are removed when it is completed.
 
 Both classes are in this module, because each maintains the state of the other: an operation that is completed notes it in its
 purgatory.
@@ -35,7 +36,7 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -48,6 +49,9 @@ logger = logging.getLogger(__name__)
 
 PURGE_INTERVAL: Final = 1000
 TRIES_PER_LOOK: Final = 16
+LARGE_KEYS: Final = 1000
+"""An operation with more keys is not left to a purge: its entries are dropped as soon as it is completed."""
+_KEYS_PER_STEP: Final = 200
 
 
 class DelayedOperation(TimerTask):
@@ -68,6 +72,10 @@ class DelayedOperation(TimerTask):
     def try_complete(self) -> bool:
         """Complete the operation if its condition holds. Returns True only if this very call completed it."""
 
+    def try_complete_at(self, key: Hashable) -> bool:  # noqa: ARG002  (for those with many keys)
+        """Complete the operation, as `try_complete` does, after an event on `key`."""
+        return self.try_complete()
+
     @abc.abstractmethod
     def on_complete(self) -> None:
         """Do what completing means: called exactly once, by event or by time, when the operation has left the timer."""
@@ -85,7 +93,10 @@ class DelayedOperation(TimerTask):
         if purgatory is not None:
             self._purgatory = None
             purgatory.delayed -= 1
-            purgatory.completed[self] = None
+            if len(self._keys) > LARGE_KEYS:
+                purgatory.unwatch_soon(self)
+            else:
+                purgatory.completed[self] = None
         self.on_complete()
         return True
 
@@ -147,6 +158,27 @@ class Purgatory:
         self.purge_if_due()
         return is_completed_here
 
+    def watch_in_steps(
+        self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int
+    ) -> Generator[None, None, None]:
+        """Keep `operation` as `try_complete_else_watch` does, in steps between which others have their turn.
+
+        It is tried under each key after it is watched there, so `try_complete_at` must need no more than the keys so far.
+        """
+        watched: list[Hashable] = []
+        self.delayed += 1
+        operation._purgatory, operation._keys = self, watched
+        self._timer.add(operation, timeout_ms)
+        for count, key in enumerate(keys, start=1):
+            if operation.is_completed:
+                return
+            watched.append(key)
+            self.watchers.setdefault(key, {})[operation] = None
+            operation.try_complete_at(key)
+            if count % _KEYS_PER_STEP == 0:
+                yield
+        self.purge_if_due()
+
     def check_and_complete(self, key: Hashable) -> int:
         """Try the operations that are watched under `key`, after an event there. Returns how many of them that completed.
 
@@ -167,7 +199,7 @@ class Purgatory:
         for tried, operation in enumerate(operations, start=1):
             if not operation.is_completed:
                 try:
-                    completed += operation.try_complete()
+                    completed += operation.try_complete_at(key)
                 except Exception:  # the cause of the event must not suffer; the operation still has its timer
                     logger.exception(
                         "%s: an operation failed at an event on %r, which is a bug; it waits for its timeout", self.name, key
@@ -205,14 +237,25 @@ class Purgatory:
         """Drop the entries of completed operations if the estimate of their number exceeds the purge interval."""
         if len(self.completed) > self._purge_interval:
             completed, self.completed = self.completed, {}
-            self._unwatch(completed)
+            self._unwatch((operation, key) for operation in completed for key in operation._keys)
 
-    def _unwatch(self, operations: Iterable[DelayedOperation]) -> None:
+    def unwatch_soon(self, operation: DelayedOperation) -> None:
+        """Drop the entries of a completed operation in the next turns of the loop."""
+        entries = ((operation, key) for key in operation._keys)
+        self._timer.soon(lambda: self._unwatch(entries))
+
+    def _unwatch(self, entries: Iterator[tuple[DelayedOperation, Hashable]]) -> None:
+        """Drop entries for at most the timer's `slice_s`, and the others in the next turns."""
         watchers = self.watchers
-        for operation in operations:
-            for key in operation._keys:
-                found = watchers.get(key)
-                if found is not None:
-                    found.pop(operation, None)
-                    if not found:
-                        del watchers[key]
+        end = 0.0
+        for count, (operation, key) in enumerate(entries, start=1):
+            found = watchers.get(key)
+            if found is not None:
+                found.pop(operation, None)
+                if not found:
+                    del watchers[key]
+            if count % _KEYS_PER_STEP == 0:
+                end = end or perf_counter() + self._timer.slice_s
+                if perf_counter() >= end:
+                    self._timer.soon(lambda: self._unwatch(entries))
+                    return

@@ -32,9 +32,11 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.purgatory.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
-    from pybroker.replication.fetch_data import FetchParams, FetchResults
+    from pybroker.log.results import LogOffsetMetadata
+    from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchResults
     from pybroker.replication.replica_manager import ReplicaManager
 
+DUE: Final = -1
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -65,33 +67,39 @@ class DelayedFetch(DelayedOperation):
         return is_due and self.force_complete()
 
     def _is_due(self) -> bool:
-        params = self._params
-        isolation, require_leader = params.isolation, params.fetch_only_leader
         bytes_available = 0
         for wanted, start in self._waiting:
-            partition = self._replicas.partition(wanted.topic_partition)
-            if isinstance(partition, ErrorCode):
-                if start is _UNKNOWN and partition is _UNKNOWN:
-                    continue
-                return True  # Case B, C, D
-            if isinstance(start, ErrorCode):
-                return True  # the partition has been created since
-            if partition.refusal(wanted.current_leader_epoch, require_leader=require_leader) is not None:
-                return True  # Case A, E
-            end = partition.end_metadata(isolation)
-            if start is not None and start.offset != end.offset:
-                # Equal offsets may lie in different segments if the log has just rolled: that is not case F. Nor is
-                # an offset that the high watermark or an open transaction still hides.
-                if start.offset > end.offset:
-                    if start.offset > partition.log.log_end_offset:
-                        return True  # Case F
-                elif start.segment_base_offset != end.segment_base_offset:
-                    return True  # Case F
-                else:
-                    bytes_available += min(end.position - start.position, wanted.max_bytes)
-            if wanted.last_fetched_epoch >= 0 and partition.is_diverging(wanted):
-                return True  # Case H
-        return bytes_available >= params.min_bytes  # Case G
+            available = self._look_at(wanted, start)
+            if available == DUE:
+                return True
+            bytes_available += available
+        return bytes_available >= self._params.min_bytes  # Case G
+
+    def _look_at(self, wanted: FetchPartition, start: LogOffsetMetadata | ErrorCode | None) -> int:
+        """Return the bytes that became available in one partition; DUE if it ends the wait alone. Raises KafkaError."""
+        params = self._params
+        partition = self._replicas.partition(wanted.topic_partition)
+        if isinstance(partition, ErrorCode):
+            return 0 if start is _UNKNOWN and partition is _UNKNOWN else DUE  # Case B, C, D
+        if isinstance(start, ErrorCode):
+            return DUE  # the partition has been created since
+        if partition.refusal(wanted.current_leader_epoch, require_leader=params.fetch_only_leader) is not None:
+            return DUE  # Case A, E
+        available = 0
+        end = partition.end_metadata(params.isolation)
+        if start is not None and start.offset != end.offset:
+            # Equal offsets may lie in different segments if the log has just rolled: that is not case F. Nor is
+            # an offset that the high watermark or an open transaction still hides.
+            if start.offset > end.offset:
+                if start.offset > partition.log.log_end_offset:
+                    return DUE  # Case F
+            elif start.segment_base_offset != end.segment_base_offset:
+                return DUE  # Case F
+            else:
+                available = min(end.position - start.position, wanted.max_bytes)
+        if wanted.last_fetched_epoch >= 0 and partition.is_diverging(wanted):
+            return DUE  # Case H
+        return available
 
     def on_complete(self) -> None:
         """Read what is there by now, and send it."""

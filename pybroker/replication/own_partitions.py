@@ -128,9 +128,9 @@ class OwnPartitions:
             removed += [(TopicPartition(topic.name, number), topic.topic_id) for number in self._no_longer_own(old, topic)]
         known = [one for one in removed if self._forget(one[0])]
         self.online |= self._prepared
-        self._prepared = {}
+        added, self._prepared = list(self._prepared), {}
         refusal, self._refusal = self._refusal, None
-        return self._finish(removed, known, delta, refusal)
+        return self._finish(removed, known, added, delta, refusal)
 
     def _no_longer_own(self, old: TopicImage, topic: TopicImage) -> list[int]:
         if old.partitions == topic.partitions:
@@ -142,13 +142,14 @@ class OwnPartitions:
         self,
         removed: list[tuple[TopicPartition, TopicId]],
         known: list[tuple[TopicPartition, TopicId]],
+        added: list[TopicPartition],
         delta: ImageDelta,
         refusal: KafkaError | OSError | None,
     ) -> Iterator[None]:
         for topic_partition, topic_id in known:
             self._delete(topic_partition, topic_id)
             yield
-        for topic_partition, _ in removed:
+        for topic_partition in (*(one for one, _ in removed), *added):
             self._wake(topic_partition)
             yield
         resolved = _resolver(self._config)

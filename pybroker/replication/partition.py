@@ -318,14 +318,13 @@ class Partition:
             if fetched.is_first_incomplete:
                 response.cut_batch_size = fetched.first_batch_size
         if isolation is _TXN_COMMITTED:
-            response.aborted_transactions = (
-                self._aborted(wanted.fetch_offset, end_offset, fetched, cold) if response.records else ()
-            )
+            response.aborted_transactions = self._aborted(wanted, end_offset, fetched, cold) if response.records else ()
         return response
 
     def _aborted(
-        self, fetch_offset: Offset, end_offset: Offset, fetched: FetchedRecords, cold: ColdLookups | None
+        self, wanted: FetchPartition, end_offset: Offset, fetched: FetchedRecords, cold: ColdLookups | None
     ) -> AbortedTransactions:
+        fetch_offset = wanted.fetch_offset
         if cold is None:
             return self.log.aborted_transactions(fetch_offset=fetch_offset, upper_offset=end_offset, fetched=fetched)
         upper_offset = min(end_offset, offset_behind(self.log, fetched))

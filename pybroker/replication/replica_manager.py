@@ -22,7 +22,7 @@ Source: kafka.server.ReplicaManager; KIP-74, KIP-392, KIP-516.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.directory_moves import DirectoryMoves
@@ -33,6 +33,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.work import LongWorkError
 from pybroker.replication import reading
 from pybroker.replication.delayed_fetch import DelayedFetch
+from pybroker.replication.delayed_large_fetch import DelayedLargeFetch
 from pybroker.replication.delayed_produce import DelayedProduce
 from pybroker.replication.failed_append import failed_append
 from pybroker.replication.fetch_data import (
@@ -337,6 +338,14 @@ class ReplicaManager:
         operation = DelayedFetch(self, params, results, on_complete)
         keys = [wanted.topic_partition for wanted, _ in results]
         self.fetch_purgatory.try_complete_else_watch(operation, keys, params.max_wait_ms)
+
+    def wait_in_steps(
+        self, params: FetchParams, results: FetchResults, on_due: Callable[[], None]
+    ) -> Generator[None, None, None]:
+        """Begin to wait as `wait_for_more` does, in steps; `on_due` is called when the partitions are to be read again."""
+        operation = DelayedLargeFetch(self, params, results, on_due)
+        keys = map(operation.watch_at, range(len(results)))
+        return self.fetch_purgatory.watch_in_steps(operation, keys, params.max_wait_ms)
 
     def read(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> FetchResults:
         """Read whatever is available, within the limits, without waiting."""

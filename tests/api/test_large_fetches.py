@@ -87,3 +87,31 @@ def test_many_partitions_do_not_hold_the_loop(tmp_path: Path) -> None:
     turns = run_watched(ask)
     assert turns.result == MANY
     assert turns.long_texts("ask") == []
+
+
+@pytest.mark.judges_time
+@pytest.mark.skipif(not codec.IS_NATIVE, reason="to read and encode this many in Python takes longer than a turn may")
+def test_a_fetch_of_many_partitions_that_waits_does_not_hold_the_loop(tmp_path: Path) -> None:
+    """Neither when it begins to wait, nor when a record comes, nor when it ends."""
+
+    async def ask() -> Any:
+        whole, _ = await filled(tmp_path, 1)
+        parts = codec.encode_request(
+            fetch(*range(MANY), max_wait_ms=500, min_bytes=1 << 20), 11, correlation_id=77, client_id="test"
+        )
+        frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
+        await asyncio.sleep(0)
+        waiting = asyncio.ensure_future(settled(whole.dispatcher.handle(whole.connection, frame)))
+        purgatory = whole.replicas.fetch_purgatory
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert purgatory.watched == MANY
+        data = [PartitionProduceData(index=0, records=batch())]
+        await whole.ask(ProduceRequest(acks=1, timeout_ms=100, topic_data=[TopicProduceData(name="t", partition_data=data)]), 8)
+        assert not waiting.done()
+        whole.pass_time(500)
+        return whole.read(await waiting, fetch(), 11)
+
+    turns = run_watched(ask, limit_ms=25)
+    assert turns.long_texts("ask") == []
+    assert len(turns.result.responses[0].partitions) == MANY

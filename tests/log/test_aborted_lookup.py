@@ -132,7 +132,7 @@ def test_entries_that_could_not_be_written_yet_are_found(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_index_is_searched_as_a_list_is(tmp_path: Path, seed: int) -> None:
-    """At any time: with entries in the file and in memory, after cuts, and after it was opened again."""
+    """This holds with entries in the file and in memory, after cuts, and after the index was opened again."""
     draw = random.Random(seed)
     filesystem, path = Filesystem(), str(tmp_path / "0.txnindex")
     index, known = TransactionIndex(filesystem, path, Offset(0)), list[AbortedTransaction]()

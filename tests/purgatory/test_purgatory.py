@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pybroker.clock import ManualClock
-from pybroker.purgatory.purgatory import TRIES_PER_LOOK, DelayedOperation, Purgatory
+from pybroker.purgatory.purgatory import LARGE_KEYS, TRIES_PER_LOOK, DelayedOperation, Purgatory
 from pybroker.purgatory.timer import OperationTimer, WakeUp
 from testing.scenes.no_wake_up import never
 
@@ -353,3 +353,43 @@ def test_an_event_that_very_many_wait_for_gives_the_loop_back() -> None:
     assert [one.completions for one in waiting] == [1] * 99 + [0]
     assert all(one.tries == 3 for one in waiting[:50]), "each is tried once by the event"
     assert (purgatory.watched, purgatory.delayed) == (2, 2)
+
+
+def test_an_operation_with_very_many_keys_is_watched_and_dropped_in_steps() -> None:
+    clock = ManualClock(0)
+    turns: list[Callable[[], None]] = []
+
+    def call_at(when_ms: int, callback: Callable[[], None]) -> WakeUp:
+        if when_ms == clock.monotonic_ms():
+            turns.append(callback)
+        return never(when_ms, callback)
+
+    purgatory = Purgatory("test", OperationTimer(clock, call_at, slice_s=0.0))
+    operation, count = Waiting(), 2 * LARGE_KEYS
+    steps = purgatory.watch_in_steps(operation, range(count), 1000)
+    next(steps)
+    assert 0 < purgatory.watched < LARGE_KEYS
+    assert operation.tries == purgatory.watched
+    for _ in steps:
+        pass
+    assert (purgatory.watched, purgatory.delayed) == (count, 1)
+    operation.is_ready = True
+    assert purgatory.check_and_complete(7) == 1
+    assert (purgatory.watched, purgatory.delayed) == (count - 1, 0)
+    left = [purgatory.watched]
+    while turns:
+        turns.pop(0)()
+        left.append(purgatory.watched)
+    assert len(left) > 5
+    assert left[-1] == 0
+
+
+def test_an_operation_that_is_completed_while_it_is_being_watched_is_watched_no_further() -> None:
+    scene = PurgatoryScene()
+    operation = Waiting()
+    steps = scene.purgatory.watch_in_steps(operation, range(LARGE_KEYS), 100)
+    next(steps)
+    assert scene.pass_time(100) == 1
+    watched = scene.purgatory.watched
+    assert list(steps) == []
+    assert (scene.purgatory.watched, scene.purgatory.delayed, operation.expirations) == (watched, 0, 1)

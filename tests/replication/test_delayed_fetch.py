@@ -10,7 +10,21 @@ import pytest
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.model import LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.replication.replica_manager import ReplicaManager
+from pybroker.slicing import run_through
 from testing.scenes.replication.scene import ReplicaScene, params, wanted
+
+
+@pytest.fixture(autouse=True, params=["at once", "in steps"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each fetch wait as a small one and as a large one does."""
+
+    def in_steps(self: ReplicaManager, asked: Any, results: Any, on_complete: Callable[[Any], None]) -> None:
+        partitions = [one for one, _ in results]
+        run_through(self.wait_in_steps(asked, results, lambda: on_complete(self.read(asked, partitions))))
+
+    if request.param == "in steps":
+        monkeypatch.setattr(ReplicaManager, "wait_for_more", in_steps)
 
 
 def waiting(**more: Any) -> tuple[ReplicaScene, list[object]]:

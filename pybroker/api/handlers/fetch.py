@@ -15,7 +15,6 @@ Source: KafkaApis.handleFetchRequest, FetchResponse.of; KIP-74, KIP-227, KIP-283
 
 from __future__ import annotations
 
-from asyncio import Future
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +28,7 @@ from pybroker.api.fetch_partition import (
     partition_response,
     topic_responses,
 )
-from pybroker.api.fetch_steps import LARGE_PARTITIONS, is_large, read_in_steps, topics_in_steps, wanted_in_steps
+from pybroker.api.fetch_steps import LARGE_PARTITIONS, is_large, read_in_steps, topics_in_steps, until_due, wanted_in_steps
 from pybroker.api.slices import complete, in_threads
 from pybroker.model import BrokerId, TopicId, new_tuple
 from pybroker.protocol.codec import maker
@@ -49,6 +48,7 @@ from pybroker.replication.fetch_data import (
 from pybroker.replication.fetch_session import FINAL_EPOCH, NO_SESSION_ID
 
 if TYPE_CHECKING:
+    from asyncio import Future
     from collections.abc import Callable, Coroutine, Sequence
 
     from pybroker.api.context import RequestContext, Services
@@ -124,10 +124,8 @@ async def _in_steps(
     wanted, erroneous = _known(version, session)
     results = await read_in_steps(manager, params, wanted, cold or ColdLookups())
     if not manager.is_enough(params, results):
-        more: Deferred[FetchResults, FetchResults] = Deferred(lambda later: later)
-        manager.wait_for_more(params, results, more.complete)
-        waited = more.response()
-        results = await waited if isinstance(waited, Future) else waited
+        await until_due(manager, params, results)
+        results = await read_in_steps(manager, params, wanted, ColdLookups())
     magic = magic_for(version)
     converted: dict[int, Converted] = {}
     if magic is not None:
