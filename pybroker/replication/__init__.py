@@ -5,7 +5,7 @@ partition            one replica: its leader, its high watermark, reading and wr
 fetch_data           what handlers and replicas pass to each other
 partition_data, _partition_data_*  what a fetch wants of one partition and what was read of it; one text for both builds
 fetch_session        incremental fetch sessions
-delayed_fetch, delayed_produce    the operations that wait in purgatory
+delayed_fetch, delayed_large_fetch, delayed_produce    the operations that wait in purgatory
 reading, _reading_*  the loop of a fetch over its partitions; its twins, of which `_reading_python` has the contract
 failed_append        the result of an append that failed
 refusals             one log line for all partitions that are offline for the same reason
