@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from pybroker.model import ZERO_TOPIC_ID
+from pybroker.api.handlers import describe_producers
+from pybroker.log.producer_entry import ProducerBatch
+from pybroker.model import ZERO_TOPIC_ID, Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import alter_replica_log_dirs as move_dirs
@@ -31,6 +33,9 @@ from pybroker.protocol.messages.push_telemetry import PushTelemetryRequest
 from pybroker.records.batch import batches
 from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import NOW_MS, Whole, settled
+from testing.turns import watched
+
+PRODUCERS = 20_000
 
 
 def versions(key: int) -> range:
@@ -236,3 +241,24 @@ async def test_producers_are_described(tmp_path: Path) -> None:
     assert (producer.last_timestamp, producer.current_txn_start_offset, producer.coordinator_epoch) == (NOW_MS + 1, -1, -1)
     assert known.partitions[1].active_producers == []
     assert invalid.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.judges_time
+async def test_very_many_producers_are_described_in_steps(tmp_path: Path) -> None:
+    whole = await started(tmp_path)
+    log = whole.logs.get(TopicPartition("t", 0))
+    assert log is not None
+    for number in range(PRODUCERS):
+        offset = Offset(number)
+        log.producers.update(
+            ProducerBatch(ProducerId(number), ProducerEpoch(0), 0, offset, offset, NOW_MS, is_transactional=False)
+        )
+    request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
+    with watched(limit_ms=10) as turns:
+        steps = describe_producers._describe(whole.services, request)
+        while turns.run(next, steps, "over") is None:
+            pass
+    assert turns.long_texts() == []
+    assert turns.count > 100
+    response = await whole.ask(request, 0)
+    assert [one.producer_id for one in response.topics[0].partitions[0].active_producers] == list(range(PRODUCERS))

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.pieces import Pieces
+from pybroker.api.slices import in_slices
 from pybroker.metadata import names
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
@@ -27,25 +28,36 @@ from pybroker.protocol.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Generator
+
     from pybroker.api.context import RequestContext, Services
 
 PIECES: Final = Pieces(("topics.partition_indexes", "topics.partitions"), elements=20)
+_PRODUCERS_PER_STEP: Final = 100
 
 
-def handle(broker: Services, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:  # noqa: ARG001
-    """Respond from the logs' producers."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_partition(broker, TopicPartition(topic.name, number)) for number in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(
+    broker: Services,
+    context: RequestContext,  # noqa: ARG001
+    request: DescribeProducersRequest,
+) -> DescribeProducersResponse | Future[DescribeProducersResponse]:
+    """Respond from the logs' producers; others get their turn while there are many."""
+    return in_slices(_describe(broker, request))
 
 
-def _partition(broker: Services, topic_partition: TopicPartition) -> PartitionResponse:
+def _describe(broker: Services, request: DescribeProducersRequest) -> Generator[None, None, DescribeProducersResponse]:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for number in topic.partition_indexes:
+            response = yield from _partition(broker, TopicPartition(topic.name, number))
+            partitions.append(response)
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return DescribeProducersResponse(topics=topics)
+
+
+def _partition(broker: Services, topic_partition: TopicPartition) -> Generator[None, None, PartitionResponse]:
     number = topic_partition.partition
     if (reason := names.invalid_name_reason(topic_partition.topic)) is not None:
         return PartitionResponse(
@@ -56,10 +68,9 @@ def _partition(broker: Services, topic_partition: TopicPartition) -> PartitionRe
         found = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if isinstance(found, ErrorCode):
         return PartitionResponse(partition_index=number, error_code=found, error_message=found.message)
-    return PartitionResponse(
-        partition_index=number,
-        error_code=ErrorCode.NONE,
-        active_producers=[
+    producers: list[ProducerState] = []
+    for count, entry in enumerate(list(found.log.producers.producers.values()), start=1):
+        producers.append(
             ProducerState(
                 producer_id=entry.producer_id,
                 producer_epoch=entry.producer_epoch,
@@ -68,6 +79,7 @@ def _partition(broker: Services, topic_partition: TopicPartition) -> PartitionRe
                 coordinator_epoch=entry.coordinator_epoch,
                 current_txn_start_offset=entry.transaction_first_offset,
             )
-            for entry in found.log.producers.producers.values()
-        ],
-    )
+        )
+        if count % _PRODUCERS_PER_STEP == 0:
+            yield
+    return PartitionResponse(partition_index=number, error_code=ErrorCode.NONE, active_producers=producers)
