@@ -70,10 +70,12 @@ class CommitLayout:
                 self.codes.append((ErrorCode.UNKNOWN_TOPIC_ID if has_topic_ids else _UNKNOWN_PARTITION, 0))
                 self.is_known = False
                 continue
-            count = len(known.partitions)
+            count, partitions = len(known.partitions), topic.partitions
             self.codes.append((_UNKNOWN_PARTITION, count))
-            partitions = [one for one in topic.partitions if 0 <= one.partition_index < count]
-            self.is_known = self.is_known and len(partitions) == len(topic.partitions)
+            numbers = [one.partition_index for one in partitions]
+            if numbers and not (min(numbers) >= 0 and max(numbers) < count):
+                partitions = [one for one in partitions if 0 <= one.partition_index < count]
+                self.is_known = False
             if partitions:
                 self.new.append((known.name, partitions))
 

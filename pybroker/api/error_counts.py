@@ -14,6 +14,7 @@ Source: AbstractResponse.errorCounts of each response.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -97,7 +98,9 @@ def _reader(places: Places) -> _Reader:
     if not places.inner:
         return (lambda message: (message.error_code,)) if own else (lambda _: ())
     readers = [_list_reader(*inner) for inner in places.inner]
-    read_lists = readers[0] if len(readers) == 1 else lambda message: [code for read in readers for code in read(message)]
+    read_lists = (
+        readers[0] if len(readers) == 1 else lambda message: list(chain.from_iterable([read(message) for read in readers]))
+    )
     if own == NEVER:
         return read_lists
 

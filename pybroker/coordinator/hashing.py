@@ -20,11 +20,12 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value >> 31 else value
 
 
+def positive_hash(text: str) -> int:
+    """Return the hash of `java_hash` without its sign; the smallest hash, which has no positive one in Java, is 0."""
+    value = java_hash(text)
+    return 0 if value == -(1 << 31) else abs(value)
+
+
 def partition_of(group_id: GroupId, partition_count: int) -> int:
     """Return the group's partition of `__consumer_offsets`."""
-    return partition_of_hash(java_hash(group_id), partition_count=partition_count)
-
-
-def partition_of_hash(value: int, *, partition_count: int) -> int:
-    """Return the partition of a group whose name has the hash `value`."""
-    return (0 if value == -(1 << 31) else abs(value)) % partition_count
+    return positive_hash(group_id) % partition_count

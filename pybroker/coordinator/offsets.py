@@ -12,8 +12,9 @@ Source: OffsetMetadataManager; ClassicGroup.validateOffsetCommit, validateOffset
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pybroker.coordinator.records import (
@@ -29,8 +30,6 @@ from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, GenerationId, GroupId, Me
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from pybroker.coordinator.group import GroupRequests
     from pybroker.coordinator.runtime.result import BuiltBatch
     from pybroker.coordinator.shard import GroupShard
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 NOTHING_COMMITTED: Final = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_TIMESTAMP)
 """The offset that a fetch returns where nothing is committed."""
 
+_NO_TOPICS: Final[Mapping[str, Mapping[int, CommittedOffset]]] = MappingProxyType({})
 _LAST_MS: Final = 2**63 - 1  # the last time that a record can hold
 
 
@@ -76,11 +76,15 @@ class NewOffset(Protocol):
     committed_metadata: str | None
 
 
-class Fetched(NamedTuple):
-    """Committed offsets, and the partitions among them that are unstable: an open transaction has written another offset."""
+class OffsetsOfGroup(NamedTuple):
+    """What a group has committed, by topic and partition: the state itself, so look at it at once, and change nothing.
 
-    offsets: dict[TopicPartition, CommittedOffset]
-    unstable: frozenset[TopicPartition] = frozenset()
+    `unstable` has the offsets that open transactions have written, where the fetch asks for stable offsets.
+    """
+
+    group_id: GroupId
+    topics: Mapping[str, Mapping[int, CommittedOffset]]
+    unstable: Collection[OffsetKey]
 
 
 Codes = dict[TopicPartition, ErrorCode]
@@ -173,22 +177,21 @@ def _accept(
 ) -> None:
     """Append the records of offsets to `bulks`, and add the errors of the others; the first offset has this place."""
     expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, _LAST_MS)
-    producer = committer.producer
-    place -= 1
+    producer, no_timestamp = committer.producer, NO_TIMESTAMP
     for topic, partitions in new:
         accepted: dict[int, CommittedOffset] = {}
         for one in partitions:
-            place += 1
             metadata = one.committed_metadata
             if metadata and _utf16_length(metadata) > metadata_max_bytes:
                 refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                continue
-            commit_ms = NO_TIMESTAMP if producer is not None else one.commit_timestamp  # type: ignore[attr-defined]
-            if commit_ms == NO_TIMESTAMP:
+            else:
                 commit_ms = now_ms
-            accepted[one.partition_index] = new_tuple(
-                CommittedOffset, (one.committed_offset, one.committed_leader_epoch, metadata or "", commit_ms, expire_ms)
-            )
+                if producer is None and (named_ms := one.commit_timestamp) != no_timestamp:  # type: ignore[attr-defined]
+                    commit_ms = named_ms
+                accepted[one.partition_index] = new_tuple(
+                    CommittedOffset, (one.committed_offset, one.committed_leader_epoch, metadata or "", commit_ms, expire_ms)
+                )
+            place += 1
         if accepted and producer is not None:
             bulks.append(PendingOffsetsOfTopic(committer.group_id, topic, accepted, producer.producer_id))
         elif accepted:
@@ -206,34 +209,10 @@ def check_fetch(shard: GroupShard, group_id: GroupId, member_id: MemberId | None
     return ErrorCode.NONE if group is None else group.check_fetch(member_id, member_epoch)
 
 
-def fetch(shard: GroupShard, group_id: GroupId, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-    """Return what is committed for the partitions `wanted`, NOTHING_COMMITTED where nothing is."""
-    topics = shard.offsets.get(group_id, {})
-    name, partitions = "", topics.get("", {})
-    found = {}
-    for topic_partition in wanted:
-        topic, partition = topic_partition
-        if topic != name:  # the partitions of a topic come together
-            name, partitions = topic, topics.get(topic, {})
-        found[topic_partition] = partitions.get(partition, NOTHING_COMMITTED)
-    return found
-
-
-def fetch_all(shard: GroupShard, group_id: GroupId) -> dict[TopicPartition, CommittedOffset]:
-    """Return all committed offsets of the group."""
-    return {
-        TopicPartition(topic, partition): committed
-        for topic, partitions in shard.offsets.get(group_id, {}).items()
-        for partition, committed in partitions.items()
-    }
-
-
-def unstable(shard: GroupShard, group_id: GroupId, found: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-    """Return those of the partitions `found` for which an open transaction has written an offset."""
-    keys = shard.pending.keys_of(group_id)
-    if not keys:
-        return frozenset()
-    return frozenset(one for one in found if OffsetKey(group_id, *one) in keys)
+def offsets_of(shard: GroupShard, group_id: GroupId, *, is_stable: bool) -> OffsetsOfGroup:
+    """Return what the group has committed. `is_stable` asks which offsets open transactions have written."""
+    unstable = shard.pending.keys_of(group_id) if is_stable else ()
+    return new_tuple(OffsetsOfGroup, (group_id, shard.offsets.get(group_id, _NO_TOPICS), unstable))
 
 
 def delete_offsets(shard: GroupShard, group_id: GroupId, unwanted: Sequence[TopicPartition], _now_ms: int) -> CoordinatorResult:
@@ -258,7 +237,8 @@ def delete_offsets(shard: GroupShard, group_id: GroupId, unwanted: Sequence[Topi
 
 def tombstones_of_group(shard: GroupShard, group_id: GroupId) -> list[CoordinatorRecord]:
     """Return a tombstone for every offset of the group, also for those that are only pending."""
-    keys = dict.fromkeys(OffsetKey(group_id, *topic_partition) for topic_partition in fetch_all(shard, group_id))
+    topics = shard.offsets.get(group_id, _NO_TOPICS)
+    keys = dict.fromkeys(OffsetKey(group_id, topic, number) for topic, partitions in topics.items() for number in partitions)
     return [offset_tombstone(*key) for key in keys | dict.fromkeys(shard.pending.keys_of(group_id))]
 
 

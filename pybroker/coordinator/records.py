@@ -15,6 +15,7 @@ Source: GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde; OffsetCommit
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -52,9 +53,11 @@ _TYPE_AND_LENGTH: Final = struct.Struct(">hh")
 _VALUE_HEAD: Final = struct.Struct(">hqih")  # version 3 up to the length of the metadata
 _SHORT: Final = (-1, 0, 0, 0)  # stands for a value that is too short to be of version 3
 _OLD_VALUE_HEAD: Final = struct.Struct(">hqh")  # of versions 0 to 2, which lack the leader epoch
-_PLAIN_END: Final = struct.Struct(">iBhqihqx")  # partition, then size and value of version 3 without metadata, no headers
+_PLAIN_END: Final = struct.Struct(">iBhqi2xqx")  # partition, then size and value of version 3 without metadata, no headers
 _pack_plain_end: Final = _PLAIN_END.pack
 _PLAIN_SIZE: Final = (_VALUE_HEAD.size + _INT64.size) << 1  # as a varint
+NAMES_MAX: Final = 1024
+"""The number of groups with their topics whose bytes are kept, because a group commits the same topics again and again."""
 _KEY_VERSION: Final = 0
 _OFFSET_VERSION: Final = 3
 _OFFSET_WITH_EXPIRY_VERSION: Final = 1
@@ -94,12 +97,11 @@ class OffsetsOfTopic:
 
     def ends(self) -> list[bytes]:
         """Return the bytes of each record that follow its offset. Raises EncodeError."""
-        names = _offset_key_bytes(OffsetKey(self.group_id, self.topic, 0))[: -_INT32.size]
-        start = varint(len(names) + _INT32.size) + names
+        start, no_timestamp = _end_start(self.group_id, self.topic), NO_TIMESTAMP
         try:
             return [
-                start + _pack_plain_end(partition, _PLAIN_SIZE, _OFFSET_VERSION, offset, leader_epoch, 0, commit_ms)
-                if expire_ms == NO_TIMESTAMP and not metadata
+                start + _pack_plain_end(partition, _PLAIN_SIZE, _OFFSET_VERSION, offset, leader_epoch, commit_ms)
+                if expire_ms == no_timestamp and not metadata
                 else start + _long_end(partition, CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms))
                 for partition, (offset, leader_epoch, metadata, commit_ms, expire_ms) in self.offsets.items()
             ]
@@ -123,6 +125,13 @@ class PendingOffsetsOfTopic(OffsetsOfTopic):
     def replay(self, shard: GroupShard) -> None:
         """Keep the offsets as pending, until the producer's transaction ends."""
         shard.replay_pending(self.producer_id, self.group_id, self.topic, self.offsets)
+
+
+@functools.lru_cache(NAMES_MAX)
+def _end_start(group_id: GroupId, topic: str) -> bytes:
+    """Return what the ends of all records of a group's offsets in a topic begin with: the key up to the partition."""
+    names = _offset_key_bytes(OffsetKey(group_id, topic, 0))[: -_INT32.size]
+    return varint(len(names) + _INT32.size) + names
 
 
 def _long_end(partition: int, committed: CommittedOffset) -> bytes:

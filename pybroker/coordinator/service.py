@@ -25,7 +25,7 @@ from pybroker.coordinator.consumer.describe import describe as describe_consumer
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
 from pybroker.coordinator.consumer.patterns.matching import is_known, match
-from pybroker.coordinator.hashing import java_hash, partition_of, partition_of_hash
+from pybroker.coordinator.hashing import partition_of, positive_hash
 from pybroker.coordinator.loading import first_operation, replay_batch, replay_marker
 from pybroker.coordinator.migration.classic_requests import ClassicRequestsToConsumerGroup
 from pybroker.coordinator.records import to_bytes
@@ -219,8 +219,8 @@ class GroupCoordinator:
         if value is None:
             if len(self._hashes) >= HASHES_MAX:
                 self._hashes.clear()
-            value = self._hashes[group_id] = java_hash(group_id)
-        return partition_of_hash(value, partition_count=self.topic.partition_count or 1)
+            value = self._hashes[group_id] = positive_hash(group_id)
+        return value % (self.topic.partition_count or 1)
 
     # Members
 
@@ -393,25 +393,22 @@ class GroupCoordinator:
     def fetch(
         self,
         group_id: GroupId,
-        wanted: Iterable[TopicPartition] | None,
+        select: Callable[[offsets.OffsetsOfGroup], Any],
         done: Done,
         *,
         member_id: MemberId | None = None,
         member_epoch: MemberEpoch = NO_MEMBER_EPOCH,
         is_stable: bool = False,
     ) -> None:
-        """Fetch the offsets of the partitions `wanted`, or all offsets of the group when it is None.
+        """Fetch offsets of the group. `select` is called at once; `done` gets its result when all that it saw is durable.
 
-        `done` gets `offsets.Fetched`, or an ErrorCode when a KIP-848 member is unknown or its epoch is stale. `is_stable` asks
-        which offsets open transactions have written.
+        `done` gets an ErrorCode instead when a KIP-848 member is unknown or its epoch is stale. `is_stable` asks which offsets
+        open transactions have written.
         """
 
-        def query(shard: GroupShard) -> offsets.Fetched | ErrorCode:
+        def query(shard: GroupShard) -> Any:
             code = offsets.check_fetch(shard, group_id, member_id, member_epoch)
-            if code:
-                return code
-            found = offsets.fetch_all(shard, group_id) if wanted is None else offsets.fetch(shard, group_id, wanted)
-            return offsets.Fetched(found, offsets.unstable(shard, group_id, found) if is_stable else frozenset())
+            return code or select(offsets.offsets_of(shard, group_id, is_stable=is_stable))
 
         self.runtime.read(self._partition(group_id), query, done)
 

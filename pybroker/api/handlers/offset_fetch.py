@@ -17,18 +17,20 @@ Source: KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.pieces import Pieces
-from pybroker.coordinator.offsets import NOTHING_COMMITTED, Fetched
-from pybroker.model import GroupId, MemberEpoch, MemberId, TopicId, TopicPartition, new_tuple
+from pybroker.coordinator.offsets import NOTHING_COMMITTED, OffsetsOfGroup
+from pybroker.coordinator.records import CommittedOffset, OffsetKey
+from pybroker.model import ZERO_TOPIC_ID, GroupId, MemberEpoch, MemberId, TopicId
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -39,20 +41,44 @@ from pybroker.protocol.messages.offset_fetch import (
 
 if TYPE_CHECKING:
     from asyncio import Future
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pybroker.api.context import RequestContext, Services
-    from pybroker.coordinator.records import CommittedOffset
 
 _SEVERAL_GROUPS_VERSION: Final = 8
 _TOPIC_ID_VERSION: Final = 10
 
 _PARTITION_FIELDS: Final = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code")
-_new_partition: Final = maker(OffsetFetchResponsePartitions, *_PARTITION_FIELDS)
-_new_old_partition: Final = maker(OffsetFetchResponsePartition, *_PARTITION_FIELDS)
+_new_old_topic: Final = maker(OffsetFetchResponseTopic, "name", "partitions")
+_new_old_response: Final = maker(OffsetFetchResponse, "error_code", "topics")
+_new_group: Final = maker(OffsetFetchResponseGroup, "group_id", "error_code", "topics")
+
+_NONE: Final = ErrorCode.NONE  # looking up an enum's member costs more than the decision by it
+_NO_OFFSETS: Final[Mapping[int, CommittedOffset]] = MappingProxyType({})
 
 PIECES: Final = Pieces(
     ("groups.topics.partition_indexes", "groups.topics.partitions"), ("topics.partition_indexes", "topics.partitions")
 )
+
+
+class _Form(NamedTuple):
+    """The way to build the response of topics and partitions, which have other classes from v8 on.
+
+    `nothing` is the error of a partition without an offset.
+    """
+
+    topic: Callable[[str, TopicId, list[Any]], Any]
+    partition: Callable[[int, int, int, str, ErrorCode], Any]
+    nothing: ErrorCode = ErrorCode.NONE
+
+
+_NEW: Final = _Form(
+    maker(OffsetFetchResponseTopics, "name", "topic_id", "partitions"), maker(OffsetFetchResponsePartitions, *_PARTITION_FIELDS)
+)
+_OLD: Final = _Form(
+    lambda name, _topic_id, partitions: _new_old_topic(name, partitions), maker(OffsetFetchResponsePartition, *_PARTITION_FIELDS)
+)
+_OLDEST: Final = _OLD._replace(nothing=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def handle(
@@ -61,28 +87,23 @@ def handle(
     """Respond from the committed offsets."""
     version = context.api_version
     if version < _SEVERAL_GROUPS_VERSION:
-        group = _as_group(request)
-        deferred: Deferred[Any, OffsetFetchResponse] = Deferred(
-            lambda outcome: _old_response(_group_response(broker, version, group, outcome), version)
-        )
-        broker.groups.fetch(
-            GroupId(group.group_id), _wanted(broker, version, group), deferred.complete, is_stable=request.require_stable
-        )
+        topics = request.topics
+        form = _OLD if version else _OLDEST
+
+        def respond(outcome: list[Any] | ErrorCode) -> OffsetFetchResponse:
+            if isinstance(outcome, ErrorCode):
+                return _new_old_response(outcome, _failed(topics or (), outcome))
+            return _new_old_response(_NONE, outcome)
+
+        def select(offsets: OffsetsOfGroup) -> list[Any]:
+            if topics is None:
+                return _all_topics(broker, version, form, offsets)
+            return _named_topics(form, topics, offsets)
+
+        deferred = Deferred(respond)
+        broker.groups.fetch(GroupId(request.group_id), select, deferred.complete, is_stable=request.require_stable)
         return deferred.response()
-    responses: list[Any] = []
-    for group in request.groups:
-        one: Deferred[Any, OffsetFetchResponseGroup] = Deferred(
-            lambda outcome, group=group: _group_response(broker, version, group, outcome)  # type: ignore[misc]
-        )
-        broker.groups.fetch(
-            GroupId(group.group_id),
-            _wanted(broker, version, group),
-            one.complete,
-            member_id=None if group.member_id is None else MemberId(group.member_id),
-            member_epoch=MemberEpoch(group.member_epoch),
-            is_stable=request.require_stable,
-        )
-        responses.append(one.response())
+    responses: list[Any] = [_fetch_group(broker, version, group, is_stable=request.require_stable) for group in request.groups]
     if any(isinstance(response, asyncio.Future) for response in responses):
         return asyncio.ensure_future(_all(responses))
     return OffsetFetchResponse(groups=responses)
@@ -92,121 +113,100 @@ async def _all(responses: list[Any]) -> OffsetFetchResponse:
     return OffsetFetchResponse(groups=[await one if isinstance(one, asyncio.Future) else one for one in responses])
 
 
-def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
-    topics = None
-    if request.topics is not None:
-        topics = [
-            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics
-        ]
-    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+def _fetch_group(
+    broker: Services, version: int, group: OffsetFetchRequestGroup, *, is_stable: bool
+) -> OffsetFetchResponseGroup | Future[OffsetFetchResponseGroup]:
+    """Fetch the offsets of one of several groups."""
+
+    def select(offsets: OffsetsOfGroup) -> list[Any]:
+        if group.topics is None:
+            return _all_topics(broker, version, _NEW, offsets)
+        if version < _TOPIC_ID_VERSION:
+            return _named_topics(_NEW, group.topics, offsets)
+        return [_topic_of_id(broker, topic.topic_id, topic.partition_indexes, offsets) for topic in group.topics]
+
+    def respond(outcome: list[Any] | ErrorCode) -> OffsetFetchResponseGroup:
+        if isinstance(outcome, ErrorCode):
+            return _new_group(group.group_id, outcome, [])
+        return _new_group(group.group_id, _NONE, outcome)
+
+    deferred = Deferred(respond)
+    broker.groups.fetch(
+        GroupId(group.group_id),
+        select,
+        deferred.complete,
+        member_id=None if group.member_id is None else MemberId(group.member_id),
+        member_epoch=MemberEpoch(group.member_epoch),
+        is_stable=is_stable,
+    )
+    return deferred.response()
 
 
-def _name(broker: Services, version: int, topic: OffsetFetchRequestTopics) -> str | None:
-    if version < _TOPIC_ID_VERSION:
-        return topic.name
-    known = broker.controller.image.topics_by_id.get(TopicId(topic.topic_id))
-    return None if known is None else known.name
-
-
-def _wanted(broker: Services, version: int, group: OffsetFetchRequestGroup) -> list[TopicPartition] | None:
-    if group.topics is None:
-        return None
+def _named_topics(form: _Form, topics: Sequence[Any], offsets: OffsetsOfGroup) -> list[Any]:
+    """Return the offsets of topics that the request names."""
     return [
-        new_tuple(TopicPartition, (name, index))
-        for topic in group.topics
-        if (name := _name(broker, version, topic)) is not None
-        for index in topic.partition_indexes
+        form.topic(
+            topic.name, ZERO_TOPIC_ID, _partitions(form, offsets, topic.name, topic.partition_indexes, nothing=form.nothing)
+        )
+        for topic in topics
     ]
 
 
-def _group_response(
-    broker: Services, version: int, group: OffsetFetchRequestGroup, outcome: Fetched | ErrorCode
-) -> OffsetFetchResponseGroup:
-    if isinstance(outcome, ErrorCode):
-        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=outcome, topics=_failed(version, group, outcome))
-    if group.topics is None:
-        return OffsetFetchResponseGroup(group_id=group.group_id, topics=_all_topics(broker, version, outcome))
+def _topic_of_id(broker: Services, topic_id: bytes, indexes: Sequence[int], offsets: OffsetsOfGroup) -> OffsetFetchResponseTopics:
+    known = broker.controller.image.topics_by_id.get(TopicId(topic_id))
+    name, nothing = ("", ErrorCode.UNKNOWN_TOPIC_ID) if known is None else (known.name, _NONE)
+    topic: OffsetFetchResponseTopics = _NEW.topic(
+        "", TopicId(topic_id), _partitions(_NEW, offsets, name, indexes, nothing=nothing)
+    )
+    return topic
+
+
+def _all_topics(broker: Services, version: int, form: _Form, offsets: OffsetsOfGroup) -> list[Any]:
+    """Return all offsets of the group."""
     topics = []
-    for topic in group.topics:
-        known = _name(broker, version, topic)
-        name = known or ""
-        missing = ErrorCode.UNKNOWN_TOPIC_ID if known is None else ErrorCode.NONE
-        topics.append(
-            OffsetFetchResponseTopics(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    _fetched(outcome, new_tuple(TopicPartition, (name, index)), missing) for index in topic.partition_indexes
-                ],
-            )
-        )
-    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
-
-
-def _all_topics(broker: Services, version: int, fetched: Fetched) -> list[OffsetFetchResponseTopics]:
-    topics: dict[str, OffsetFetchResponseTopics] = {}
-    for topic_partition in fetched.offsets:
-        known = broker.controller.image.topics.get(topic_partition.topic)
+    for name, partitions in offsets.topics.items():
+        known = broker.controller.image.topics.get(name)
         if known is None and version >= _TOPIC_ID_VERSION:
             continue
-        topic = topics.get(topic_partition.topic)
-        if topic is None:
-            topic = topics[topic_partition.topic] = OffsetFetchResponseTopics(name=topic_partition.topic)
-            if known is not None:
-                topic.topic_id = known.topic_id
-        topic.partitions.append(_fetched(fetched, topic_partition, ErrorCode.NONE))
-    return list(topics.values())
+        topic_id = ZERO_TOPIC_ID if known is None else known.topic_id
+        topics.append(form.topic(name, topic_id, _partitions(form, offsets, name, partitions, nothing=_NONE)))
+    return topics
 
 
-def _fetched(fetched: Fetched, topic_partition: TopicPartition, missing: ErrorCode) -> OffsetFetchResponsePartitions:
-    if topic_partition in fetched.unstable:
-        return _partition(topic_partition.partition, NOTHING_COMMITTED, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    return _partition(topic_partition.partition, fetched.offsets.get(topic_partition, NOTHING_COMMITTED), missing)
+def _partitions(
+    form: _Form, offsets: OffsetsOfGroup, name: str, indexes: Sequence[int] | Mapping[int, Any], *, nothing: ErrorCode
+) -> list[Any]:
+    """Return the offsets of partitions of a topic; `nothing` is the error of those without one."""
+    new, committed = form.partition, offsets.topics.get(name, _NO_OFFSETS)
+    unstable = _unstable(offsets, name, indexes) if offsets.unstable else ()
+    partitions = []
+    for index in indexes:
+        found, code = committed.get(index), _NONE
+        if found is None:
+            found, code = NOTHING_COMMITTED, nothing
+        if unstable and index in unstable:
+            found, code = NOTHING_COMMITTED, ErrorCode.UNSTABLE_OFFSET_COMMIT
+        offset, leader_epoch, metadata, _, _ = found
+        partitions.append(new(index, offset, leader_epoch, metadata, code))
+    return partitions
 
 
-def _partition(index: int, committed: CommittedOffset, code: ErrorCode) -> OffsetFetchResponsePartitions:
-    return _new_partition(index, committed.offset, committed.leader_epoch, committed.metadata, code)
+def _unstable(offsets: OffsetsOfGroup, name: str, indexes: Iterable[int]) -> Collection[int]:
+    """Return the partitions for which an open transaction has written an offset."""
+    group, unstable = offsets.group_id, offsets.unstable
+    return {index for index in indexes if OffsetKey(group, name, index) in unstable}
 
 
-def _failed(version: int, group: OffsetFetchRequestGroup, code: ErrorCode) -> list[OffsetFetchResponseTopics]:
-    """Return the partitions with the error of the group.
+def _failed(topics: Sequence[Any], code: ErrorCode) -> list[Any]:
+    """Return the partitions with the error of the group, up to v7.
 
     Before v2 the response has no other place for it. Kafka leaves them out from v2 on, and aiokafka, which reads the errors of
     partitions alone, takes that for a group without offsets: after a restart of the broker it would read everything again.
     """
-    if version >= _SEVERAL_GROUPS_VERSION:
-        return []
+    offset, leader_epoch, metadata, _, _ = NOTHING_COMMITTED
     return [
-        OffsetFetchResponseTopics(
-            name=topic.name, partitions=[_partition(index, NOTHING_COMMITTED, code) for index in topic.partition_indexes]
+        _new_old_topic(
+            topic.name, [_OLD.partition(index, offset, leader_epoch, metadata, code) for index in topic.partition_indexes]
         )
-        for topic in group.topics or ()
+        for topic in topics
     ]
-
-
-def _old_response(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
-    """Build the response of one group, in the form up to v7."""
-    if version == 0:
-        for topic in group.topics:
-            for partition in topic.partitions:
-                if partition.committed_offset == NOTHING_COMMITTED.offset and not partition.error_code:
-                    partition.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return OffsetFetchResponse(
-        error_code=group.error_code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    _new_old_partition(
-                        partition.partition_index,
-                        partition.committed_offset,
-                        partition.committed_leader_epoch,
-                        partition.metadata,
-                        partition.error_code,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in group.topics
-        ],
-    )

@@ -144,10 +144,15 @@ class Appender:
             on_complete=lambda results: appended(results[topic_partition].error_code),
         )
 
+    def is_durable(self, active: ActiveShard[Any]) -> bool:
+        """Return whether everything that the shard has replayed is durable."""
+        replicas = self._replicas
+        return not self._settings.required_acks or replicas.high_watermark(active.topic_partition) >= active.replayed_end_offset
+
     def when_durable(self, active: ActiveShard[Any], callback: Callable[[ErrorCode], None]) -> None:
         """Call `callback` with NONE as soon as everything that the shard has replayed is durable, or with the error."""
         topic_partition, settings = active.topic_partition, self._settings
-        if not settings.required_acks or self._replicas.high_watermark(topic_partition) >= active.replayed_end_offset:
+        if self.is_durable(active):
             callback(ErrorCode.NONE)
             return
 

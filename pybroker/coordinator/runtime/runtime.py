@@ -203,7 +203,10 @@ class CoordinatorRuntime(Generic[S]):
             return
         self._gathering.flush(active)
         response = query(active.shard)
-        self._appender.when_durable(active, lambda code: done(ErrorCode.NOT_COORDINATOR if code else response))
+        if self._appender.is_durable(active):
+            done(response)
+        else:
+            self._appender.when_durable(active, lambda code: done(ErrorCode.NOT_COORDINATOR if code else response))
 
     def complete_transaction(
         self, partition: int, marker: memoryview, replay: Callable[[S], None], done: Callable[[ErrorCode], None]
