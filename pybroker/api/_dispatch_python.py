@@ -5,26 +5,32 @@ text, compiled with the types of `_dispatch_native.pxd`. `dispatch.py` has every
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.context import RequestContext
+from pybroker.api.deferred import Deferred
 from pybroker.api.pieces import LARGE_BYTES
 from pybroker.api.response_memo import KeptResponse
+from pybroker.metrics.counts import NO_ERROR
 from pybroker.model import new_tuple
-from pybroker.network.context import ProtocolViolation
+from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.codec import (
     AT_ONCE_ELEMENTS,
+    DAMAGE,
+    UNFIT,
     DecodeError,
     LongMessageError,
     decode,
     decode_request_header,
     encode_response,
 )
+from pybroker.protocol.schema import schema_of
 from pybroker.turns.jobs import note
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Awaitable
 
     from pybroker.api.context import Services
     from pybroker.api.lane import Lane
@@ -34,9 +40,10 @@ if TYPE_CHECKING:
     from pybroker.protocol.codec import RequestHeader
     from pybroker.protocol.parts import Part
 
-__all__ = ["DispatcherCore", "Route"]
+__all__ = ["DispatcherCore", "Parked", "Route", "Timing"]
 
 SIZE_PREFIX: Final = 4
+NO_MESSAGE: Final = (*DAMAGE, DecodeError)
 NOTED_NS: Final = 1_000_000
 """A request that takes longer is noted, so that the turn of the loop may have its name."""
 
@@ -44,7 +51,21 @@ NOTED_NS: Final = 1_000_000
 class Route:
     """An API that was requested, with its counters: what a request needs of both. `lane` is None for most APIs."""
 
-    __slots__ = ("api", "error_codes", "handle", "highest", "lane", "lowest", "memo", "metrics", "pieces", "request", "response")
+    __slots__ = (
+        "api",
+        "decoders",
+        "encoders",
+        "error_codes",
+        "handle",
+        "highest",
+        "lane",
+        "lowest",
+        "memo",
+        "metrics",
+        "pieces",
+        "request",
+        "response",
+    )
 
     def __init__(self, api: Api, lane: Lane | None, metrics: RequestMetrics) -> None:
         self.api = api
@@ -54,10 +75,100 @@ class Route:
         self.highest = api.highest
         self.request = api.request
         self.response = api.response
+        self.decoders = schema_of(api.request).decoders  # of the versions that were requested so far, as the next
+        self.encoders = schema_of(api.response).encoders
         self.handle = api.handle
         self.error_codes = api.error_codes
         self.pieces = api.pieces
         self.memo = api.memo
+
+
+class Timing:
+    """The times when a request with a later or a streamed response passed from stage to stage, in monotonic ns.
+
+    `name` is that of the API.
+    """
+
+    __slots__ = ("handled_ns", "metrics", "ready_ns", "received_ns", "size", "started_ns")
+
+    def __init__(self, name: str, metrics: RequestMetrics, received_ns: int, started_ns: int, handled_ns: int) -> None:
+        self.metrics = metrics
+        self.received_ns = received_ns
+        self.started_ns = started_ns
+        self.handled_ns = self.ready_ns = handled_ns
+        self.size = 0
+        if handled_ns - started_ns > NOTED_NS:
+            note(name, handled_ns - started_ns)
+
+    def sent(self) -> None:
+        """Count the request: the last byte of a streamed response was handed over."""
+        self.responded(self.size)
+
+    def responded(self, size: int) -> None:
+        """Count the request; its response of `size` bytes is out, or on its way with the next write."""
+        self.metrics.responded(
+            size,
+            self.started_ns - self.received_ns,
+            self.handled_ns - self.started_ns,
+            self.ready_ns - self.handled_ns,
+            time.monotonic_ns() - self.ready_ns,
+        )
+
+    def outgoing(self, parts: list[Part]) -> bytes | Outgoing:
+        """Return a single bytes object as it is; else parts that the network pulls, and that are counted when they are sent."""
+        first = parts[0]
+        assert type(first) is bytes  # it begins with the size of the rest
+        if len(parts) == 1:
+            self.responded(len(first))
+            return first
+        self.size = size = SIZE_PREFIX + int.from_bytes(first[:SIZE_PREFIX])
+        return Outgoing(parts, size, self.sent)
+
+
+class Parked:
+    """A request without a response yet; `outer` gets the encoded response."""
+
+    __slots__ = ("_core", "context", "outer", "request", "route", "timing")
+
+    def __init__(  # noqa: PLR0917  (as `DispatcherCore._later`)
+        self, core: DispatcherCore, route: Route, context: RequestContext, request: object, started_ns: int, handled_ns: int
+    ) -> None:
+        self._core = core
+        self.route = route
+        self.context = context
+        self.request = request
+        self.timing = Timing(route.api.name, route.metrics, context.connection.received_ns, started_ns, handled_ns)
+        self.outer: asyncio.Future[EncodedResponse] = asyncio.get_running_loop().create_future()
+
+    def finish(self, response: Any, error: BaseException | None) -> None:
+        """Take the response of the operation, or its error, and encode it."""
+        core, outer, timing = self._core, self.outer, self.timing
+        route, context = self.route, self.context
+        if outer.done():
+            core._abandoned(route.api, context, error)
+            return
+        if isinstance(error, ProtocolViolation):
+            outer.set_exception(error)
+            return
+        timing.ready_ns = time.monotonic_ns()
+        try:
+            if error is not None:
+                response = core._failure(route.api, context, self.request, error)
+            if response is None:
+                outer.set_result(None)
+                return
+            response, parts = core._encoded(route, context, self.request, response)
+            if parts:
+                codes = route.error_codes(response)
+                timing.metrics.error(NO_ERROR, core._count_errors(timing.metrics, codes) if any(codes) else len(codes))
+                outer.set_result(timing.outgoing(parts))
+            else:
+                core._encode_later(self, response)
+            took_ns = time.monotonic_ns() - timing.ready_ns
+            if took_ns > NOTED_NS:
+                note(route.api.name, took_ns)
+        except Exception as failure:
+            outer.set_exception(failure)
 
 
 class DispatcherCore:
@@ -90,7 +201,7 @@ class DispatcherCore:
                 memo_key = route.memo.key(connection, api_version, frame[body_offset:])
                 if (kept := route.memo.find(self._broker.controller.image, memo_key)) is not None:
                     return self._send_again(route.metrics, kept, connection, header, size=size, started_ns=started_ns)
-            request = decode(route.request, api_version, frame, body_offset, elements_max=self.at_once_elements)
+            request = self._decoded(route, api_version, frame, body_offset)
         except LongMessageError:
             return self._decoded_later(connection, header, frame, body_offset=body_offset, started_ns=started_ns)
         except DecodeError as error:
@@ -102,16 +213,16 @@ class DispatcherCore:
             else:
                 response = route.pieces.handle(route.handle, self._broker, context, request)
         except ProtocolViolation:
-            route.metrics.received(api_version, size=size + SIZE_PREFIX)
+            route.metrics.received(api_version, size + SIZE_PREFIX)
             raise
         except Exception as error:
             response = self._failure(route.api, context, request, error)
         handled_ns = time.monotonic_ns()
         if type(response) is not route.response:
-            return self._later(route, context, request, response, size=size, started_ns=started_ns, handled_ns=handled_ns)
-        response, parts = self._encoded(route.api, context, request, response)
+            return self._later(route, context, request, response, size, started_ns, handled_ns)
+        response, parts = self._encoded(route, context, request, response)
         if not parts:
-            return self._later(route, context, request, response, size=size, started_ns=started_ns, handled_ns=handled_ns)
+            return self._later(route, context, request, response, size, started_ns, handled_ns)
         codes = route.error_codes(response)
         none_count = self._count_errors(route.metrics, codes) if any(codes) else len(codes)
         encoded = parts[0]
@@ -134,21 +245,66 @@ class DispatcherCore:
         )
         return encoded
 
-    def _encoded(self, api: Api, context: RequestContext, request: object, response: object) -> tuple[object, list[Part]]:
+    def _later(  # noqa: PLR0917  (a call by position is a third of a call by name)
+        self, route: Route, context: RequestContext, request: Any, response: Any, size: int, started_ns: int, handled_ns: int
+    ) -> asyncio.Future[EncodedResponse] | None:
+        """Return what becomes of a request that has no response yet, a long one, or never has one.
+
+        The Future is cancelled with the connection; the operation then continues.
+        """
+        route.metrics.received(context.api_version, size + SIZE_PREFIX)
+        if response is None:
+            Timing(route.api.name, route.metrics, context.connection.received_ns, started_ns, handled_ns).responded(0)
+            return None
+        parked = Parked(self, route, context, request, started_ns, handled_ns)
+        if type(response) is Deferred:
+            response.when_complete(parked.finish)
+        elif type(response) is route.response:
+            self._encode_later(parked, response)
+        else:
+            self._finish_after(parked, response)
+        return parked.outer
+
+    def _decoded(self, route: Route, api_version: int, frame: memoryview, body_offset: int) -> object:
+        """Return the request. Raises what `decode` raises, and for damage only `decode` finds out what is wrong."""
+        decoder = route.decoders.get(api_version)
+        if decoder is not None:
+            try:
+                return decoder(frame, body_offset, self.at_once_elements, 0)
+            except NO_MESSAGE:
+                pass  # `decode` meets it again
+        return decode(route.request, api_version, frame, body_offset, elements_max=self.at_once_elements)
+
+    def _encoded(self, route: Route, context: RequestContext, request: object, response: object) -> tuple[object, list[Part]]:
         """Return the response and its parts; if it cannot be encoded, those of the response for that error.
 
         A long response has no parts yet.
         """
         _, api_version, correlation_id, _ = context
+        encoder = route.encoders.get(api_version)
         try:
+            if encoder is not None and type(response) is route.response:
+                try:
+                    encode, pack_head = encoder
+                    return response, encode(response, pack_head(correlation_id), self.at_once_elements)
+                except UNFIT:
+                    pass  # `encode_response` meets it again
             return response, encode_response(response, api_version, correlation_id, elements_max=self.at_once_elements)
         except LongMessageError:
             return response, []
         except Exception as error:
-            response = self._failure(api, context, request, error)
+            response = self._failure(route.api, context, request, error)
         return response, encode_response(response, api_version, correlation_id)
 
     # -- what `Dispatcher` does
+
+    def _abandoned(self, api: Api, context: RequestContext, error: BaseException | None) -> None:
+        """Note that a request has ended whose connection is gone, so that no client gets its response, or `error`."""
+        raise NotImplementedError
+
+    def _encode_later(self, parked: Parked, response: object) -> None:
+        """Encode a long response in a thread."""
+        raise NotImplementedError
 
     def _first_of(self, key: int) -> Route | None:
         """Load what serves an API at its first request; None if the API is not served."""
@@ -193,10 +349,8 @@ class DispatcherCore:
         """Return a response of several parts, which is counted when the last part is sent."""
         raise NotImplementedError
 
-    def _later(
-        self, route: Route, context: RequestContext, request: Any, response: Any, *, size: int, started_ns: int, handled_ns: int
-    ) -> EncodedResponse | asyncio.Future[EncodedResponse]:
-        """Return what becomes of a request that has no response yet, a long one, or never has one."""
+    def _finish_after(self, parked: Parked, operation: Awaitable[Any]) -> None:
+        """Give the outcome of `operation` to the parked request."""
         raise NotImplementedError
 
     def _decoded_later(

@@ -24,21 +24,21 @@ from time import monotonic_ns, perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api import _dispatch_python
-from pybroker.api._dispatch_python import NOTED_NS, SIZE_PREFIX, DispatcherCore, Route
+from pybroker.api._dispatch_python import SIZE_PREFIX, DispatcherCore, Parked, Route, Timing
 from pybroker.api.context import RequestContext
 from pybroker.api.deferred import Deferred
-from pybroker.api.error_counts import ERROR_NAMES, error_codes
+from pybroker.api.error_counts import ERROR_NAMES
 from pybroker.api.handlers import api_versions
 from pybroker.api.lane import IN_LANE, Lane
 from pybroker.api.long_messages import Encoded, HeldRequest, LongMessages
 from pybroker.api.registry import APIS, Api, load_api
 from pybroker.metrics.counts import NO_ERROR
 from pybroker.native import choose
-from pybroker.network.context import Outgoing, ProtocolViolation
+from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.turns.jobs import job, note
+from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -107,24 +107,8 @@ class Dispatcher(DispatcherCore):
         handled_ns: int,
     ) -> EncodedResponse:
         metrics.error(NO_ERROR, none_count)
-        metrics.received(context.api_version, size=size + SIZE_PREFIX)
-        received_ns = context.connection.received_ns
-        return _outgoing(parts, _Timing(metrics, received_ns=received_ns, started_ns=started_ns, handled_ns=handled_ns))
-
-    def _later(
-        self, route: Route, context: RequestContext, request: Any, response: Any, *, size: int, started_ns: int, handled_ns: int
-    ) -> EncodedResponse | asyncio.Future[EncodedResponse]:
-        route.metrics.received(context.api_version, size=size + SIZE_PREFIX)
-        received_ns = context.connection.received_ns
-        timing = _Timing(route.metrics, received_ns=received_ns, started_ns=started_ns, handled_ns=handled_ns)
-        if response is None:
-            timing.responded(0)
-            return None
-        if type(response) is route.response:
-            later: asyncio.Future[EncodedResponse] = asyncio.get_running_loop().create_future()
-            self._encode_later(later, route.api, context, request, response, timing)
-            return later
-        return self._parked(route.api, context, request, response, timing)
+        metrics.received(context.api_version, size + SIZE_PREFIX)
+        return Timing(metrics.name, metrics, context.connection.received_ns, started_ns, handled_ns).outgoing(parts)
 
     def _decoded_later(
         self, connection: ConnectionContext, header: RequestHeader, frame: memoryview, *, body_offset: int, started_ns: int
@@ -133,8 +117,7 @@ class Dispatcher(DispatcherCore):
         route = self._routes[header.api_key]
         held = HeldRequest(connection, frame)
         operation = self._handle_long(route, context, held, body_offset)
-        times = {"started_ns": started_ns, "handled_ns": monotonic_ns()}
-        return self._later(route, context, None, operation, size=len(frame), **times)  # type: ignore[return-value]  # it is parked
+        return self._later(route, context, None, operation, len(frame), started_ns, monotonic_ns())  # type: ignore[return-value]  # it is parked
 
     async def _handle_long(self, route: Route, context: RequestContext, held: HeldRequest, body_offset: int) -> Any:
         """Return the response to a request that is decoded in a thread."""
@@ -160,62 +143,22 @@ class Dispatcher(DispatcherCore):
             response = await self._long_messages.run(_error_response, request, route.response, version, code)
         return response
 
-    def _parked(
-        self, api: Api, context: RequestContext, request: object, operation: Awaitable[Any] | Deferred[Any, Any], timing: _Timing
-    ) -> asyncio.Future[EncodedResponse]:
-        """Return the encoded response when `operation` has it. Cancelled with the connection; the operation then continues."""
-        outer: asyncio.Future[EncodedResponse] = asyncio.get_running_loop().create_future()
+    def _abandoned(self, api: Api, context: RequestContext, error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, ProtocolViolation | KafkaError | MemoryError):
+            self._log_bug(api, context, error)
 
-        def finish(response: Any, error: BaseException | None) -> None:
-            if outer.done():  # the connection is gone, so no client gets this error
-                if error is not None and not isinstance(error, ProtocolViolation | KafkaError | MemoryError):
-                    self._log_bug(api, context, error)
-                return
-            if isinstance(error, ProtocolViolation):
-                outer.set_exception(error)
-                return
-            timing.ready_ns = monotonic_ns()
-            try:
-                if error is not None:
-                    response = self._failure(api, context, request, error)
-                if response is None:
-                    outer.set_result(None)
-                    return
-                response, parts = self._encoded(api, context, request, response)
-                if parts:
-                    timing.metrics.error(NO_ERROR, _count_errors(timing.metrics, error_codes(response)))
-                    outer.set_result(_outgoing(parts, timing))
-                else:
-                    self._encode_later(outer, api, context, request, response, timing)
-                took_ns = monotonic_ns() - timing.ready_ns
-                if took_ns > NOTED_NS:
-                    note(api.name, took_ns)
-            except Exception as failure:
-                outer.set_exception(failure)
-
-        def finish_future(done: asyncio.Future[Any]) -> None:
+    def _finish_after(self, parked: Parked, operation: Awaitable[Any]) -> None:
+        def finish(done: asyncio.Future[Any]) -> None:
             if done.cancelled():
-                outer.cancel()
+                parked.outer.cancel()
             else:
                 error = done.exception()
-                finish(done.result() if error is None else None, error)
+                parked.finish(done.result() if error is None else None, error)
 
-        if isinstance(operation, Deferred):
-            operation.when_complete(finish)
-        else:
-            asyncio.ensure_future(operation).add_done_callback(finish_future)
-        return outer
+        asyncio.ensure_future(operation).add_done_callback(finish)
 
-    def _encode_later(  # noqa: PLR0917  (each is of another kind)
-        self,
-        outer: asyncio.Future[EncodedResponse],
-        api: Api,
-        context: RequestContext,
-        request: object,
-        response: object,
-        timing: _Timing,
-    ) -> None:
-        """Encode a long response in a thread, and give it to `outer`."""
+    def _encode_later(self, parked: Parked, response: object) -> None:
+        api, context, outer, timing = parked.route.api, parked.context, parked.outer, parked.timing
 
         def encoded(done: asyncio.Future[Encoded]) -> None:
             if outer.done() or done.cancelled():
@@ -228,9 +171,9 @@ class Dispatcher(DispatcherCore):
                     for code, count in codes.items():
                         timing.metrics.error(ERROR_NAMES[code], count)
                 else:
-                    failure = self._failure(api, context, request, error)
+                    failure = self._failure(api, context, parked.request, error)
                     parts = encode_response(failure, context.api_version, context.correlation_id)
-                outer.set_result(_outgoing(parts, timing))
+                outer.set_result(timing.outgoing(parts))
             except Exception as failed:
                 outer.set_exception(failed)
 
@@ -274,35 +217,6 @@ class Dispatcher(DispatcherCore):
         return encoded
 
 
-class _Timing:
-    """The times when a request with a later or a streamed response passed from stage to stage, in monotonic ns."""
-
-    __slots__ = ("handled_ns", "metrics", "ready_ns", "received_ns", "size", "started_ns")
-
-    def __init__(self, metrics: RequestMetrics, *, received_ns: int, started_ns: int, handled_ns: int) -> None:
-        self.metrics = metrics
-        self.received_ns = received_ns
-        self.started_ns = started_ns
-        self.handled_ns = self.ready_ns = handled_ns
-        self.size = 0
-        if handled_ns - started_ns > NOTED_NS:
-            note(metrics.name, handled_ns - started_ns)
-
-    def sent(self) -> None:
-        """Count the request: the last byte of a streamed response was handed over."""
-        self.responded(self.size)
-
-    def responded(self, size: int) -> None:
-        """Count the request; its response of `size` bytes is out, or on its way with the next write."""
-        self.metrics.responded(
-            size,
-            queue_ns=self.started_ns - self.received_ns,
-            local_ns=self.handled_ns - self.started_ns,
-            remote_ns=self.ready_ns - self.handled_ns,
-            send_ns=monotonic_ns() - self.ready_ns,
-        )
-
-
 def _count_errors(metrics: RequestMetrics, codes: Sequence[int]) -> int:
     """Count the errors among the codes of a response, and return how many of its codes are NONE."""
     if not any(codes):
@@ -318,14 +232,3 @@ def _error_response(request: object, cls: type[Any], api_version: int, code: Err
     from pybroker.api.error_response import error_response  # noqa: PLC0415 - imports messages that are rarely needed
 
     return error_response(request, cls, api_version, code)
-
-
-def _outgoing(parts: list[Part], timing: _Timing) -> bytes | Outgoing:
-    """Return a single bytes object as it is; else parts that the network pulls, and that are counted when they are sent."""
-    first = parts[0]
-    assert type(first) is bytes  # it begins with the size of the rest
-    if len(parts) == 1:
-        timing.responded(len(first))
-        return first
-    timing.size = size = SIZE_PREFIX + int.from_bytes(first[:SIZE_PREFIX])
-    return Outgoing(parts, size, timing.sent)

@@ -22,3 +22,12 @@ cdef class RequestCounts:
     cpdef at_once(
         self, version, int64_t request_size, int64_t size, int64_t queue_ns, int64_t local_ns, int64_t send_ns, int64_t none_count
     )
+    cpdef received(self, version, int64_t size)
+    cpdef responded(self, int64_t size, int64_t queue_ns, int64_t local_ns, int64_t remote_ns, int64_t send_ns)
+    cpdef error(self, str name, int64_t number)
+
+
+cpdef observe_request(
+    Counts queue, Counts local, Counts remote, Counts send, Counts total,
+    int64_t queue_ns, int64_t local_ns, int64_t remote_ns, int64_t send_ns,
+)

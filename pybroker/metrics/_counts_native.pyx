@@ -39,7 +39,7 @@ cdef void count(Counts counts, int64_t duration_ns) noexcept:
     counts._sum += duration_ns
 
 
-def observe_request(
+cpdef observe_request(
     Counts queue, Counts local, Counts remote, Counts send, Counts total,
     int64_t queue_ns, int64_t local_ns, int64_t remote_ns, int64_t send_ns,
 ):
@@ -77,6 +77,23 @@ cdef class RequestCounts:
         count(self.remote_ns, 0)
         count(self.send_ns, send_ns)
         count(self.total_ns, queue_ns + local_ns + send_ns)
+
+    cpdef received(self, version, int64_t size):
+        """Count a request that has no response yet."""
+        add(self.requests, version, 1)
+        self.request_bytes += size
+
+    cpdef responded(self, int64_t size, int64_t queue_ns, int64_t local_ns, int64_t remote_ns, int64_t send_ns):
+        """Count a response, and where its time went."""
+        self.response_bytes += size
+        observe_request(
+            self.queue_ns, self.local_ns, self.remote_ns, self.send_ns, self.total_ns, queue_ns, local_ns, remote_ns, send_ns
+        )
+
+    cpdef error(self, str name, int64_t number):
+        """Count responses with the error of this name."""
+        if number:
+            add(self.errors, name, number)
 
 
 cdef int add(dict counts, key, int64_t number) except -1:

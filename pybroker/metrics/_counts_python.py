@@ -102,3 +102,20 @@ class RequestCounts:
         self.request_bytes += request_size
         self.response_bytes += size
         observe_request(self.queue_ns, self.local_ns, self.remote_ns, self.send_ns, self.total_ns, queue_ns, local_ns, 0, send_ns)
+
+    def received(self, version: int, size: int) -> None:
+        """Count a request of `size` bytes that has no response yet."""
+        self.requests[version] = self.requests.get(version, 0) + 1
+        self.request_bytes += size
+
+    def responded(self, size: int, queue_ns: int, local_ns: int, remote_ns: int, send_ns: int) -> None:
+        """Count a response of `size` bytes, 0 where there is none, and where its time went."""
+        self.response_bytes += size
+        observe_request(
+            self.queue_ns, self.local_ns, self.remote_ns, self.send_ns, self.total_ns, queue_ns, local_ns, remote_ns, send_ns
+        )
+
+    def error(self, name: str, count: int) -> None:
+        """Count responses with the error of this name."""
+        if count:
+            self.errors[name] = self.errors.get(name, 0) + count

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.metrics.counts import RequestCounts, observe_request
+from pybroker.metrics.counts import RequestCounts
 from pybroker.metrics.histogram import Histogram
 
 
 class RequestMetrics(RequestCounts):
-    """The requests of one API since the start, with the API's name. `at_once` counts a request that did not wait."""
+    """The requests of one API since the start, with the API's name.
+
+    `at_once` counts a request that did not wait; `received`, `responded` and `error` count others.
+    """
 
     __slots__ = ("name",)
 
@@ -30,20 +33,3 @@ class RequestMetrics(RequestCounts):
         """Start at zero; `name` is Kafka's for the API, for example "ListOffsets"."""
         super().__init__(Histogram(), Histogram(), Histogram(), Histogram(), Histogram())
         self.name = name
-
-    def received(self, version: int, *, size: int) -> None:
-        """Count a request of `size` bytes."""
-        self.requests[version] = self.requests.get(version, 0) + 1
-        self.request_bytes += size
-
-    def responded(self, size: int, *, queue_ns: int, local_ns: int, remote_ns: int, send_ns: int) -> None:
-        """Count a response of `size` bytes, 0 where there is none, and where its time went."""
-        self.response_bytes += size
-        observe_request(
-            self.queue_ns, self.local_ns, self.remote_ns, self.send_ns, self.total_ns, queue_ns, local_ns, remote_ns, send_ns
-        )
-
-    def error(self, name: str, count: int = 1) -> None:
-        """Count responses with the error of this name."""
-        if count:
-            self.errors[name] = self.errors.get(name, 0) + count

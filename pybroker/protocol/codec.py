@@ -62,8 +62,10 @@ _REQUEST_START = struct.Struct(">hhi")  # key, version, correlation id
 _REQUEST_HEADER = struct.Struct(">hhih")  # and the client id's length
 _RESPONSE_HEAD = struct.Struct(">i")  # correlation id
 _RESPONSE_HEAD_TAGGED = struct.Struct(">ix")  # and no tagged fields
-_DAMAGE = (struct.error, IndexError, UnicodeDecodeError)
-_UNFIT = (struct.error, TypeError, AttributeError, OverflowError, UnicodeEncodeError)
+DAMAGE: Final = (struct.error, IndexError, UnicodeDecodeError)
+"""What the plans raise for bytes that are no message; `decode` makes DecodeError of it."""
+UNFIT: Final = (struct.error, TypeError, AttributeError, OverflowError, UnicodeEncodeError)
+"""What the plans raise for values that do not fit their fields; `encode` makes EncodeError of it."""
 
 _SPOKEN: Final[dict[tuple[int, int], bool]] = {
     (key, version): spoken.flexible.has(version)
@@ -136,7 +138,7 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
             raise bad_length(length)
         if tagged:
             end = _skip_tags(frame, end)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         if len(frame) >= _REQUEST_START.size:
             key, version, _ = _REQUEST_START.unpack_from(frame)
             if (key, version) not in _SPOKEN:
@@ -182,7 +184,7 @@ def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0, *, e
         decoder = _decoder(schema_of(cls), version)
     try:
         message: T = decoder(buffer, offset, elements_max, whole_max)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise DecodeError(f"{cls.__name__} v{version} {_damage(error)}") from error
     except DecodeError as error:
         raise DecodeError(f"{cls.__name__} v{version}: {error}") from error
@@ -217,7 +219,7 @@ def encode_response(message: object, version: int, correlation_id: int, *, eleme
         encoder, pack_head = _encoder_of(message, version)
     try:
         return encoder(message, pack_head(correlation_id), elements_max)  # type: ignore[no-any-return]  # as the schema has it
-    except _UNFIT as error:
+    except UNFIT as error:
         raise _misfit(message, version, error) from error
 
 
@@ -248,7 +250,7 @@ def decode_response(cls: type[T], version: int, frame: memoryview) -> tuple[int,
     if schema.flexible.has(version) and schema.api_key is not ApiKey.API_VERSIONS:
         try:
             position = _skip_tags(frame, position)
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise DecodeError(f"the response header {_damage(error)}") from error
     return correlation_id, decode(cls, version, frame, position)
 
@@ -268,7 +270,7 @@ def _encoded(message: object, version: int, head: bytes | None) -> list[Part]:
     encoder, _ = _encoder_of(message, version)
     try:
         return encoder(message, head, 0)
-    except _UNFIT as error:
+    except UNFIT as error:
         raise _misfit(message, version, error) from error
 
 
@@ -276,7 +278,7 @@ def _misfit(message: object, version: int, error: Exception) -> EncodeError:
     return EncodeError(f"{type(message).__name__} v{version}: {error}")
 
 
-def _decoder(schema: Schema, version: int) -> Callable[[memoryview, int, int], Any]:
+def _decoder(schema: Schema, version: int) -> Callable[[memoryview, int, int, int], Any]:
     if not schema.versions.has(version):
         raise DecodeError(f"{schema.cls.__name__} has no version {version}")
     decoder = schema.decoders[version] = make_plan(schema, version, Plan).decode

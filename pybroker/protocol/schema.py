@@ -153,7 +153,7 @@ class Schema:
         self.is_request = is_request
         self.versions = Versions.parse(versions)
         self.flexible = Versions.parse(flexible)
-        self.decoders: dict[int, Callable[[memoryview, int, int], Any]] = {}
+        self.decoders: dict[int, Callable[[memoryview, int, int, int], Any]] = {}
         self.encoders: dict[int, tuple[Encoder, Callable[[int], bytes]]] = {}
         """By version: the encoder, and the function that makes a response's header from a correlation id."""
 

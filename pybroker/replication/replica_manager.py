@@ -246,7 +246,7 @@ class ReplicaManager:
         code: ErrorCode | None = _NONE
         if acks == ACKS_ALL:
             code = partition.check_replicated(last_offset + 1)
-        elif acks and not partition.log.is_settled:
+        elif acks and (log := partition.log).unsettled_upto > log.recovery_point:
             code = partition.check_settled(last_offset + 1)
         result = new_tuple(PartitionProduceResult, (code or _NONE, first_offset, log_append_time, log_start_offset, (), None))
         return result, last_offset + 1 if code is None else SETTLED

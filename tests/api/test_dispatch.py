@@ -19,6 +19,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pybroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from pybroker.protocol.schema import schema_of
 from testing.scenes.api.whole import Whole, settled
 
 
@@ -142,6 +143,7 @@ async def test_a_request_whose_error_cannot_be_sent_either_ends(
     whole = await Whole(tmp_path).start()
     broken = dataclasses.replace(load_api(ApiKey.METADATA), handle=respond_later if is_async else respond)
     monkeypatch.setattr(dispatch, "load_api", {ApiKey.METADATA: broken}.__getitem__)
+    monkeypatch.setattr(schema_of(MetadataResponse), "encoders", {})
     for module in (dispatch.__name__, dispatch.Dispatcher.__base__.__module__):
         monkeypatch.setattr(sys.modules[module], "encode_response", fail)
     with pytest.raises(EncodeError):

@@ -30,12 +30,12 @@ def test_requests() -> None:
     metrics = BrokerMetrics()
     produce = metrics.request(0, "Produce")
     assert metrics.request(0, "Produce") is produce
-    produce.received(9, size=100)
-    produce.received(3, size=50)
-    produce.received(9, size=1)
-    produce.responded(40, queue_ns=1_000_000, local_ns=2_000_000, remote_ns=3_000_000, send_ns=4_000_000)
+    produce.received(9, 100)
+    produce.received(3, 50)
+    produce.received(9, 1)
+    produce.responded(40, 1_000_000, 2_000_000, 3_000_000, 4_000_000)
     produce.error("NONE", 2)
-    produce.error("CORRUPT_MESSAGE")
+    produce.error("CORRUPT_MESSAGE", 1)
     samples = scrape(metrics)
     prefix = "kafka_network_requestmetrics_"
     assert samples[f"{prefix}requests_total[request=Produce][version=9]"] == 2

@@ -68,15 +68,15 @@ def handle(
     broker: Services, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append the records of each partition, and wait until they are settled where `acks` wants that."""
-    version = context.api_version
+    _, version, _, client_id = context
     topics = request.topic_data
-    is_admin = context.client_id == ADMIN_CLIENT_ID
-    if len(topics) == 1 and version < _TOPIC_ID_VERSION and request.acks in _ACKS_WITH_RESPONSE and not is_admin:
-        partitions = topics[0].partition_data
-        if len(partitions) == 1:
-            records: Any = partitions[0].records  # the decoder makes a memoryview or None
+    if len(topics) == 1 and version < _TOPIC_ID_VERSION and request.acks in _ACKS_WITH_RESPONSE and client_id != ADMIN_CLIENT_ID:
+        (topic,) = topics
+        if len(topic.partition_data) == 1:
+            (partition,) = topic.partition_data
+            records: Any = partition.records  # the decoder makes a memoryview or None
             if records is not None and not is_of_transaction(records):
-                topic_partition = new_tuple(TopicPartition, (topics[0].name, partitions[0].index))
+                topic_partition = new_tuple(TopicPartition, (topic.name, partition.index))
                 return _append_one(broker, context, request, topic_partition, records)
     laid_out = ProduceLayout()
     steps = laid_out.steps(broker.controller.image, request, has_topic_ids=version >= _TOPIC_ID_VERSION)
@@ -189,8 +189,8 @@ def _append_one(
     broker: Services, context: RequestContext, request: ProduceRequest, topic_partition: TopicPartition, records: memoryview
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append to the only partition of a request, which saves the dicts and lists that several partitions need."""
-    manager = broker.replica_manager
-    version, acks = context.api_version, request.acks
+    manager, acks = broker.replica_manager, request.acks
+    _, version, _, _ = context
     try:
         result, required_offset = manager.append_one(
             topic_partition, records, acks, broker.clock.time_ms(), version, _CLIENT, False, ONE_BATCH_ON_LOOP

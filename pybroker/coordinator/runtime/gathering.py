@@ -27,10 +27,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.coordinator.runtime.appender import BATCH_BYTES
+from pybroker.model import new_tuple
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pybroker.coordinator.runtime.active import ActiveShard
     from pybroker.coordinator.runtime.appender import Appender
@@ -46,7 +47,7 @@ class Gathered(NamedTuple):
     """A result whose records are not appended yet, with the ends of these records."""
 
     result: CoordinatorResult
-    ends: list[bytes]
+    ends: Sequence[bytes]
     done: Callable[[Any], None]
 
 
@@ -105,12 +106,12 @@ class Gathering:
 
     def add(self, active: ActiveShard[Any], result: CoordinatorResult, done: Callable[[Any], None]) -> None:
         """Gather a result. Raises EncodeError."""
-        ends = list(chain.from_iterable([bulk.ends() for bulk in result.bulks]))
+        bulks, turn = result.bulks, active.turn
+        ends = bulks[0].ends() if len(bulks) == 1 else list(chain.from_iterable([bulk.ends() for bulk in bulks]))
         size = sum(map(len, ends))
-        turn = active.turn
         if turn.size + size > BATCH_BYTES:
             self.flush(active)
-        turn.gathered.append(Gathered(result, ends, done))
+        turn.gathered.append(new_tuple(Gathered, (result, ends, done)))
         turn.size += size
         turn.count += 1
 
