@@ -137,7 +137,13 @@ def produce_body(version: int, topic: str, records: Mapping[int, bytes], *, acks
 
 def produce(connection: Connection, version: int, topic: str, data: bytes, *, acks: int = -1, partition: int = 0) -> Produced:
     """Send a message set or batch to a partition and return the response; v0 to v7."""
-    reader = Reader(connection.call(PRODUCE, version, produce_body(version, topic, {partition: data}, acks=acks)))
+    response = connection.call(PRODUCE, version, produce_body(version, topic, {partition: data}, acks=acks))
+    return parse_produce(version, topic, response, partition=partition)
+
+
+def parse_produce(version: int, topic: str, data: bytes, *, partition: int = 0) -> Produced:
+    """Return the response to a Produce of one partition; v0 to v7."""
+    reader = Reader(data)
     assert (reader.int32(), reader.string(), reader.int32(), reader.int32()) == (1, topic, 1, partition)
     response = Produced(
         error=reader.int16(),
