@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -117,19 +118,23 @@ def without_code(words: str) -> str:
     return re.sub(r"`[^`]*`", "", words)
 
 
+@functools.cache
+def suspects(pattern: str) -> set[Path]:
+    """Return the modules with a match anywhere in their text. To take apart only these takes a tenth of the time."""
+    return {path for path in sources(".py") if re.search(pattern, text(path).lower())}
+
+
 @for_each(sources(".py"))
 def test_code_is_described_in_plain_english(path: Path) -> None:
-    found = [
-        f"{relative(path)}:{line}: {match[0]}" for line, words in prose(path) for match in PATTERN.finditer(without_code(words))
-    ]
+    parts = prose(path) if path in suspects(PATTERN.pattern) else ()
+    found = [f"{relative(path)}:{line}: {match[0]}" for line, words in parts for match in PATTERN.finditer(without_code(words))]
     assert not found, "\n".join(found)
 
 
 @for_each(sources(".py"))
 def test_messages_are_in_plain_english(path: Path) -> None:
-    found = [
-        f"line {line}: {match[0]}" for line, words in messages(tree(path)) for match in PATTERN.finditer(without_code(words))
-    ]
+    parts = messages(tree(path)) if path in suspects(PATTERN.pattern) else ()
+    found = [f"line {line}: {match[0]}" for line, words in parts for match in PATTERN.finditer(without_code(words))]
     assert not found
 
 
@@ -152,7 +157,7 @@ def test_a_banned_word_in_a_message_is_found(source: str) -> None:
 
 @for_each(sources(".py"))
 def test_names_are_in_plain_english(path: Path) -> None:
-    assert not banned_names(tree(path))
+    assert path not in suspects(BANNED_IN_NAMES.pattern) or not banned_names(tree(path))
 
 
 @pytest.mark.parametrize(
