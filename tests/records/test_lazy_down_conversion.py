@@ -272,9 +272,9 @@ def test_the_source_is_asked_where_it_is_cold_and_closed_at_the_end() -> None:
 
 
 def test_one_chunk_in_memory_whatever_the_fetch() -> None:
-    """The fetch is the paper's, 250 partitions of 1 MB each, of which this test takes a fifth."""
+    """The fetch is the paper's, 250 partitions of 1 MB each, of which this test takes twenty."""
     source = log_of(64, per_batch=16, value_size=1000)
-    parts = [LazyDownConversion(Slice(source), to_magic=1, first_offset=Offset(0)) for _ in range(50)]
+    parts = [LazyDownConversion(Slice(source), to_magic=1, first_offset=Offset(0)) for _ in range(20)]
     tracemalloc.start()
     try:
         for part in parts:
@@ -282,12 +282,12 @@ def test_one_chunk_in_memory_whatever_the_fetch() -> None:
                 pass
         lazily = tracemalloc.get_traced_memory()[1]
         tracemalloc.reset_peak()
-        kept = [down_convert_eagerly(Slice(source), to_magic=1, first_offset=Offset(0)) for _ in range(50)]
+        kept = [down_convert_eagerly(Slice(source), to_magic=1, first_offset=Offset(0)) for _ in range(20)]
         eagerly = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert lazily < 4 * CHUNK_BYTES
-    assert eagerly > sum(map(len, kept)) > 50 << 20
+    assert eagerly > sum(map(len, kept)) > 20 << 20
 
 
 @given(

@@ -314,7 +314,7 @@ KEYLESS = bytes([12, 0, 0, 0, 1, 0, 0])  # timestamp and offset delta 0, no key,
 
 
 def test_many_records_that_are_alike_are_numbered_without_an_object_for_each() -> None:
-    count = 200_000
+    count = 40_000
     sent = alike(count, KEYLESS)
     assert len(sent) < 300
     tracemalloc.start()
