@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.fetch_partition import topic_responses
 from pybroker.api.pieces import cut
-from pybroker.api.slices import complete
+from pybroker.api.slices import Pauses, complete
 from pybroker.replication import reading
-from pybroker.slicing import SLICE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -59,7 +57,7 @@ async def read_in_steps(
     looked up in a thread, and what is known of that already comes first.
     """
     results: FetchResults = []
-    end = perf_counter() + SLICE_S
+    pauses = Pauses()
     for start in range(0, len(wanted), _STEP_PARTITIONS):
         asked = wanted[start : start + _STEP_PARTITIONS]
         is_read = False
@@ -72,9 +70,7 @@ async def read_in_steps(
         size = sum(data.records.size for _, data in some if data.records is not None)
         if size:
             params = dataclasses.replace(params, max_bytes=max(0, params.max_bytes - size), is_continued=True)
-        if perf_counter() >= end:
-            await asyncio.sleep(0)
-            end = perf_counter() + SLICE_S
+        await pauses.between()
     return results
 
 

@@ -18,11 +18,10 @@ Not here
 from __future__ import annotations
 
 import asyncio
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.api.slices import Pauses
 from pybroker.protocol.schema import schema_of
-from pybroker.slicing import SLICE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,7 +53,7 @@ class Pieces:
         """Return the response to a large request."""
         asked, responded = next((way for way in self._ways if getattr(request, way[0][0])), self._ways[0])
         whole = None
-        end = perf_counter() + SLICE_S
+        pauses = Pauses()
         for piece, depth in cut(request, asked, self._elements):
             response = handle(broker, context, piece)
             if isinstance(response, asyncio.Future) or asyncio.iscoroutine(response):
@@ -63,9 +62,7 @@ class Pieces:
                 whole = response
             else:
                 join(whole, response, responded, depth)
-            if perf_counter() >= end:
-                await asyncio.sleep(0)
-                end = perf_counter() + SLICE_S
+            await pauses.between()
         return whole
 
 

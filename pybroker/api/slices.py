@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
+from time import perf_counter
 from typing import TypeVar
 
+from pybroker import slicing
 from pybroker.slicing import run_slice
 
 Response = TypeVar("Response")
+
+
+class Pauses:
+    """The pauses of a coroutine that does long work: `between` its steps it gives the loop back once a slice is over."""
+
+    __slots__ = ("_end",)
+
+    def __init__(self) -> None:
+        self._end = perf_counter() + slicing.SLICE_S
+
+    async def between(self) -> None:
+        """Give others their turn if the slice is over."""
+        if perf_counter() >= self._end:
+            await asyncio.sleep(0)
+            self._end = perf_counter() + slicing.SLICE_S
 
 
 def in_slices(work: Generator[None, None, Response]) -> Response | asyncio.Future[Response]:

@@ -408,6 +408,13 @@ class BrokerServer:
         gauges.register_network(metrics, self.server)
         gauges.register_free_memory(metrics, self.free_memory)
         gauges.register_replicas(metrics, self.replica_manager, self.fetch_sessions)
+        gauges.register_transactions(
+            metrics,
+            lambda: self._transactions,
+            self.log_manager,
+            self.clock,
+            timeout_ms_max=self.config.transaction_max_timeout_ms,
+        )
         gauges.register_directories(metrics, self.log_manager)
         gauges.register_logs(metrics, self.log_manager, self.log_cleaner)
         gauges.register_cluster(metrics, self.controller)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from pybroker.broker.free_memory import FreeMemory
     from pybroker.clock import Clock
+    from pybroker.coordinator.transaction.listing import OpenTransactions
+    from pybroker.coordinator.transaction.service import TransactionCoordinator
     from pybroker.log.cleaner.cleaner import LogCleaner
     from pybroker.log.log import Log
     from pybroker.log.manager import LogManager
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from pybroker.turns.watchdog import Watchdog
 
 _NS_PER_S: Final = 1_000_000_000
+_MS_PER_S: Final = 1_000
+LATE_MS: Final = 5 * 60 * 1_000
+"""The time after the longest timeout in which the coordinator should have aborted a transaction (KIP-664)."""
 
 
 def register_native_parts(metrics: BrokerMetrics) -> None:
@@ -170,6 +175,43 @@ def register_replicas(metrics: BrokerMetrics, replicas: ReplicaManager, sessions
         f"{prefix}_incrementalfetchsessionevictions_total",
         "Fetch sessions that were evicted to make room",
         lambda: sessions.evictions,
+    )
+
+
+def register_transactions(
+    metrics: BrokerMetrics,
+    coordinator: Callable[[], TransactionCoordinator | None],
+    logs: LogManager,
+    clock: Clock,
+    *,
+    timeout_ms_max: int,
+) -> None:
+    """Register open transactions; `coordinator` returns None while there is none, and `timeout_ms_max` is
+    transaction.max.timeout.ms.
+    """
+
+    def of_coordinator(read: Callable[[OpenTransactions], Number]) -> Callable[[], Number]:
+        def number() -> Number:
+            found = coordinator()
+            return 0 if found is None else read(found.open_transactions())
+
+        return number
+
+    metrics.gauge("pybroker_transactions_open", "Transactions that are open", of_coordinator(lambda one: one.open_count))
+    metrics.gauge(
+        "pybroker_transactions_ending",
+        "Transactions whose end is decided and not complete",
+        of_coordinator(lambda one: one.ending_count),
+    )
+    metrics.gauge(
+        "pybroker_transaction_oldest_age_seconds",
+        "Age of the oldest transaction that is open or ends; 0 if there is none",
+        of_coordinator(lambda one: one.oldest_age_ms / _MS_PER_S),
+    )
+    metrics.gauge(
+        "kafka_server_replicamanager_partitionswithlatetransactionscount",
+        "Partitions with a transaction that is open for longer than any may be, and 5 minutes",
+        lambda: sum(log.producers.is_late(clock.time_ms() - timeout_ms_max - LATE_MS) for log in list(logs.all_logs())),
     )
 
 

@@ -14,6 +14,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_groups import ListedGroup
 
 if TYPE_CHECKING:
+    from pybroker.coordinator.runtime.result import LongOperation
     from pybroker.coordinator.shard import GroupShard
     from pybroker.model import GroupId
 
@@ -34,8 +35,10 @@ def list_groups(shard: GroupShard, states: frozenset[str], types: frozenset[str]
             yield None
 
 
-def delete_groups(shard: GroupShard, group_ids: Sequence[GroupId], _now_ms: int) -> CoordinatorResult:
-    """Delete groups with their offsets; the response is a code for each group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or NONE."""
+def delete_groups(shard: GroupShard, group_ids: Sequence[GroupId], _now_ms: int) -> LongOperation:
+    """Delete groups with their offsets, in steps. The response is a code for each group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or
+    NONE.
+    """
     result = CoordinatorResult()
     codes: dict[GroupId, ErrorCode] = {}
     for group_id in group_ids:
@@ -44,6 +47,7 @@ def delete_groups(shard: GroupShard, group_ids: Sequence[GroupId], _now_ms: int)
         group = shard.find_group(group_id)
         codes[group_id] = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete()
         if group is not None and not codes[group_id]:
-            result.records += [*offsets.tombstones_of_group(shard, group_id), *group.tombstones()]
+            result.records += yield from offsets.tombstones_of_group(shard, group_id)
+            result.records += group.tombstones()
     result.response = codes
     return result

@@ -18,7 +18,7 @@ Source: OffsetMetadataManager.cleanupExpiredOffsets, ClassicGroup.offsetExpirati
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.records import NO_TIMESTAMP, OffsetKey, offset_tombstone
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 STEP_OFFSETS: Final = 1000
-"""A clean-up gives the loop back after this many offsets and groups, and those of the topic that it has begun. An offset that
-expires takes about 5 us.
+"""A clean-up pauses after this many offsets and groups, and those of the topic that it has begun, of which this many are a step.
+An offset that expires takes about 5 us.
 """
 
 Places = Iterator[tuple["Group", str | None]]
@@ -47,11 +47,11 @@ def places(shard: GroupShard) -> Places:
         yield group, None
 
 
-def clean_up(shard: GroupShard, rest: Places, now_ms: int) -> tuple[CoordinatorResult, bool]:
+def clean_up(shard: GroupShard, rest: Places, now_ms: int) -> Generator[None, None, tuple[CoordinatorResult, bool]]:
     """Write a tombstone for each offset that has expired, and the tombstones of groups that have nothing left.
 
-    Looks at some of the places `rest`; the second value is whether it has seen the last of them. What clients commit between
-    two calls counts: a group is removed only if nothing but what this call expires is left of its offsets.
+    Looks at some of the places `rest`, in steps; the second value is whether it has seen the last of them. What clients commit
+    between two calls counts: a group is removed only if nothing but what this call expires is left of its offsets.
     """
     result = CoordinatorResult(is_atomic=False)
     expired: Counter[GroupId] = Counter()
@@ -67,7 +67,7 @@ def clean_up(shard: GroupShard, rest: Places, now_ms: int) -> tuple[CoordinatorR
                 result.records += group.tombstones()
         elif topic in offsets:
             count += len(offsets[topic])
-            tombstones = _expired(shard, group, topic, now_ms)
+            tombstones = yield from _expired(shard, group, topic, now_ms)
             expired[group.group_id] += len(tombstones)
             result.records += tombstones
         if count >= STEP_OFFSETS:
@@ -75,18 +75,20 @@ def clean_up(shard: GroupShard, rest: Places, now_ms: int) -> tuple[CoordinatorR
     return result, True
 
 
-def _expired(shard: GroupShard, group: Group, topic: str, now_ms: int) -> list[CoordinatorRecord]:
-    """Return a tombstone for each offset of the topic that has expired."""
+def _expired(shard: GroupShard, group: Group, topic: str, now_ms: int) -> Generator[None, None, list[CoordinatorRecord]]:
+    """Return a tombstone for each offset of the topic that has expired, in steps."""
     is_counted, since_ms = group.offset_age
     if not is_counted or group.is_subscribed_to(topic):
         return []
     newest_expired_ms = now_ms - shard.settings.offsets_retention_ms
-    tombstones = []
-    for partition, committed in shard.offsets[group.group_id][topic].items():
+    tombstones: list[CoordinatorRecord] = []
+    for count, (partition, committed) in enumerate(shard.offsets[group.group_id][topic].items(), 1):
         if committed.expire_ms != NO_TIMESTAMP:
             is_expired = now_ms >= committed.expire_ms
         else:
             is_expired = (committed.commit_ms if since_ms is None else since_ms) <= newest_expired_ms
         if is_expired and OffsetKey(group.group_id, topic, partition) not in shard.pending.by_key:
             tombstones.append(offset_tombstone(group.group_id, topic, partition))
+        if not count % STEP_OFFSETS:
+            yield
     return tombstones

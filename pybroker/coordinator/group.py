@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
     from pybroker.coordinator.classic.join import JoinRequest
     from pybroker.coordinator.offsets import Committer
-    from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, ParkedResponse, Respond
+    from pybroker.coordinator.runtime.result import (
+        CoordinatorRecord,
+        CoordinatorResult,
+        LongOperation,
+        ParkedResponse,
+        Respond,
+    )
     from pybroker.model import GroupId, MemberEpoch, MemberId
     from pybroker.protocol.error_codes import ErrorCode
     from pybroker.protocol.messages.heartbeat import HeartbeatRequest
@@ -108,7 +114,7 @@ class GroupRequests(Protocol):
     def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
         """Serve a JoinGroup. Raises KafkaError."""
 
-    def sync(self, request: SyncGroupRequest, respond: Respond, now_ms: int) -> CoordinatorResult:
+    def sync(self, request: SyncGroupRequest, respond: Respond, now_ms: int) -> CoordinatorResult | LongOperation:
         """Serve a SyncGroup; a response that is not in the result goes to `respond`. Raises KafkaError."""
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> CoordinatorResult:

@@ -6,10 +6,11 @@ Source: GroupMetadataManager.onLoaded, GroupCoordinatorRecordSerde.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from pybroker.coordinator.offsets import forget_topics
+from pybroker.coordinator.offsets import STEP_OFFSETS, forget_topics
 from pybroker.coordinator.records import (
     OFFSET_PREFIX,
     from_bytes,
@@ -21,11 +22,15 @@ from pybroker.model import GroupId
 if TYPE_CHECKING:
     from collections import Counter
 
-    from pybroker.coordinator.runtime.result import CoordinatorResult
+    from pybroker.coordinator.runtime.result import LongOperation
     from pybroker.coordinator.shard import GroupShard
+    from pybroker.log.log import Log
     from pybroker.model import ProducerId
     from pybroker.records.batch import BatchView
     from pybroker.records.entries import Entry
+
+
+logger = logging.getLogger(__name__)
 
 
 def replay_batch(shard: GroupShard, batch: BatchView, some: Iterable[Entry], skipped: Counter[int]) -> None:
@@ -50,16 +55,46 @@ def replay_batch(shard: GroupShard, batch: BatchView, some: Iterable[Entry], ski
             skipped[int.from_bytes(key[:2])] += 1
 
 
-def replay_marker(shard: GroupShard, producer_id: ProducerId, is_commit: bool) -> None:
-    """Replay the marker of a transaction."""
-    shard.replay_marker(producer_id, is_commit=is_commit)
+def replay_marker(shard: GroupShard, producer_id: ProducerId, is_commit: bool) -> Iterator[None]:
+    """Replay the marker of a transaction, in steps."""
+    return shard.replay_marker(producer_id, is_commit=is_commit)
 
 
-def first_operation(shard: GroupShard, partitions_of: Callable[[str], int], now_ms: int) -> CoordinatorResult:
-    """Delete the offsets of topics that were deleted while no broker led this partition, after the loading.
+def end_lost_transactions(log: Log, shard: GroupShard) -> Iterator[int]:
+    """End the transactions whose marker is damaged, after the loading: the log itself knows that they are over. Yields 0 between
+    steps.
+
+    Without this their offsets would never be stable. They count if no transaction of the producer was aborted here.
+    """
+    for producer_id in shard.pending.producers():
+        entry = log.producers.producers.get(producer_id)
+        if entry is not None and entry.transaction_first_offset >= 0:
+            continue  # it is open
+        aborted = log.aborted_transactions(fetch_offset=log.log_start_offset, upper_offset=log.log_end_offset)
+        is_commit = all(one.producer_id != producer_id for one in aborted)
+        logger.error(
+            "%s: the marker of a transaction of producer %d is damaged; its offsets %s",
+            log.topic_partition,
+            producer_id,
+            "count, because no transaction of this producer was aborted" if is_commit else "do not count: consumers read again",
+        )
+        for _ in shard.replay_marker(producer_id, is_commit=is_commit):
+            yield 0
+        yield 0
+
+
+def first_operation(shard: GroupShard, partitions_of: Callable[[str], int], now_ms: int) -> LongOperation:
+    """Delete the offsets of topics that were deleted while no broker led this partition, after the loading, in steps.
 
     `partitions_of` returns the number of partitions of a topic, 0 if the topic does not exist.
     """
-    topics = {topic for offsets_by_topic in shard.offsets.values() for topic in offsets_by_topic}
-    topics |= {key.topic for key in shard.pending.by_key}
-    return forget_topics(shard, {topic: partitions_of(topic) for topic in topics}, now_ms)
+    topics: set[str] = set()
+    for count, offsets_by_topic in enumerate(shard.offsets.values(), 1):
+        topics.update(offsets_by_topic)
+        if not count % STEP_OFFSETS:
+            yield
+    for count, key in enumerate(shard.pending.by_key, 1):
+        topics.add(key.topic)
+        if not count % STEP_OFFSETS:
+            yield
+    return (yield from forget_topics(shard, {topic: partitions_of(topic) for topic in topics}, now_ms))

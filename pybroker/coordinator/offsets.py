@@ -31,13 +31,17 @@ from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.coordinator.group import GroupRequests
-    from pybroker.coordinator.runtime.result import BuiltBatch
+    from pybroker.coordinator.runtime.result import BuiltBatch, LongOperation
     from pybroker.coordinator.shard import GroupShard
 
 NOTHING_COMMITTED: Final = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_TIMESTAMP)
 """The offset that a fetch returns where nothing is committed."""
 
 _NO_TOPICS: Final[Mapping[str, Mapping[int, CommittedOffset]]] = MappingProxyType({})
+
+STEP_OFFSETS: Final = 500
+"""The number of offsets that are looked at in a step."""
+
 _LAST_MS: Final = 2**63 - 1  # the last time that a record can hold
 
 
@@ -235,26 +239,47 @@ def delete_offsets(shard: GroupShard, group_id: GroupId, unwanted: Sequence[Topi
     return result
 
 
-def tombstones_of_group(shard: GroupShard, group_id: GroupId) -> list[CoordinatorRecord]:
-    """Return a tombstone for every offset of the group, also for those that are only pending."""
+def tombstones_of_group(shard: GroupShard, group_id: GroupId) -> Generator[None, None, list[CoordinatorRecord]]:
+    """Return a tombstone for every offset of the group, also for those that are only pending, in steps."""
     topics = shard.offsets.get(group_id, _NO_TOPICS)
-    keys = dict.fromkeys(OffsetKey(group_id, topic, number) for topic, partitions in topics.items() for number in partitions)
-    return [offset_tombstone(*key) for key in keys | dict.fromkeys(shard.pending.keys_of(group_id))]
+    tombstones: list[CoordinatorRecord] = []
+    for topic, partitions in topics.items():
+        for count, partition in enumerate(partitions, 1):
+            tombstones.append(offset_tombstone(group_id, topic, partition))
+            if not count % STEP_OFFSETS:
+                yield
+    for count, key in enumerate(shard.pending.keys_of(group_id), 1):
+        if key.partition not in topics.get(key.topic, ()):
+            tombstones.append(offset_tombstone(*key))
+        if not count % STEP_OFFSETS:
+            yield
+    return tombstones
 
 
-def forget_topics(shard: GroupShard, partition_counts: Mapping[str, int], _now_ms: int) -> CoordinatorResult:
-    """Delete the offsets of partitions that were removed, also the pending ones.
+def forget_topics(shard: GroupShard, partition_counts: Mapping[str, int], _now_ms: int) -> LongOperation:
+    """Delete the offsets of partitions that were removed, also the pending ones, in steps.
 
     `partition_counts` has the number of partitions that each topic still has, 0 for a topic that was deleted.
     """
-    keys = dict.fromkeys(
-        OffsetKey(group_id, topic, partition)
-        for group_id, topics in shard.offsets.items()
-        for topic in topics.keys() & partition_counts.keys()
-        for partition in topics[topic]
-        if partition >= partition_counts[topic]
-    )
-    keys |= dict.fromkeys(
-        key for key in shard.pending.by_key if key.partition >= partition_counts.get(key.topic, key.partition + 1)
-    )
-    return CoordinatorResult(records=[offset_tombstone(*key) for key in keys], is_atomic=False)
+    tombstones: list[CoordinatorRecord] = []
+    cost = 0
+    for group_id, topics in shard.offsets.items():
+        cost += 1
+        for topic in topics.keys() & partition_counts.keys():
+            for partition in topics[topic]:
+                if partition >= partition_counts[topic]:
+                    tombstones.append(offset_tombstone(group_id, topic, partition))
+                cost += 1
+                if cost >= STEP_OFFSETS:
+                    cost = 0
+                    yield
+        if cost >= STEP_OFFSETS:
+            cost = 0
+            yield
+    for count, key in enumerate(shard.pending.by_key, 1):
+        is_gone = key.partition >= partition_counts.get(key.topic, key.partition + 1)
+        if is_gone and shard.offset(*key) is None:
+            tombstones.append(offset_tombstone(*key))
+        if not count % STEP_OFFSETS:
+            yield
+    return CoordinatorResult(records=tombstones, is_atomic=False)

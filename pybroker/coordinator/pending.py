@@ -14,7 +14,7 @@ Source: OffsetMetadataManager.pendingTransactionalOffsets, openTransactionsByGro
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.records import OffsetKey
 from pybroker.model import new_tuple
@@ -22,6 +22,10 @@ from pybroker.model import new_tuple
 if TYPE_CHECKING:
     from pybroker.coordinator.records import CommittedOffset
     from pybroker.model import GroupId, ProducerId
+
+
+STEP_OFFSETS: Final = 200
+"""The number of offsets whose transaction is ended in a step, which takes about 1.5 us for each."""
 
 
 class PendingOffsets:
@@ -47,6 +51,10 @@ class PendingOffsets:
     def keys(self) -> Iterator[OffsetKey]:
         """Return the offsets that are pending."""
         return iter(self.by_key)
+
+    def producers(self) -> list[ProducerId]:
+        """Return the producers whose transactions are open."""
+        return list(self._by_producer)
 
     # Changes; by replay alone
 
@@ -77,10 +85,10 @@ class PendingOffsets:
         for producer_id in tuple(self.by_key.get(key, ())):
             self._forget(producer_id, key)
 
-    def end(self, producer_id: ProducerId, *, is_commit: bool) -> list[tuple[OffsetKey, CommittedOffset]]:
-        """End the transaction of a producer, and return the offsets that count from now on."""
-        counting = []
-        for key in tuple(self._by_producer.get(producer_id, ())):
+    def end(self, producer_id: ProducerId, *, is_commit: bool) -> Iterator[list[tuple[OffsetKey, CommittedOffset]]]:
+        """End the transaction of a producer, some offsets at a time, and yield those of each time that count from now on."""
+        counting: list[tuple[OffsetKey, CommittedOffset]] = []
+        for count, key in enumerate(tuple(self._by_producer.get(producer_id, ())), 1):
             written = self.by_key[key]
             committed = written[producer_id] if is_commit else None
             if committed is not None:
@@ -90,7 +98,10 @@ class PendingOffsets:
                     written[other] = None
                 counting.append((key, committed))
             self._forget(producer_id, key)
-        return counting
+            if not count % STEP_OFFSETS:
+                yield counting
+                counting = []
+        yield counting
 
     def _forget(self, producer_id: ProducerId, key: OffsetKey) -> None:
         written = self.by_key[key]

@@ -26,7 +26,7 @@ from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
 from pybroker.coordinator.consumer.patterns.matching import is_known, match
 from pybroker.coordinator.hashing import partition_of, positive_hash
-from pybroker.coordinator.loading import first_operation, replay_batch, replay_marker
+from pybroker.coordinator.loading import end_lost_transactions, first_operation, replay_batch, replay_marker
 from pybroker.coordinator.migration.classic_requests import ClassicRequestsToConsumerGroup
 from pybroker.coordinator.records import to_bytes
 from pybroker.coordinator.runtime.appender import RuntimeSettings
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.classic.join import JoinRequest
     from pybroker.coordinator.group import GroupRequests
     from pybroker.coordinator.offsets import Committer, NewOffsets, PreparedCommit
+    from pybroker.coordinator.runtime.result import LongOperation
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -66,6 +67,9 @@ HASHES_MAX: Final = 10_000
 """The number of groups whose hashes are kept."""
 
 CLEAN_UP_STEPS: Final = 100
+
+STEP_TIMERS: Final = 200
+"""After this many timers of members the end of the loading gives the loop back."""
 
 CLEAN_UP_PAUSE_MS: Final = 10
 """The time between two slices of a clean-up. A slice takes about 5 ms if all that it looks at expires."""
@@ -163,21 +167,21 @@ class GroupCoordinator:
             topic.name: len(topic.partitions) for old, topic in delta.changed if len(topic.partitions) < len(old.partitions)
         }
         if partition_counts:
-            for partition in self.runtime.partitions():
-                self.runtime.write(
-                    partition, lambda shard, now_ms: offsets.forget_topics(shard, partition_counts, now_ms), _ignore
-                )
+            self.runtime.write_to_all(lambda shard, now_ms: offsets.forget_topics(shard, partition_counts, now_ms))
 
     def _follow_leadership(self) -> None:
         self.topic.follow_leadership(self.runtime.partitions(), self._load, self._unload)
 
     def _load(self, number: int, replica: Partition) -> None:
-        self._loader.start(number, replica.log, self._first_operation)
+        self._loader.start(number, replica.log, self._first_operation, partial(end_lost_transactions, replica.log))
 
-    def _first_operation(self, shard: GroupShard, now_ms: int) -> CoordinatorResult:
-        result = first_operation(shard, self._partition_count, now_ms)
+    def _first_operation(self, shard: GroupShard, now_ms: int) -> LongOperation:
+        result = yield from first_operation(shard, self._partition_count, now_ms)
         for group in shard.all_groups():
+            size = len(result.timers)
             self._requests(shard, group.group_id).resume(result, now_ms)
+            if len(result.timers) // STEP_TIMERS > size // STEP_TIMERS:
+                yield
         # The partitions look for old offsets a thousandth of the interval apart, so that they do not all hold up the loop at
         # once.
         interval_ms, self._loaded = self._config.offsets_retention_check_interval_ms, self._loaded + 1
@@ -191,11 +195,11 @@ class GroupCoordinator:
     def _next_clean_up(self, more_ms: int = 0) -> TimerChange:
         return TimerChange("clean up", self._config.offsets_retention_check_interval_ms + more_ms, self._clean_up)
 
-    def _clean_up(self, shard: GroupShard, now_ms: int) -> CoordinatorResult:
+    def _clean_up(self, shard: GroupShard, now_ms: int) -> LongOperation:
         return self._clean_up_some(expiry.places(shard), shard, now_ms)
 
-    def _clean_up_some(self, rest: expiry.Places, shard: GroupShard, now_ms: int) -> CoordinatorResult:
-        result, is_done = expiry.clean_up(shard, rest, now_ms)
+    def _clean_up_some(self, rest: expiry.Places, shard: GroupShard, now_ms: int) -> LongOperation:
+        result, is_done = yield from expiry.clean_up(shard, rest, now_ms)
         if result.records:
             logger.info("The coordinator writes %d tombstones for expired offsets and empty groups", len(result.records))
         continue_ = partial(self._clean_up_some, rest)
@@ -400,7 +404,8 @@ class GroupCoordinator:
         member_epoch: MemberEpoch = NO_MEMBER_EPOCH,
         is_stable: bool = False,
     ) -> None:
-        """Fetch offsets of the group. `select` is called at once; `done` gets its result when all that it saw is durable.
+        """Fetch offsets of the group. `select` is called when no long work holds the shard, which is at once in most
+        cases; `done` gets its result when all that it saw is durable.
 
         `done` gets an ErrorCode instead when a KIP-848 member is unknown or its epoch is stale. `is_stable` asks which offsets
         open transactions have written.

@@ -120,10 +120,13 @@ class GroupShard:
         self._ensure_group(group_id)
         self.pending.put(producer_id, group_id, topic, offsets)
 
-    def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
-        """Replay the end of a producer's transaction: its offsets count, or are gone."""
-        for (group_id, topic, partition), committed in self.pending.end(producer_id, is_commit=is_commit):
-            self._offsets_of(group_id, topic)[partition] = committed
+    def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> Iterator[None]:
+        """Replay the end of a producer's transaction: its offsets count, or are gone. Yields between steps."""
+        for count, some in enumerate(self.pending.end(producer_id, is_commit=is_commit)):
+            if count:
+                yield
+            for (group_id, topic, partition), committed in some:
+                self._offsets_of(group_id, topic)[partition] = committed
 
     def _ensure_group(self, group_id: GroupId) -> None:
         """Make a simple group for an offset without a group: Empty, without a protocol."""

@@ -232,6 +232,12 @@ class ProducerState:
             return ended[0] if first is None else first
         return min(first, ended[0])
 
+    def is_late(self, since_ms: int) -> bool:
+        """Return whether the oldest open transaction has had no record since a time. Another thread may call it."""
+        entries, ongoing = self.producers, tuple(self.ongoing.values())
+        entry = entries.get(ongoing[0]) if ongoing else None
+        return entry is not None and 0 <= entry.last_timestamp < since_ms
+
     def on_high_watermark(self, high_watermark: Offset) -> None:
         """Forget ended transactions whose markers are below the high watermark."""
         unreplicated = self.unreplicated

@@ -37,8 +37,6 @@ START_MS = 1_700_000_000_000
 SLICES_S = {
     "pybroker.slicing": 0.0,
     "pybroker.broker.broker_server": 0.0,
-    "pybroker.api.fetch_steps": 0.0,
-    "pybroker.api.pieces": 0.0,
     "pybroker.coordinator.runtime.loader": 3600.0,  # it looks at the time before each step
 }
 """The time of a slice, by the modules that have a name of their own for it."""

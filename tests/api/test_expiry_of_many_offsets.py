@@ -11,6 +11,7 @@ from pybroker.coordinator import expiry
 from pybroker.coordinator.records import CommittedOffset
 from pybroker.coordinator.shard import GroupShard
 from pybroker.model import GroupId, LeaderEpoch, Offset
+from pybroker.slicing import run_through
 from testing.scenes.api.groups import broker
 from testing.scenes.api.whole import NOW_MS, Whole
 from testing.turns import watched
@@ -50,14 +51,14 @@ def test_an_offset_that_is_committed_between_two_slices_keeps_the_group(
     _, shard = filled(tmp_path, groups=0, topics=2, partitions=1)
     now_ms = NOW_MS + CHECK_MS
     rest = expiry.places(shard)
-    result, is_done = expiry.clean_up(shard, rest, now_ms)
+    result, is_done = run_through(expiry.clean_up(shard, rest, now_ms))
     assert not is_done
     assert [record.key.topic for record in result.records] == ["t0"]
     for record in result.records:
         shard.replay(record)
     shard.replay_offset(GroupId("many"), topic, 0, OLD._replace(commit_ms=now_ms))
     while not is_done:
-        result, is_done = expiry.clean_up(shard, rest, now_ms)
+        result, is_done = run_through(expiry.clean_up(shard, rest, now_ms))
         for record in result.records:
             shard.replay(record)
     assert list(shard.offsets[GroupId("many")]) == [topic]
@@ -68,8 +69,8 @@ def test_a_group_that_is_removed_between_two_slices_is_no_more_looked_at(tmp_pat
     monkeypatch.setattr(expiry, "STEP_OFFSETS", 1)
     _, shard = filled(tmp_path, groups=1, topics=2, partitions=1)
     rest = expiry.places(shard)
-    assert not expiry.clean_up(shard, rest, NOW_MS + CHECK_MS)[1]
+    assert not run_through(expiry.clean_up(shard, rest, NOW_MS + CHECK_MS))[1]
     shard.classic_groups.clear()
     shard.offsets.clear()
-    result, is_done = expiry.clean_up(shard, rest, NOW_MS + CHECK_MS)
+    result, is_done = run_through(expiry.clean_up(shard, rest, NOW_MS + CHECK_MS))
     assert (result.records, is_done) == ([], True)

@@ -110,7 +110,8 @@ def test_a_large_request_gives_the_loop_back(tmp_path: Path, kind: str) -> None:
     assert run_watched(ask, limit_ms=50).long_texts("task ask") == []  # 20 on a quiet machine
 
 
-def in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_slices(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole.call_soon = asyncio.get_running_loop().call_soon
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
     monkeypatch.setattr(committed_offsets, "LARGE_PARTITIONS", 0)
     monkeypatch.setattr(committed_offsets, "STEP_PARTITIONS", 3)
@@ -147,12 +148,12 @@ async def test_the_response_and_the_records_are_those_at_once(tmp_path: Path, mo
     make, version = REQUESTS[name]
     found = []
     for folder in ("at-once", "in-slices"):
+        whole, producer = await started(tmp_path / folder, 2_000)
         if folder == "in-slices":
-            in_slices(monkeypatch)
+            in_slices(whole, monkeypatch)
         else:
             monkeypatch.setattr(committed_offsets, "LARGE_PARTITIONS", MANY)
             monkeypatch.setattr(add_partitions_to_txn, "LARGE_PARTITIONS", MANY)
-        whole, producer = await started(tmp_path / folder, 2_000)
         request = make(producer)
         response = await whole.ask(request, version)
         (shard,) = whole.groups.runtime.shards
@@ -165,20 +166,19 @@ async def test_the_response_and_the_records_are_those_at_once(tmp_path: Path, mo
 
 async def test_no_client_sees_a_part_of_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, _ = await started(tmp_path, 2_000)
-    in_slices(monkeypatch)
+    in_slices(whole, monkeypatch)
     sent = whole.send(commit(range(2_000)), 8)
-    (shard,) = whole.groups.runtime.shards
-    counts = []
+    counts: list[int] = []
     while not sent.done():
         await asyncio.sleep(0)
-        counts.append(len(shard.offsets.get(GroupId(GROUP), {}).get("t", {})))
+        whole.groups.fetch(GroupId(GROUP), lambda found: len(found.topics.get("t", ())), counts.append)
     assert set(counts) == {0, 2_000}
     assert counts.count(0) > 100, "others had their turns"
 
 
 async def test_a_large_addition_gives_the_loop_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, producer = await started(tmp_path, 2_000)
-    in_slices(monkeypatch)
+    in_slices(whole, monkeypatch)
     request = addition(producer, range(2_000))
     sent = whole.send(request, 3)
     turns = 0
@@ -193,7 +193,7 @@ async def test_a_large_addition_gives_the_loop_back(tmp_path: Path, monkeypatch:
 async def test_a_member_that_leaves_meanwhile_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, _ = await started(tmp_path, 2_000)
     member_id = await member(whole)
-    in_slices(monkeypatch)
+    in_slices(whole, monkeypatch)
     request = commit(range(2_000), generation_id_or_member_epoch=1, member_id=member_id)
     sent = whole.send(request, 7)
     for _ in range(5):
@@ -209,7 +209,7 @@ async def test_what_is_for_a_topic_that_is_created_again_meanwhile_is_tried_agai
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     whole, producer = await started(tmp_path, 2_000)
-    in_slices(monkeypatch)
+    in_slices(whole, monkeypatch)
     request, version = {
         "commit": (commit(range(2_000)), 8),
         "commit in transaction": (commit_in_transaction(producer, range(2_000)), 3),

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.api import dispatch, pieces
+from pybroker import slicing
+from pybroker.api import dispatch
 from pybroker.api.registry import APIS, load_api
 from pybroker.protocol import codec
 from pybroker.protocol.codec import encode_response
@@ -139,7 +140,7 @@ async def test_a_small_request_is_handled_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_group_that_fails_between_two_pieces_fails_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "SLICE_S", 0.0)
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
     whole = await broker(tmp_path)
     await whole.ask(joining(), 1)
     asked = group(GROUP, 1500)
@@ -156,7 +157,7 @@ async def test_a_group_that_fails_between_two_pieces_fails_as_a_whole(tmp_path: 
 
 
 async def test_a_commit_between_two_pieces_is_seen_by_those_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "SLICE_S", 0.0)
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
     whole = await broker(tmp_path)
     request = OffsetFetchRequest(
         group_id=GROUP, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, *range(5, 2000), 0])]

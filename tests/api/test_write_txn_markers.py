@@ -67,7 +67,7 @@ async def test_markers_of_an_older_coordinator_or_producer_are_refused(tmp_path:
     fenced = {("t", 0): ErrorCode.TRANSACTION_COORDINATOR_FENCED}
     assert await write(whole, marker(producer, coordinator_epoch=4)) == [fenced]
     old = {("t", 0): ErrorCode.INVALID_PRODUCER_EPOCH}
-    assert await write(whole, marker(producer, producer_epoch=producer.epoch - 1, coordinator_epoch=5)) == [old]
+    assert await write(whole, marker(producer, producer_epoch=-2, coordinator_epoch=5)) == [old]
     assert await write(whole, marker(producer, producer_epoch=producer.epoch + 1, coordinator_epoch=6)) == [{("t", 0): NONE}]
 
 
@@ -109,3 +109,11 @@ async def test_a_marker_for_the_topic_of_offsets_changes_the_offsets(tmp_path: P
     whole.groups.start()
     assert await write(whole, asked) == [{("__consumer_offsets", 0): NONE}]
     assert await committed(whole) == [5 if commit else -1, -1]
+
+
+@pytest.mark.parametrize("fields", [{"producer_id": -1}, {"producer_epoch": -1}])
+async def test_a_marker_of_no_producer_is_refused_with_all_others(tmp_path: Path, fields: dict[str, int]) -> None:
+    whole, producer = await opened(tmp_path, 0)
+    found = await write(whole, marker(producer, 0), marker(producer, 0, 1, **fields))  # type: ignore[arg-type]
+    assert {code for results in found for code in results.values()} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert whole.replicas.partition_or_raise(TopicPartition("t", 0)).log.log_end_offset == 1

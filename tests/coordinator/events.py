@@ -123,18 +123,15 @@ class Events:
 
         def watched(coordinator: GroupCoordinator, shard: GroupShard, now_ms: int) -> Any:
             with self.during("loaded", [], lambda: self._of_shard(shard)):
-                return original(coordinator, shard, now_ms)
+                return (yield from original(coordinator, shard, now_ms))
 
         patch.setattr(GroupCoordinator, "_first_operation", watched)
 
     def _watch_records(self, patch: pytest.MonkeyPatch) -> None:
-        original = CoordinatorRuntime._durable
+        original = CoordinatorRuntime._continue
 
-        def watched(runtime: Any, active: Any, result: Any, done: Any, code: Any) -> None:
-            if result.on_durable is None:
-                original(runtime, active, result, done, code)
-                return
+        def watched(runtime: Any, active: Any, on_durable: Any, code: Any) -> None:
             with self.during("records refused" if code else "records durable", [], lambda: self._of_shard(active.shard)):
-                original(runtime, active, result, done, code)
+                original(runtime, active, on_durable, code)
 
-        patch.setattr(CoordinatorRuntime, "_durable", watched)
+        patch.setattr(CoordinatorRuntime, "_continue", watched)

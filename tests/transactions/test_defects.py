@@ -140,8 +140,8 @@ def _offsets_count_before_the_marker() -> Any:
 
 
 def _offsets_of_aborted_transactions_count() -> Any:
-    def replay(original: Any, self: GroupShard, producer_id: int, *, is_commit: bool) -> None:
-        original(self, producer_id, is_commit=True)
+    def replay(original: Any, self: GroupShard, producer_id: int, *, is_commit: bool) -> Any:
+        return original(self, producer_id, is_commit=True)
 
     return _changed(GroupShard, "replay_marker", replay)
 

@@ -17,11 +17,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
-from pybroker.api.slices import complete
+from pybroker.api.slices import Pauses, complete
 from pybroker.model import ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.add_partitions_to_txn import (
@@ -33,7 +32,7 @@ from pybroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from pybroker.slicing import SLICE_S, run_through
+from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -117,12 +116,10 @@ async def _all_in_slices(
 ) -> AddPartitionsToTxnResponse:
     """Handle one transaction after the other, each as the cluster is then."""
     results = []
-    end = perf_counter() + SLICE_S
+    pauses = Pauses()
     for one in transactions:
         results.append(_result(one, await _add_in_slices(broker, version, one)))
-        if perf_counter() >= end:
-            await asyncio.sleep(0)
-            end = perf_counter() + SLICE_S
+        await pauses.between()
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 

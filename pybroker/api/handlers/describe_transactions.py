@@ -14,11 +14,12 @@ Source: TransactionCoordinator.handleDescribeTransactions; KIP-664.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Final, Union
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.pieces import Pieces
+from pybroker.api.slices import complete, in_slices
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.transaction.state import Transaction
 
+Outcome = Union["Transaction", ErrorCode]
+
 PIECES: Final = Pieces(("transactional_ids", "transaction_states"), elements=20)
 
 
@@ -42,32 +45,35 @@ def handle(
     request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse | Future[DescribeTransactionsResponse]:
     """Describe each id."""
-    responses: list[Any] = []
+    outcomes: list[Any] = []
     for transactional_id in request.transactional_ids:
-        one: Deferred[Any, TransactionState] = Deferred(
-            lambda outcome, name=transactional_id: _described(name, outcome)  # type: ignore[misc]
-        )
+        one: Deferred[Outcome, Outcome] = Deferred(lambda outcome: outcome)
         broker.transactions.describe(transactional_id, one.complete)
-        responses.append(one.response())
-    if any(isinstance(response, asyncio.Future) for response in responses):
-        return asyncio.ensure_future(_all(responses))
-    return DescribeTransactionsResponse(transaction_states=responses)
+        outcomes.append(one.response())
+    if any(isinstance(outcome, asyncio.Future) for outcome in outcomes):
+        return asyncio.ensure_future(_later(request.transactional_ids, outcomes))
+    return in_slices(_response(request.transactional_ids, outcomes))
 
 
-async def _all(responses: list[Any]) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[await one if isinstance(one, asyncio.Future) else one for one in responses]
-    )
+async def _later(transactional_ids: list[str], outcomes: list[Any]) -> DescribeTransactionsResponse:
+    known = [await one if isinstance(one, asyncio.Future) else one for one in outcomes]
+    return await complete(_response(transactional_ids, known))
 
 
-def _described(transactional_id: str, outcome: Transaction | ErrorCode) -> TransactionState:
+def _response(transactional_ids: list[str], outcomes: list[Outcome]) -> Generator[None, None, DescribeTransactionsResponse]:
+    states = []
+    for transactional_id, outcome in zip(transactional_ids, outcomes, strict=True):
+        states.append((yield from _described(transactional_id, outcome)))
+    return DescribeTransactionsResponse(transaction_states=states)
+
+
+def _described(transactional_id: str, outcome: Outcome) -> Generator[None, None, TransactionState]:
     if isinstance(outcome, ErrorCode):
         return TransactionState(transactional_id=transactional_id, error_code=outcome)
     from pybroker.coordinator.transaction.listing import NAMES  # noqa: PLC0415  loaded with the coordinator
+    from pybroker.coordinator.transaction.partitions import by_topic  # noqa: PLC0415
 
-    topics: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in sorted(outcome.partitions):
-        topics[topic].append(partition)
+    topics = yield from by_topic(outcome.partitions)
     return TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,

@@ -4,6 +4,8 @@ Behaviour
     The broker responds when the group's next generation begins: when all members have joined or the longest rebalance timeout has
     passed. Until then the request waits. A member is removed when its session ends, not when the connection of the request is
     lost. The cases and the responses by state are in `coordinator/classic/join.py` and `coordinator/classic/group.py`.
+    A member that names more than PROTOCOLS_MAX protocols is INVALID_REQUEST: all of them are compared with those of each other
+    member in one turn of the loop. Clients have up to ten.
     In a KIP-848 group, members of the classic protocol are served by `coordinator/migration/classic_requests.py`.
 Versions
     v0 the session timeout is the rebalance timeout too. v1 rebalance timeout. v2 throttle time. v4 MEMBER_ID_REQUIRED (KIP-394).
@@ -32,6 +34,9 @@ _MEMBER_ID_REQUIRED_VERSION: Final = 4
 _NULLABLE_PROTOCOL_VERSION: Final = 7
 _SKIP_ASSIGNMENT_VERSION: Final = 9
 
+PROTOCOLS_MAX: Final = 100
+"""The number of protocols that a member may name."""
+
 
 def handle(
     broker: Services, context: RequestContext, request: JoinGroupRequest
@@ -48,6 +53,8 @@ def handle(
 
     if not request.group_id:
         return respond(ErrorCode.INVALID_GROUP_ID)
+    if len(request.protocols) > PROTOCOLS_MAX:
+        return respond(ErrorCode.INVALID_REQUEST)
     deferred = Deferred(respond)
     session_ms = request.session_timeout_ms
     broker.groups.join(

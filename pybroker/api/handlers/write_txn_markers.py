@@ -5,7 +5,8 @@ Behaviour
     `__consumer_offsets` go through the group coordinator, because they change offsets: NOT_LEADER_OR_FOLLOWER while it loads
     them. A marker of an older coordinator is TRANSACTION_COORDINATOR_FENCED, one with an older epoch INVALID_PRODUCER_EPOCH. A
     marker that a partition has already is appended again, and changes nothing. `kafka-transactions abort` sends this request
-    too, to end a transaction that its coordinator does not know.
+    too, to end a transaction that its coordinator does not know. If a marker names no producer (its id or epoch is -1), all get
+    UNKNOWN_SERVER_ERROR, and none is written; Kafka writes those before it.
 Versions
     v1 flexible. v2 the transaction version of the marker: one of version 2 needs an epoch that is larger than the one of the open
     transaction (KIP-1228).
@@ -19,7 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.api.deferred import Deferred
-from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -34,10 +36,9 @@ if TYPE_CHECKING:
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.transaction.markers import Marker
-    from pybroker.protocol.error_codes import ErrorCode
     from pybroker.protocol.messages.write_txn_markers import WritableTxnMarker
 
-Codes = dict[TopicPartition, "ErrorCode"]
+Codes = dict[TopicPartition, ErrorCode]
 
 
 def handle(
@@ -51,6 +52,9 @@ def handle(
     pending_count = len(request.markers)
     if not pending_count:
         return WriteTxnMarkersResponse(markers=[])
+
+    if any(one.producer_id == NO_PRODUCER_ID or one.producer_epoch == NO_PRODUCER_EPOCH for one in request.markers):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A marker needs the id and the epoch of a producer.")
 
     def written(marker: Marker, results: Mapping[TopicPartition, ErrorCode]) -> None:
         nonlocal pending_count

@@ -391,7 +391,7 @@ class ClassicGroup:
         """
         member = self.members.pop(member_id, None)
         if member is not None:
-            self.protocol_counts.subtract(name for name, _ in member.protocols)
+            self._forget_protocols(member)
             self.awaiting_join_count -= member.awaiting_join is not None
             if member.group_instance_id is not None:
                 self.static_members.pop(member.group_instance_id, None)
@@ -400,6 +400,14 @@ class ClassicGroup:
         self.pending_joins.discard(member_id)
         self.pending_syncs.discard(member_id)
         return member
+
+    def _forget_protocols(self, member: ClassicMember) -> None:
+        """Count the protocols of a member no more. Names that no member has are not kept."""
+        counts = self.protocol_counts
+        for name, _ in member.protocols:
+            counts[name] -= 1
+            if not counts[name]:
+                del counts[name]
 
     def update(
         self,
@@ -411,7 +419,7 @@ class ClassicGroup:
         respond: Respond | None,
     ) -> None:
         """Take over what a newer JoinGroup of the member brings; this JoinGroup is now the one that waits."""
-        self.protocol_counts.subtract(name for name, _ in member.protocols)
+        self._forget_protocols(member)
         self.protocol_counts.update(name for name, _ in protocols)
         member.protocols = protocols
         member.rebalance_timeout_ms, member.session_timeout_ms = rebalance_timeout_ms, session_timeout_ms

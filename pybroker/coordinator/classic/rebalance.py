@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.records import group_record
-from pybroker.coordinator.runtime.result import CoordinatorResult, Operation, ParkedResponse, TimerChange
+from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation, Operation, ParkedResponse, TimerChange
 from pybroker.model import NO_MEMBER_ID, GenerationId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -53,7 +53,7 @@ def sync_key(group: ClassicGroup) -> tuple[str, str]:
 def unless_replaced(group: ClassicGroup, operation: Operation) -> Operation:
     """Return an operation that runs `operation` unless another group has the name by then, or none."""
 
-    def run(shard: GroupShard, now_ms: int) -> CoordinatorResult:
+    def run(shard: GroupShard, now_ms: int) -> CoordinatorResult | LongOperation:
         if shard.classic_groups.get(group.group_id) is not group:
             return CoordinatorResult()
         return operation(shard, now_ms)

@@ -8,12 +8,12 @@ Source: GroupMetadataManager.classicGroupSyncToClassicGroup; KIP-559.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.classic.group import ClassicGroup, GroupState
 from pybroker.coordinator.records import group_record
-from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond, TimerChange
+from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation, ParkedResponse, Respond, TimerChange
 from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
 
 
-def sync(shard: GroupShard, request: SyncGroupRequest, respond: Respond) -> CoordinatorResult:
+STEP_ASSIGNMENTS: Final = 1_000
+"""The number of assignments that are looked at in a step."""
+
+
+def sync(shard: GroupShard, request: SyncGroupRequest, respond: Respond) -> CoordinatorResult | LongOperation:
     """Serve a SyncGroup. The response goes to `respond`, now or when the leader's assignment is durable."""
     group = shard.classic_groups.get(GroupId(request.group_id))
     code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _refusal(group, request)
@@ -42,7 +46,7 @@ def sync(shard: GroupShard, request: SyncGroupRequest, respond: Respond) -> Coor
         )
     member.awaiting_sync = respond
     if member.member_id == group.leader_id:
-        _take_assignment(shard, result, group, request)
+        return _take_assignment(shard, result, group, request)
     return result
 
 
@@ -59,13 +63,21 @@ def _refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _take_assignment(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, request: SyncGroupRequest) -> None:
+def _take_assignment(
+    shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, request: SyncGroupRequest
+) -> LongOperation:
     """Write the leader's assignment to the log.
 
-    Members that the leader left out get an empty assignment; assignments of ids that are not members are ignored.
+    Members that the leader left out get an empty assignment; assignments of ids that are not members are ignored. There may be
+    very many of these.
     """
-    assignment_by_member = {MemberId(assignment.member_id): assignment.assignment for assignment in request.assignments}
-    assignments = {member_id: assignment_by_member.get(member_id, b"") for member_id in group.members}
+    assignments = dict.fromkeys(group.members, b"")
+    for count, one in enumerate(request.assignments, 1):
+        member_id = MemberId(one.member_id)
+        if member_id in assignments:
+            assignments[member_id] = one.assignment
+        if not count % STEP_ASSIGNMENTS:
+            yield
     generation_id = group.generation_id
     result.records.append(group_record(group, assignments))
     result.is_replayed = False
@@ -85,3 +97,4 @@ def _take_assignment(shard: GroupShard, result: CoordinatorResult, group: Classi
         return follow_up
 
     result.on_durable = on_durable
+    return result

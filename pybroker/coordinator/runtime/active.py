@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pybroker.coordinator.runtime.gathering import Turn
+from pybroker.coordinator.runtime.holding import Holding
+from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.model import FIRST_OFFSET
 from pybroker.purgatory.timer import TimerTask
 
@@ -28,11 +30,12 @@ S = TypeVar("S", bound=Shard)
 class ActiveShard(Generic[S]):
     """A shard and what belongs to it."""
 
-    __slots__ = ("is_loaded", "refusals", "replayed_end_offset", "shard", "timers", "topic_partition", "turn")
+    __slots__ = ("holding", "is_loaded", "refusals", "replayed_end_offset", "shard", "timers", "topic_partition", "turn")
 
-    def __init__(self, topic_partition: TopicPartition, shard: S) -> None:
+    def __init__(self, topic_partition: TopicPartition, shard: S, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self.topic_partition = topic_partition
         self.shard = shard
+        self.holding = Holding(call_soon)
         self.is_loaded = False
         self.refusals = 0  # the number of failed appends since the last one that succeeded
         self.replayed_end_offset = FIRST_OFFSET  # the shard has replayed its log below this offset
@@ -51,11 +54,23 @@ class ShardTimer(TimerTask):
         self.operation: Operation | None = None
 
     def expire(self) -> None:
-        """Run the operation, because the time is up."""
-        if self._active.timers.get(self._key) is self:
-            del self._active.timers[self._key]
-        if self.operation is not None:
-            self._runtime.run(self._active, self.operation, ignore)
+        """Run the operation, because the time is up. If the shard is held, and what holds it starts the timer again, that time
+        counts.
+        """
+        timers = self._active.timers
+        if timers.get(self._key) is self:
+            del timers[self._key]
+        operation = self.operation
+        if operation is None:
+            return
+        if self._active.holding.is_held:
+            self._runtime.run(
+                self._active,
+                lambda shard, now_ms: CoordinatorResult() if self._key in timers else operation(shard, now_ms),
+                ignore,
+            )
+        else:
+            self._runtime.run(self._active, operation, ignore)
 
 
 def ignore(_outcome: object) -> None:

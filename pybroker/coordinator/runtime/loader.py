@@ -13,6 +13,7 @@ import gc
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain, islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Generic
@@ -48,17 +49,18 @@ _MARKERS: Final = frozenset({ControlType.COMMIT, ControlType.ABORT})
 Loading = Iterator[int]
 """An iterator that replays some records of a batch per step and yields their number."""
 
-ReplayBatch = Callable[[S, "BatchView", Iterable["Entry"], Counter[int]], None]
+ReplayBatch = Callable[[S, "BatchView", Iterable["Entry"], Counter[int]], Iterator[None] | None]
 """Replays some records of a batch into the shard, and counts the types that mean nothing there. The batch may belong to an open
-transaction; its marker comes later.
+transaction; its marker comes later. Where a record may be large, what is returned replays the records in steps.
 """
 
-ReplayMarker = Callable[[S, "ProducerId", bool], None]
-"""Replays the marker of a producer's transaction, which commits it or not."""
+ReplayMarker = Callable[[S, "ProducerId", bool], Iterator[None]]
+"""Replays the marker of a producer's transaction, which commits it or not, in steps."""
 
 
-def no_markers(_shard: object, _producer_id: ProducerId, _is_commit: bool) -> None:
+def no_markers(_shard: object, _producer_id: ProducerId, _is_commit: bool) -> Iterator[None]:
     """Ignore the markers of a log that has no transactions."""
+    return iter(())
 
 
 class Loader(Generic[S]):
@@ -139,7 +141,7 @@ class Loader(Generic[S]):
 
     def _end(self, partition: int, loaded: Operation) -> None:
         try:
-            self._runtime.end_loading(partition, loaded)
+            self._runtime.end_loading(partition, loaded, partial(self._give_up, partition))
         except Exception as error:
             self._give_up(partition, error)
 
@@ -187,12 +189,14 @@ def replay_log(
                 _log_damage(log, "a wrong checksum", first_offset=batch.base_offset, end_offset=offset)
             elif batch.is_control:
                 if batch.record_count and (kind := control_type(batch)) in _MARKERS:  # compaction may have emptied it
-                    replay_marker(shard, batch.producer_id, kind is ControlType.COMMIT)
+                    for _ in replay_marker(shard, batch.producer_id, kind is ControlType.COMMIT):
+                        yield 0
                     yield 1
             else:
                 records = entries(batch)
                 while some := list(islice(records, STEP_RECORDS)):
-                    replay_batch(shard, batch, some, skipped)
+                    for _ in replay_batch(shard, batch, some, skipped) or ():
+                        yield 0
                     yield len(some)
     for type_id, count in skipped.items():
         logger.warning("%s: the broker skipped %d records of the unknown type %d", log.topic_partition, count, type_id)

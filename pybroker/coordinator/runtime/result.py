@@ -8,7 +8,7 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorResult; etcd-io/r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 Respond = Callable[[Any], None]
 """The way to respond to a parked request: call it once, with the response."""
 
-Operation = Callable[[Any, int], "CoordinatorResult"]
+LongOperation = Generator[None, None, "CoordinatorResult"]
+"""What an operation returns that takes long: it yields wherever others may get their turn. No other operation runs meanwhile."""
+
+Operation = Callable[[Any, int], "CoordinatorResult | LongOperation"]
 """A function of the shard and the wall time in ms. It may change the shard's soft state, but nothing else; see `runtime`."""
 
 

@@ -11,6 +11,10 @@ How an operation runs
 
     Operations of which many come at a time, such as commits of offsets, may share a batch: see `gathering`.
 
+Long operations
+    An operation may be a generator that yields wherever others may get their turn, and its records are written to bytes and
+    replayed in steps. What takes longer than a slice holds the shard: see `holding`.
+
 The life of a shard
     While it is loading, in slices so that the event loop can do other work, requests get COORDINATOR_LOAD_IN_PROGRESS. Then it is
     active. It is unloaded when the partition gets another leader or is removed; requests get NOT_COORDINATOR. A log that cannot
@@ -23,16 +27,20 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from pybroker import slicing
 from pybroker.coordinator.runtime.active import ActiveShard, S, Shard, ShardTimer, ignore
-from pybroker.coordinator.runtime.appender import Appender, RuntimeSettings, Serialize
+from pybroker.coordinator.runtime.appender import SECTION_RECORDS, Appender, RuntimeSettings, Serialize
+from pybroker.coordinator.runtime.countdown import Countdown
 from pybroker.coordinator.runtime.gathering import TOO_LARGE, Gathering
+from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
@@ -42,13 +50,18 @@ if TYPE_CHECKING:
         BuiltBatch,
         BulkRecords,
         CoordinatorRecord,
-        CoordinatorResult,
+        LongOperation,
         Operation,
         ParkedResponse,
         Producer,
+        TimerChange,
     )
     from pybroker.purgatory.timer import OperationTimer
     from pybroker.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+_OVER: Final = object()
 
 _CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
     {
@@ -64,6 +77,18 @@ _CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
 
 ROUND_RESPONSES: Final = 32
 """The number of responses to waiting requests that are made in one round of the loop, and sent in the next: in about 1 ms."""
+
+STEP_RECORDS: Final = 100
+"""The number of records that are replayed, or of timers that are started, in a step."""
+
+FEW_BULKS: Final = 4
+"""This many bulks, each of one topic, are appended and replayed in one step, unless their batch was built ahead."""
+
+STEPS_OF_ALL: Final = 10
+"""After this many steps of an operation on all shards, the others do it in a later turn."""
+
+Append = Callable[[Callable[[], None], Callable[[ErrorCode], None]], None]
+"""Appends a batch: calls the first function if the batch is in the log, and passes the outcome to the second."""
 
 Done = Callable[[Any], None]
 """A callback that gets the response, or an ErrorCode when there is none."""
@@ -103,7 +128,7 @@ class CoordinatorRuntime(Generic[S]):
     @property
     def shards(self) -> Iterator[S]:
         """Return the shards that are loaded."""
-        return (active.shard for active in self._active.values() if active.is_loaded)
+        return (active.shard for active in tuple(self._active.values()) if active.is_loaded)
 
     @property
     def loading_shards(self) -> Iterator[S]:
@@ -121,7 +146,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def begin_loading(self, partition: int) -> S:
         """Make an empty shard, which serves no request until `end_loading`."""
-        active = ActiveShard(TopicPartition(self._settings.topic, partition), self._new_shard())
+        active = ActiveShard(TopicPartition(self._settings.topic, partition), self._new_shard(), self._call_soon)
         self._active[partition] = active
         return active.shard
 
@@ -130,12 +155,15 @@ class CoordinatorRuntime(Generic[S]):
         active = self._active.get(partition)
         return active is not None and active.shard is shard
 
-    def end_loading(self, partition: int, loaded: Operation) -> None:
-        """Make the shard active, because it has replayed its log; `loaded` is its first operation."""
+    def end_loading(self, partition: int, loaded: Operation, failed: Callable[[Exception], None] | None = None) -> None:
+        """Make the shard active, because it has replayed its log; `loaded` is its first operation.
+
+        If it fails, that is raised, or goes to `failed` if the operation took longer than a slice.
+        """
         active = self._active[partition]
         active.is_loaded = True
         self._appender.note_end(active)
-        self.run(active, loaded, ignore)
+        self.run(active, loaded, ignore, failed)
 
     def unload(self, partition: int) -> S | None:
         """Remove a shard with its timers, and return the shard; the caller responds to its requests that wait."""
@@ -163,6 +191,27 @@ class CoordinatorRuntime(Generic[S]):
         else:
             self.run(active, operation, done)
 
+    def write_to_all(self, operation: Callable[[S, int], LongOperation]) -> None:
+        """Run `operation`, for which no client waits, on all shards that are loaded. What comes after it waits for it."""
+        steps_count = 0
+
+        def counted(shard: S, now_ms: int) -> LongOperation:
+            nonlocal steps_count
+            work = operation(shard, now_ms)
+            try:
+                while True:
+                    next(work)
+                    steps_count += 1
+                    yield
+            except StopIteration as stopped:
+                result: CoordinatorResult = stopped.value
+                return result
+
+        for partition, active in tuple(self._active.items()):
+            if steps_count >= STEPS_OF_ALL:
+                active.holding.pause()
+            self.write(partition, counted, ignore)
+
     def gather(self, partition: int, operation: Operation, done: Done, source: object) -> None:
         """Run `operation` as `write` does; records that may share a batch wait for those of other sources in the same turn.
 
@@ -172,15 +221,18 @@ class CoordinatorRuntime(Generic[S]):
         if active is None or not active.is_loaded:
             self.write(partition, operation, done)
             return
+        if active.holding.is_held:
+            self.run(active, operation, done)
+            return
         try:
             result = operation(active.shard, self._clock.time_ms())
         except KafkaError as error:
             done(error.code)
             return
         gathering = self._gathering
-        if result.may_share and result.bulks and gathering.takes(active, source):
+        if not isinstance(result, Generator) and result.may_share and result.bulks and gathering.takes(active, source):
             gathering.add(active, result, done)
-            self._start_timers(active, result)
+            self._start_timers(active, result.timers)
         else:
             gathering.flush(active)
             self._carry_out(active, result, done)
@@ -201,6 +253,9 @@ class CoordinatorRuntime(Generic[S]):
         if not active.is_loaded:
             done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             return
+        if active.holding.is_held:
+            active.holding.wait(lambda: self.read(partition, query, done), _failed(active, done))
+            return
         self._gathering.flush(active)
         response = query(active.shard)
         if self._appender.is_durable(active):
@@ -209,9 +264,9 @@ class CoordinatorRuntime(Generic[S]):
             self._appender.when_durable(active, lambda code: done(ErrorCode.NOT_COORDINATOR if code else response))
 
     def complete_transaction(
-        self, partition: int, marker: memoryview, replay: Callable[[S], None], done: Callable[[ErrorCode], None]
+        self, partition: int, marker: memoryview, replay: Callable[[S], Iterator[None]], done: Callable[[ErrorCode], None]
     ) -> None:
-        """Append the marker of a transaction, which is a batch of one record, and replay it with `replay`.
+        """Append the marker of a transaction, which is a batch of one record, and replay it with the steps of `replay`.
 
         `done` gets NONE when the marker is durable, or the error.
         """
@@ -220,32 +275,99 @@ class CoordinatorRuntime(Generic[S]):
             done(ErrorCode.NOT_COORDINATOR)
         elif not active.is_loaded:
             done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        elif active.holding.is_held:
+            again = partial(self.complete_transaction, partition, marker, replay, done)
+            active.holding.wait(again, _failed(active, done))
         else:
             self._gathering.flush(active)
-            self._appender.append_batch(active, marker, 1, lambda: replay(active.shard), done)
+            append = partial(self._appender.append_batch, active, marker, 1)
+            active.holding.run(_append(append, lambda: replay(active.shard), done), _failed(active, done))
 
-    def run(self, active: ActiveShard[S], operation: Operation, done: Done) -> None:
-        """Run `operation` on a shard that is loaded, and carry out its result."""
+    def run(
+        self, active: ActiveShard[S], operation: Operation, done: Done, failed: Callable[[Exception], None] | None = None
+    ) -> None:
+        """Run `operation` on a shard that is loaded, and carry out its result; later, if the shard is held."""
+        if active.holding.is_held:
+            again = partial(self._run_if_here, active, operation, done, failed)
+            active.holding.wait(again, failed or _failed(active, done))
+            return
         self._gathering.flush(active)
         try:
             result = operation(active.shard, self._clock.time_ms())
         except KafkaError as error:
             done(error.code)
             return
-        self._carry_out(active, result, done)
+        self._carry_out(active, result, done, failed)
 
-    def _carry_out(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
-        if result.bulks:
-            self._append_bulks(active, result, done)
-        elif result.records:
-            self._append(active, result, done)
-        elif result.response is not None:
-            self._appender.when_durable(active, lambda code: self._durable(active, result, done, code))
+    def _run_if_here(
+        self, active: ActiveShard[S], operation: Operation, done: Done, failed: Callable[[Exception], None] | None
+    ) -> None:
+        if self._is_here(active):
+            self.run(active, operation, done, failed)
         else:
-            self._durable(active, result, done, ErrorCode.NONE)
-        self._start_timers(active, result)
+            done(ErrorCode.NOT_COORDINATOR)
+
+    def _is_here(self, active: ActiveShard[S]) -> bool:
+        return self._active.get(active.topic_partition.partition) is active
+
+    def _carry_out(
+        self,
+        active: ActiveShard[S],
+        result: CoordinatorResult | LongOperation,
+        done: Done,
+        failed: Callable[[Exception], None] | None = None,
+    ) -> None:
+        if isinstance(result, CoordinatorResult):
+            if not result.records and result.built is None and len(result.bulks) <= FEW_BULKS:
+                self._carry_out_at_once(active, result, done)
+                return
+            work = self._carry_out_in_steps(active, result, done)
+        else:
+            work = self._operate(active, result, done)
+        active.holding.run(work, failed or _failed(active, done))
+
+    def _operate(self, active: ActiveShard[S], operation: LongOperation, done: Done) -> Generator[None, None, None]:
+        try:
+            result = yield from operation
+        except KafkaError as error:
+            done(error.code)
+            return
+        yield from self._carry_out_in_steps(active, result, done)
+
+    def _carry_out_in_steps(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> Generator[None, None, None]:
+        if result.records:
+            yield from self._append_records(active, result, done)
+        elif result.bulks:
+            yield from self._append_bulks(active, result, done)
+        else:
+            self._when_durable(active, result, done)
+        for start in range(0, len(result.timers), STEP_RECORDS):
+            if start:
+                yield
+            self._start_timers(active, result.timers[start : start + STEP_RECORDS])
+        self._respond(iter(result.parked_responses))
+
+    def _carry_out_at_once(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
+        if result.bulks:
+            ends = [end for bulk in result.bulks for end in bulk.ends()]
+
+            def replay() -> None:
+                for bulk in result.bulks:
+                    bulk.replay(active.shard)
+
+            self._appender.append(active, ends, replay, partial(self._durable, active, result, done), result.producer)
+        else:
+            self._when_durable(active, result, done)
+        self._start_timers(active, result.timers)
         if result.parked_responses:
             self._respond(iter(result.parked_responses))
+
+    def _when_durable(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
+        """Respond to what writes nothing. A response waits for what the operation may have seen."""
+        if result.response is not None:
+            self._appender.when_durable(active, partial(self._durable, active, result, done))
+        else:
+            self._durable(active, result, done, ErrorCode.NONE)
 
     def _respond(self, parked_responses: Iterator[ParkedResponse]) -> None:
         """Respond to requests that waited, in slices: a new generation responds to all members of its group."""
@@ -256,8 +378,8 @@ class CoordinatorRuntime(Generic[S]):
                 self._call_soon(lambda: self._respond(parked_responses))
                 return
 
-    def _start_timers(self, active: ActiveShard[S], result: CoordinatorResult) -> None:
-        for key, delay_ms, operation, is_kept in result.timers:
+    def _start_timers(self, active: ActiveShard[S], changes: Iterable[TimerChange]) -> None:
+        for key, delay_ms, operation, is_kept in changes:
             if not (is_kept and key in active.timers):
                 self._set_timer(active, key, delay_ms, operation)
 
@@ -271,9 +393,17 @@ class CoordinatorRuntime(Generic[S]):
             result.on_durable is None or result.response is not None
         ):  # `on_durable` responds in its own way if there is no response
             done(code)
-        if result.on_durable is not None and self._active.get(active.topic_partition.partition) is active:
-            self._gathering.flush(active)
-            self._carry_out(active, result.on_durable(code, self._clock.time_ms()), ignore)
+        if result.on_durable is not None:
+            self._continue(active, result.on_durable, code)
+
+    def _continue(
+        self, active: ActiveShard[S], on_durable: Callable[[ErrorCode, int], CoordinatorResult], code: ErrorCode
+    ) -> None:
+        """Carry out what comes after records, unless the shard is unloaded by then."""
+        if active.holding.is_held:
+            active.holding.wait(partial(self._continue, active, on_durable, code), _failed(active, ignore))
+        elif self._is_here(active):
+            self.run(active, lambda _shard, now_ms: on_durable(code, now_ms), ignore)
 
     def _set_timer(self, active: ActiveShard[S], key: Hashable, delay_ms: int | None, operation: Operation | None) -> None:
         timer = active.timers.get(key)
@@ -282,7 +412,7 @@ class CoordinatorRuntime(Generic[S]):
         if delay_ms is None:
             active.timers.pop(key, None)
             return
-        if self._active.get(active.topic_partition.partition) is not active:
+        if not self._is_here(active):
             return  # unloaded meanwhile
         if timer is None:
             timer = active.timers[key] = ShardTimer(self, active, key)
@@ -291,37 +421,74 @@ class CoordinatorRuntime(Generic[S]):
 
     # Appending
 
-    def _append(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
-        batches = self._appender.batches(result.records, is_atomic=result.is_atomic)
-        pending_count = len(batches)
-        failure = ErrorCode.NONE
-
-        def appended(code: ErrorCode) -> None:
-            nonlocal pending_count, failure
-            pending_count -= 1
-            failure = failure or code
-            if not pending_count:
-                self._durable(active, result, done, failure)
-
+    def _append_records(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> Generator[None, None, None]:
+        batches = yield from self._appender.batches(result.records, is_atomic=result.is_atomic)
+        durable = Countdown(len(batches), partial(self._durable, active, result, done))
         for records, ends in batches:
-            self._appender.append(active, ends, partial(_replay, active.shard, records if result.is_replayed else ()), appended)
+            append: Append = partial(self._appender.append, active, ends)
+            if len(ends) > SECTION_RECORDS:
+                built = yield from self._appender.build_in_steps(ends)
+                append = partial(self._appender.append_batch, active, memoryview(built.data), built.record_count)
+            if self._is_here(active):
+                replay = partial(_replay, active.shard, records if result.is_replayed else ())
+                yield from _append(append, replay, durable.note)
+            else:  # unloaded meanwhile
+                durable.note(ErrorCode.NOT_COORDINATOR)
 
-    def _append_bulks(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
-        def replay() -> None:
-            for bulk in result.bulks:
-                bulk.replay(active.shard)
-
-        def appended(code: ErrorCode) -> None:
-            self._durable(active, result, done, code)
-
+    def _append_bulks(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> Generator[None, None, None]:
         built = result.built
         if built is not None:
-            self._appender.append_batch(active, memoryview(built.data), built.record_count, replay, appended)
-            return
-        ends = [end for bulk in result.bulks for end in bulk.ends()]
-        self._appender.append(active, ends, replay, appended, result.producer)
+            append = partial(self._appender.append_batch, active, memoryview(built.data), built.record_count)
+        else:
+            ends = list(chain.from_iterable([bulk.ends() for bulk in result.bulks]))
+            append = partial(self._appender.append, active, ends, producer=result.producer)
+
+        def replay() -> Iterator[None]:
+            for count, bulk in enumerate(result.bulks):
+                if count:
+                    yield
+                bulk.replay(active.shard)
+
+        yield from _append(append, replay, partial(self._durable, active, result, done))
 
 
-def _replay(shard: Shard, records: Iterable[CoordinatorRecord]) -> None:
-    for record in records:
+def _append(
+    append: Append,
+    replay: Callable[[], Iterator[None]],
+    done: Callable[[ErrorCode], None],
+) -> Generator[None, None, None]:
+    """Append a batch, and replay it in steps if it is in the log. `done` gets NONE when it is durable and replayed, or the error.
+
+    A batch of one step is replayed before anything that waits for records of the partition looks at it.
+    """
+    complete = Countdown(2, done)
+    rest: Iterator[None] | None = None
+
+    def begin() -> None:
+        nonlocal rest
+        steps = replay()
+        if next(steps, _OVER) is not _OVER:
+            rest = steps
+
+    append(begin, complete.note)
+    if rest is not None:
+        yield
+        yield from rest
+    complete.note(ErrorCode.NONE)
+
+
+def _replay(shard: Shard, records: Sequence[CoordinatorRecord]) -> Iterator[None]:
+    for count, record in enumerate(records, 1):
         shard.replay(record)
+        if not count % STEP_RECORDS:
+            yield
+
+
+def _failed(active: ActiveShard[Any], done: Done) -> Callable[[Exception], None]:
+    """Return what is done with an exception that has no caller any more."""
+
+    def failed(error: Exception) -> None:
+        logger.error("An operation on %s has failed, which is a bug", active.topic_partition, exc_info=error)
+        done(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    return failed

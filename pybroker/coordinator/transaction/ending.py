@@ -93,7 +93,7 @@ def _ending(shard: TransactionShard, transactional_id: str, transaction: Transac
         transaction.producer_id,
         transaction.epoch,
         transaction.state is State.PREPARE_COMMIT,
-        transaction.partitions - shard.gone,
+        transaction.partitions - shard.gone if shard.gone else transaction.partitions,
         shard.coordinator_epoch,
         transaction.client_version,
     )

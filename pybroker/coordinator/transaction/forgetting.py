@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 STEP_COST: Final = 2_000
 WRITE_COST: Final = 20
 """What it costs to write a transaction, as a multiple of what it costs to look at it."""
+PARTITIONS_OF_COST: Final = 100
+"""The number of partitions of a transaction whose copy costs as much as to look at a transaction."""
 
 
 def missing(shard: TransactionShard, exists: Callable[[TopicPartition], bool]) -> Iterator[int]:
@@ -62,7 +64,7 @@ def _forget_some(shard: TransactionShard, _now_ms: int, rest: Iterator[str]) -> 
         one = shard.transactions.get(transactional_id)
         if one is not None and not shard.gone.isdisjoint(one.partitions):
             result.records.append(write(shard, transactional_id, one._replace(partitions=one.partitions - shard.gone)))
-            cost += WRITE_COST
+            cost += WRITE_COST + len(one.partitions) // PARTITIONS_OF_COST
         if cost >= STEP_COST:
             is_over = False
             break

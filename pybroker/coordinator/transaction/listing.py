@@ -6,13 +6,14 @@ KIP-1152.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.coordinator.consumer.patterns.re2_syntax import PatternError
 from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
-from pybroker.coordinator.transaction.state import State, Transaction
+from pybroker.coordinator.transaction.state import PREPARED, State, Transaction
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -40,6 +41,26 @@ class Filters:
     def unknown_states(self) -> list[str]:
         """Return the names in the filter that are no states."""
         return sorted(self.states - KNOWN_NAMES)
+
+
+class OpenTransactions(NamedTuple):
+    """How many transactions are open, how many end, and the age of the oldest of both."""
+
+    open_count: int
+    ending_count: int
+    oldest_age_ms: int
+
+
+def open_transactions(shards: Iterable[TransactionShard], now_ms: int) -> OpenTransactions:
+    """Count transactions. Another thread may call it: each dictionary is copied in one step."""
+    counts: Counter[State] = Counter()
+    oldest_ms = now_ms
+    for shard in shards:
+        for one in tuple(shard.transactions.values()):
+            if one.state is State.ONGOING or one.state in PREPARED:
+                counts[one.state] += 1
+                oldest_ms = min(oldest_ms, one.start_ms)
+    return OpenTransactions(counts[State.ONGOING], sum(counts[one] for one in PREPARED), now_ms - oldest_ms)
 
 
 def describe(shard: TransactionShard, transactional_id: str) -> Transaction | ErrorCode:

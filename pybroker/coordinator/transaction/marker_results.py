@@ -15,7 +15,7 @@ Source: TransactionMarkerRequestCompletionHandler.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pybroker.protocol.error_codes import ErrorCode
@@ -46,6 +46,10 @@ PASSING: Final = frozenset(
 )
 
 
+STEP_RESULTS: Final = 500
+"""The number of results that are judged in a step."""
+
+
 class MarkerResults:
     """The judge of results. It logs each cause once: the first time that a partition has a code, until it takes a marker again.
 
@@ -56,10 +60,12 @@ class MarkerResults:
         self._has_open_transaction = has_open_transaction
         self._causes: dict[TopicPartition, ErrorCode] = {}
 
-    def judge(self, ending: Ending, codes: Mapping[TopicPartition, ErrorCode]) -> tuple[frozenset[TopicPartition], bool]:
-        """Return the partitions to which the marker is sent again, and whether the transaction is fenced."""
+    def judge(
+        self, ending: Ending, codes: Mapping[TopicPartition, ErrorCode]
+    ) -> Generator[None, None, tuple[frozenset[TopicPartition], bool]]:
+        """Return the partitions to which the marker is sent again, and whether the transaction is fenced, in steps."""
         left, is_fenced = [], False
-        for topic_partition, code in codes.items():
+        for count, (topic_partition, code) in enumerate(codes.items(), 1):
             if code in DONE or (
                 code is ErrorCode.INVALID_PRODUCER_EPOCH and not self._has_open_transaction(topic_partition, ending.producer_id)
             ):
@@ -70,7 +76,15 @@ class MarkerResults:
             else:
                 left.append(topic_partition)
                 self._log_again(ending, topic_partition, code)
+            if not count % STEP_RESULTS:
+                yield
         return frozenset(left), is_fenced
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget the causes of partitions that were removed: a new partition of the same name is another one."""
+        if self._causes:
+            for topic_partition in partitions:
+                self._causes.pop(topic_partition, None)
 
     def _log_again(self, ending: Ending, topic_partition: TopicPartition, code: ErrorCode) -> None:
         level = logging.WARNING if code in PASSING else logging.ERROR

@@ -16,21 +16,23 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.coordinator.transaction.marker_results import MarkerResults
+from pybroker.coordinator.transaction.marker_results import STEP_RESULTS, MarkerResults
+from pybroker.coordinator.transaction.partitions import by_topic
 from pybroker.coordinator.transaction.state import EPOCH_BUMP_VERSION
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import OFFSETS_TOPIC
+from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.replication.fetch_data import REFUSED
-from pybroker.slicing import run_slice
+from pybroker.slicing import run_slice, run_through
 from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.coordinator.service import GroupCoordinator
     from pybroker.coordinator.transaction.ending import Ending
-    from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
+    from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId
     from pybroker.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
@@ -87,20 +89,30 @@ class MarkerWriter:
         """Write the markers of a transaction, and report to `sent` when all partitions have responded."""
         marker = Marker(ending.producer_id, ending.epoch, ending.is_commit, ending.coordinator_epoch, ending.client_version)
 
-        def written(_: Marker, codes: Mapping[TopicPartition, ErrorCode]) -> None:
-            left, is_fenced = self._results.judge(ending, codes)
+        def judged(codes: Mapping[TopicPartition, ErrorCode]) -> Generator[None, None, None]:
+            left, is_fenced = yield from self._results.judge(ending, codes)
             self._sent(ending._replace(partitions=left), is_fenced)
+
+        def written(_: Marker, codes: Mapping[TopicPartition, ErrorCode]) -> None:
+            if len(codes) > STEP_RESULTS:
+                self._enqueue(judged(codes))
+            else:
+                run_through(judged(codes))
 
         self.write_all(marker, ending.partitions, written)
 
     def write_all(self, marker: Marker, partitions: Iterable[TopicPartition], written: Written) -> None:
         """Write a marker to partitions, after all that was given before; `written` gets the codes of all of them."""
-        self._queue.append(self._write_all(marker, partitions, written, self._removal_count))
+        self._enqueue(self._write_all(marker, partitions, written, self._removal_count))
+
+    def _enqueue(self, work: Generator[None, None, None]) -> None:
+        self._queue.append(work)
         if len(self._queue) == 1:
             self._run()
 
     def note_removed(self, partitions: Iterable[TopicPartition]) -> None:
         """Note that partitions were removed, so that no marker that waits goes to a new partition of the same name."""
+        self._results.forget(partitions)
         if self._queue:
             self._removal_count += 1
             self._removed.update(dict.fromkeys(partitions, self._removal_count))
@@ -140,12 +152,15 @@ class MarkerWriter:
 
         if not waiting:
             written(marker, codes)
-        for topic_partition in sorted(waiting):
-            if self._removed.get(topic_partition, 0) > removal_count:
-                respond(topic_partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            else:
-                self.write(topic_partition, marker, respond)
-            yield
+        topics = yield from by_topic(waiting)
+        for topic, numbers in topics.items():
+            for number in numbers:
+                topic_partition = TopicPartition(topic, number)
+                if self._removed.get(topic_partition, 0) > removal_count:
+                    respond(topic_partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                else:
+                    self.write(topic_partition, marker, respond)
+                yield
 
     def write(self, topic_partition: TopicPartition, marker: Marker, done: Callable[[TopicPartition, ErrorCode], None]) -> None:
         """Append the marker to one partition; `done` gets the result when the marker is as acks=all requires."""

@@ -210,6 +210,10 @@ class TransactionCoordinator:
         except KafkaError as error:
             return error.code
 
+    def open_transactions(self) -> listing.OpenTransactions:
+        """Count the open transactions, for the metrics, whose thread may call it."""
+        return listing.open_transactions(tuple(self.runtime.shards), self._clock.time_ms())
+
     def _write_with_id(self, partition: int, operation: MayNeedId, done: Done) -> None:
         """Run an operation, and again with a producer id that was never used if it needs one."""
 

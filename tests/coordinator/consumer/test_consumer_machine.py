@@ -26,7 +26,7 @@ from pybroker.coordinator.consumer.member import partitions_of
 from pybroker.coordinator.group import GroupRequests
 from pybroker.coordinator.migration.classic_requests import ClassicRequestsToConsumerGroup
 from pybroker.coordinator.records import from_bytes, to_bytes
-from pybroker.coordinator.runtime.result import CoordinatorResult, Operation
+from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation, Operation
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage, empty_image
 from pybroker.model import BrokerId, GroupId, LeaderEpoch, MemberId, TopicId
@@ -51,6 +51,12 @@ SETTINGS = ConsumerGroupSettings(
 Partition = tuple[bytes, int]
 
 
+def at_once(result: CoordinatorResult | LongOperation) -> CoordinatorResult:
+    """Return the result of an operation that never takes long."""
+    assert isinstance(result, CoordinatorResult)
+    return result
+
+
 class Coordinator:
     """A shard, its log and its timers."""
 
@@ -63,10 +69,10 @@ class Coordinator:
         self._due: list[tuple[int, int, Hashable, Operation]] = []
         self._numbers = itertools.count()
 
-    def run(self, operation: Callable[[GroupShard, int], CoordinatorResult]) -> Any:
+    def run(self, operation: Operation) -> Any:
         """Run an operation; return the response, or the code of the error."""
         try:
-            result = operation(self.shard, self.now_ms)
+            result = at_once(operation(self.shard, self.now_ms))
         except KafkaError as error:
             return error.code
         self._carry_out(result)
@@ -344,7 +350,7 @@ class Machine(RuleBasedStateMachine):
         sync = SyncGroupRequest(
             group_id=GROUP, member_id=client.member_id, generation_id=client.epoch, group_instance_id=client.instance
         )
-        if self.classic(client, lambda requests, now_ms: requests.sync(sync, request.respond, now_ms)):
+        if self.classic(client, lambda requests, now_ms: at_once(requests.sync(sync, request.respond, now_ms))):
             return
         ids = {topic.name: bytes(topic.topic_id) for topic in self.image.topics.values()}
         given = assigned(self.response.assignment)

@@ -98,6 +98,27 @@ async def test_offsets_of_transactions_count_from_their_commit_on(tmp_path: Path
     assert await offset(whole) == 4 + 10
 
 
+@pytest.mark.parametrize("end", [ControlType.COMMIT, ControlType.ABORT])
+async def test_a_transaction_whose_marker_is_damaged_is_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, end: ControlType
+) -> None:
+    whole = await broker(tmp_path)
+    log = whole.replicas.partition_or_raise(PARTITION).log
+    await whole.ask(commit_request(offset=4), 8)
+    for number in (0, 1):
+        append(whole, transactional(number, 10**number))
+    position = log.size
+    marker = TransactionMarker(end, coordinator_epoch=CoordinatorEpoch(0))
+    ids = {"producer_id": ProducerId(1), "producer_epoch": ProducerEpoch(0)}
+    append(whole, build_transaction_marker(marker, timestamp_ms=NOW_MS, **ids))  # type: ignore[arg-type]
+    flip(Path(log.segments.active.path), position + 61)
+    load_all_in_turn(whole)
+    shard = whole.groups.runtime._active[1].shard
+    assert shard.pending.producers() == [0], "the other transaction is open"
+    assert await offset(whole) == (4 + 10 if end is ControlType.COMMIT else 4)
+    assert "the marker of a transaction of producer 1 is damaged" in caplog.text
+
+
 OFFSET = to_bytes(offset_record(GroupId("g"), "t", 0, CommittedOffset(Offset(5), LeaderEpoch(-1), "", NOW_MS)))
 
 

@@ -16,6 +16,7 @@ from pybroker.coordinator.transaction import ending, markers
 from pybroker.coordinator.transaction.state import State, Transaction
 from pybroker.model import ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.slicing import run_through
 from tests.api.transactions import Producer, broker
 from tests.coordinator.transaction.many import over_partitions, timed_out
 
@@ -61,7 +62,7 @@ async def test_a_large_record_has_a_batch_of_its_own(tmp_path: Path) -> None:
     many = Transaction(ProducerId(1), ProducerEpoch(0), 1_000, State.ONGOING, frozenset(TopicPartition("t", n) for n in range(5)))
     large = many._replace(partitions=frozenset(TopicPartition(f"{n:0200}", 0) for n in range(3_000)))
     records = [ending.write(shard, "t", one) for one in (*[many] * 3_000, large, many)]
-    batches = whole.transactions.runtime._appender.batches(records, is_atomic=False)
+    batches = run_through(whole.transactions.runtime._appender.batches(records, is_atomic=False))
     sizes = [sum(map(len, ends)) for _, ends in batches]
     assert [record for some, _ in batches for record in some] == records
     assert [size > BATCH_BYTES for size in sizes] == [False, True, False]

@@ -1,0 +1,186 @@
+"""An operation that takes long holds its shard: whatever comes meanwhile waits, in its order, and sees all of it or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pybroker import slicing
+from pybroker.coordinator.records import group_tombstone
+from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation, TimerChange
+from pybroker.model import CoordinatorEpoch, GroupId, ProducerEpoch, ProducerId
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.records.batch import batches
+from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from tests.coordinator.runtime.test_runtime import RECORD, RuntimeScene, Shard
+
+MANY = [group_tombstone(GroupId(f"g{number}")) for number in range(250)]
+NAMES = [f"g{number}" for number in range(250)]
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> RuntimeScene:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    return RuntimeScene()
+
+
+def turns(scene: RuntimeScene) -> int:
+    """Give the loop its turns until nothing is left for them; return how many there were."""
+    count = 0
+    while scene.next_turn:
+        scene.next_turn.pop(0)()
+        count += 1
+    return count
+
+
+def long_operation(scene: RuntimeScene, steps: int = 3) -> None:
+    def operation(_shard: Shard, _now_ms: int) -> LongOperation:
+        for _ in range(steps):
+            yield
+        return CoordinatorResult("long", list(MANY))
+
+    scene.runtime.write(0, operation, scene.outcomes.append)
+
+
+def test_what_comes_meanwhile_waits_in_its_order(scene: RuntimeScene) -> None:
+    long_operation(scene)
+    scene.write(CoordinatorResult("next", [RECORD]))
+    scene.read()
+    scene.runtime.gather(0, lambda _shard, _now_ms: CoordinatorResult("gathered"), scene.outcomes.append, None)
+    assert (scene.outcomes, scene.replicas.appended) == ([], [])
+    assert turns(scene) > 6
+    assert scene.outcomes == ["long", "next", [*NAMES, "g"], "gathered"]
+    assert [sum(batch.record_count for batch in batches(memoryview(bytearray(one)))) for one in scene.replicas.appended] == [
+        250,
+        1,
+    ]
+    scene.write(CoordinatorResult("at once"))
+    assert scene.outcomes[-1] == "at once"
+
+
+def test_small_work_is_done_at_once(scene: RuntimeScene) -> None:
+    scene.write(CoordinatorResult("small", MANY[:99]))
+    assert (scene.outcomes, scene.next_turn) == (["small"], [])
+
+
+def test_what_follows_the_records_comes_after_they_are_replayed(scene: RuntimeScene) -> None:
+    seen: list[int] = []
+
+    def after(_code: ErrorCode, _now_ms: int) -> CoordinatorResult:
+        seen.append(len(scene.shard.seen))
+        return CoordinatorResult()
+
+    scene.write(CoordinatorResult("first", list(MANY), on_durable=after))
+    scene.read()
+    turns(scene)
+    assert seen == [250]
+    assert scene.outcomes == ["first", NAMES]
+
+
+def test_an_operation_may_refuse_after_some_steps(scene: RuntimeScene) -> None:
+    def operation(_shard: Shard, _now_ms: int) -> LongOperation:
+        yield
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+    scene.runtime.write(0, operation, scene.outcomes.append)
+    scene.read()
+    turns(scene)
+    assert scene.outcomes == [ErrorCode.INVALID_REQUEST, []]
+
+
+def test_a_failure_ends_the_operation_and_no_other(scene: RuntimeScene, caplog: pytest.LogCaptureFixture) -> None:
+    def operation(_shard: Shard, _now_ms: int) -> LongOperation:
+        yield
+        raise ZeroDivisionError
+
+    def fails(_shard: Shard, _now_ms: int) -> CoordinatorResult:
+        raise ZeroDivisionError
+
+    for one in (operation, fails):
+        scene.runtime.write(0, one, scene.outcomes.append)
+    scene.read()
+    turns(scene)
+    assert scene.outcomes == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, []]
+    assert caplog.text.count("which is a bug") == 2
+
+
+def test_a_shard_that_is_unloaded_meanwhile_writes_nothing(scene: RuntimeScene) -> None:
+    timers: list[str] = []
+    scene.write(CoordinatorResult(timers=[TimerChange("t", 1, lambda _shard, _now: timers.append("x") or CoordinatorResult())]))
+    long_operation(scene)
+    scene.clock.advance(1)
+    scene.timer.advance()  # waits for the shard
+    scene.write(CoordinatorResult("next", [RECORD]))
+    scene.runtime.unload(0)
+    turns(scene)
+    assert scene.outcomes == [ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR]
+    assert (scene.replicas.appended, timers) == ([], [])
+
+
+def test_a_timer_that_is_started_again_while_it_waits_runs_once(scene: RuntimeScene) -> None:
+    rung: list[str] = []
+
+    def ring(text: str) -> TimerChange:
+        return TimerChange("session", 10, lambda _shard, _now_ms: rung.append(text) or CoordinatorResult())
+
+    def operation(_shard: Shard, _now_ms: int) -> LongOperation:
+        yield
+        return CoordinatorResult(timers=[ring("second")])
+
+    scene.write(CoordinatorResult(timers=[ring("first")]))
+    scene.runtime.write(0, operation, scene.outcomes.append)
+    scene.clock.advance(10)
+    scene.timer.advance()
+    turns(scene)
+    assert rung == []
+    scene.clock.advance(10)
+    scene.timer.advance()
+    assert rung == ["second"]
+
+
+def test_a_marker_is_replayed_in_steps(scene: RuntimeScene) -> None:
+    marker = build_transaction_marker(
+        TransactionMarker(ControlType.COMMIT, CoordinatorEpoch(0)),
+        producer_id=ProducerId(1),
+        producer_epoch=ProducerEpoch(0),
+        timestamp_ms=1000,
+    )
+
+    def replay(shard: Shard) -> Iterator[None]:
+        for name in ("a", "b", "c"):
+            shard.seen.append(name)
+            yield
+
+    def complete() -> None:
+        scene.runtime.complete_transaction(0, memoryview(marker), replay, scene.outcomes.append)
+
+    complete()
+    complete()
+    scene.read()
+    assert (scene.outcomes, scene.shard.seen, len(scene.replicas.appended)) == ([], ["a"], 1)
+    turns(scene)
+    assert scene.outcomes == [ErrorCode.NONE, ErrorCode.NONE, ["a", "b", "c"] * 2]
+
+
+def test_an_operation_on_all_shards_does_not_begin_on_all_in_one_turn(
+    scene: RuntimeScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 60.0)
+    for partition in range(1, 5):
+        scene.runtime.begin_loading(partition)
+        scene.runtime.end_loading(partition, lambda _shard, _now_ms: CoordinatorResult())
+    begun: list[Any] = []
+
+    def operation(shard: Shard, _now_ms: int) -> LongOperation:
+        begun.append(shard)
+        for _ in range(6):
+            yield
+        return CoordinatorResult()
+
+    scene.runtime.write_to_all(operation)
+    scene.runtime.read(4, lambda _shard: len(begun), scene.outcomes.append)
+    assert len(begun) == 2
+    assert turns(scene) == 3
+    assert (begun, scene.outcomes) == (list(scene.runtime.shards), [5])
