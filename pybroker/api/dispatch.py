@@ -27,11 +27,13 @@ from pybroker.api import _dispatch_python
 from pybroker.api._dispatch_python import SIZE_PREFIX, DispatcherCore, Parked, Route, Timing
 from pybroker.api.context import RequestContext
 from pybroker.api.deferred import Deferred
+from pybroker.api.element_budget import Reservation
 from pybroker.api.error_counts import ERROR_NAMES
 from pybroker.api.handlers import api_versions
 from pybroker.api.lane import IN_LANE, Lane
 from pybroker.api.long_messages import Encoded, HeldRequest, LongMessages
 from pybroker.api.registry import APIS, Api, load_api
+from pybroker.api.slices import SlicedResponse
 from pybroker.metrics.counts import NO_ERROR
 from pybroker.native import choose
 from pybroker.network.context import ProtocolViolation
@@ -116,15 +118,22 @@ class Dispatcher(DispatcherCore):
         context = RequestContext(connection, *header[1:])
         route = self._routes[header.api_key]
         held = HeldRequest(connection, frame)
-        operation = self._handle_long(route, context, held, body_offset)
-        return self._later(route, context, None, operation, len(frame), started_ns, monotonic_ns())  # type: ignore[return-value]  # it is parked
+        reservation = Reservation(self._long_messages.budget)
+        operation = self._handle_long(route, context, held, body_offset, reservation)
+        later: Any = self._later(route, context, None, operation, len(frame), started_ns, monotonic_ns())
+        later.add_done_callback(lambda _: reservation.end())
+        return later  # type: ignore[no-any-return]  # it is parked
 
-    async def _handle_long(self, route: Route, context: RequestContext, held: HeldRequest, body_offset: int) -> Any:
+    async def _handle_long(
+        self, route: Route, context: RequestContext, held: HeldRequest, body_offset: int, reservation: Reservation
+    ) -> Any:
         """Return the response to a request that is decoded in a thread."""
         version = context.api_version
+        reservation.belongs_to_task()
         try:
-            request = await self._long_messages.decode(route.request, version, held, body_offset)
+            request = await self._long_messages.decode(route.request, version, held, body_offset, reservation)
         except BaseException:
+            reservation.end()
             held.release_request()
             raise
         try:
@@ -133,14 +142,18 @@ class Dispatcher(DispatcherCore):
             else:
                 response = held.during(lambda: route.pieces.handle(route.handle, self._broker, context, request))  # type: ignore[union-attr]  # it has some
             if isinstance(response, Deferred):
-                response = await response.future()
-            elif inspect.isawaitable(response):
+                response = response.future()
+            if isinstance(response, asyncio.Future) and not isinstance(response, SlicedResponse):
+                reservation.keep(0)
+            if inspect.isawaitable(response):
                 response = await response
         except (ProtocolViolation, MemoryError):
             raise
         except Exception as error:
             code = self._code_of(route.api, context, error)
             response = await self._long_messages.run(_error_response, request, route.response, version, code)
+        finally:
+            reservation.end()
         return response
 
     def _abandoned(self, api: Api, context: RequestContext, error: BaseException | None) -> None:

@@ -15,14 +15,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from pybroker.api.element_budget import REQUESTS, ElementBudget
 from pybroker.api.error_counts import error_codes
 from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.codec import DecodeError, decode, encode_response
 from pybroker.protocol.schema import Schema, schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from pybroker.api.element_budget import Reservation
     from pybroker.network.context import ConnectionContext, RequestHolder
     from pybroker.protocol.parts import Part
 
@@ -45,10 +47,11 @@ class LongMessages:
     `request_elements_max` (pybroker.request.elements.max) bounds the elements of a request, and so what its decoded form takes.
     """
 
-    __slots__ = ("_executor", "request_elements_max")
+    __slots__ = ("_executor", "budget", "request_elements_max")
 
     def __init__(self, request_elements_max: int) -> None:
         self.request_elements_max = request_elements_max
+        self.budget = ElementBudget(REQUESTS * request_elements_max)
         self._executor: ThreadPoolExecutor | None = None
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> asyncio.Future[Result]:
@@ -57,12 +60,17 @@ class LongMessages:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="codec")
         return asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
 
-    async def decode(self, cls: type[Any], version: int, held: HeldRequest, offset: int) -> Any:
-        """Return the message of a request. Raises ProtocolViolation."""
+    async def decode(self, cls: type[Any], version: int, held: HeldRequest, offset: int, reservation: Reservation) -> Any:
+        """Return the message of a request, when there are enough elements for it. Raises ProtocolViolation."""
+        await reservation.take(min(len(held.frame), self.request_elements_max))
+        if reservation.is_abandoned:
+            raise ProtocolViolation("the connection is closed")
         try:
-            return await self.run(partial(decode, cls, version, held.frame, offset, whole_max=self.request_elements_max))
+            request, elements = await self.run(_decode, cls, version, held.frame, offset, self.request_elements_max)
         except DecodeError as error:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
+        reservation.keep(elements)
+        return request
 
     def encode(
         self, response: list[Any], *, version: int, correlation_id: int, is_shared: bool = False
@@ -74,9 +82,38 @@ class LongMessages:
         return self.run(partial(_encode, response, version=version, correlation_id=correlation_id, is_shared=is_shared))
 
 
+def _decode(cls: type[Any], version: int, frame: memoryview, offset: int, elements_max: int) -> tuple[Any, int]:
+    request = decode(cls, version, frame, offset, whole_max=elements_max)
+    return request, _elements_of((request,), schema_of(cls))
+
+
+def _elements_of(messages: Iterable[Any], schema: Schema) -> int:
+    """Return how many elements the lists of messages have."""
+    count = 0
+    for field in schema.fields:
+        if not field.is_array:
+            continue
+        inner = None if field.struct is None else schema_of(field.struct)
+        if inner is not None and not any(one.is_array for one in inner.fields):
+            inner = None
+        for message in messages:
+            elements = getattr(message, field.name)
+            if elements:
+                count += len(elements) if inner is None else len(elements) + _elements_of(elements, inner)
+    return count
+
+
+def _counted(codes: Sequence[int]) -> Counter[int]:
+    """Return how often each code is there. One call for all would keep the interpreter until it has counted them."""
+    counts: Counter[int] = Counter()
+    for start in range(0, len(codes), _LONG_LIST):
+        counts.update(codes[start : start + _LONG_LIST])
+    return counts
+
+
 def _encode(held: list[Any], *, version: int, correlation_id: int, is_shared: bool) -> Encoded:
     response = held.pop()
-    encoded = Encoded(encode_response(response, version, correlation_id), Counter(error_codes(response)))
+    encoded = Encoded(encode_response(response, version, correlation_id), _counted(error_codes(response)))
     dissolve(response, schema_of(type(response)), is_shared=is_shared)
     return encoded
 

@@ -28,6 +28,10 @@ class Pauses:
             self._end = perf_counter() + slicing.SLICE_S
 
 
+class SlicedResponse(asyncio.Future[Response]):
+    """A Future of what is made in slices, which waits for nothing else."""
+
+
 def in_slices(work: Generator[None, None, Response]) -> Response | asyncio.Future[Response]:
     """Run `work`, which yields wherever others may get their turn, and return its response or a Future of it.
 
@@ -38,7 +42,7 @@ def in_slices(work: Generator[None, None, Response]) -> Response | asyncio.Futur
     if ended:
         return response  # type: ignore[return-value]  # what `work` returned
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Response] = loop.create_future()
+    future: SlicedResponse[Response] = SlicedResponse(loop=loop)
 
     def continue_() -> None:
         if future.done():

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.down_conversion import Converted, DownConversion, magic_for
+from pybroker.api.element_budget import parked
 from pybroker.api.fetch_partition import (
     ZSTD_VERSION,
     aborted_in_steps,
@@ -124,6 +125,7 @@ async def _in_steps(
     wanted, erroneous = _known(version, session)
     results = await read_in_steps(manager, params, wanted, cold or ColdLookups())
     if not manager.is_enough(params, results):
+        parked()
         await until_due(manager, params, results)
         results = await read_in_steps(manager, params, wanted, ColdLookups())
     magic = magic_for(version)
