@@ -66,7 +66,9 @@ class LongMessages:
         if reservation.is_abandoned:
             raise ProtocolViolation("the connection is closed")
         try:
-            request, elements = await self.run(_decode, cls, version, held.frame, offset, self.request_elements_max)
+            request, elements = await self.run(
+                partial(_decode, cls, version, held.frame, offset=offset, elements_max=self.request_elements_max)
+            )
         except DecodeError as error:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
         reservation.keep(elements)
@@ -82,7 +84,7 @@ class LongMessages:
         return self.run(partial(_encode, response, version=version, correlation_id=correlation_id, is_shared=is_shared))
 
 
-def _decode(cls: type[Any], version: int, frame: memoryview, offset: int, elements_max: int) -> tuple[Any, int]:
+def _decode(cls: type[Any], version: int, frame: memoryview, *, offset: int, elements_max: int) -> tuple[Any, int]:
     request = decode(cls, version, frame, offset, whole_max=elements_max)
     return request, _elements_of((request,), schema_of(cls))
 
