@@ -129,7 +129,10 @@ def _generations_are_not_checked() -> Any:
 
 
 def _pending_offsets_count_as_stable() -> Any:
-    return mock.patch.object(offsets, "unstable", return_value=frozenset())
+    def offsets_of(original: Any, shard: GroupShard, group_id: Any, **_options: Any) -> Any:
+        return original(shard, group_id, is_stable=False)
+
+    return _changed(offsets, "offsets_of", offsets_of)
 
 
 def _offsets_count_before_the_marker() -> Any:
@@ -147,7 +150,10 @@ def _offsets_of_aborted_transactions_count() -> Any:
 
 
 def _markers_of_offsets_are_not_loaded() -> Any:
-    return mock.patch.object(loader, "_MARKERS", frozenset())
+    stack = contextlib.ExitStack()
+    stack.enter_context(mock.patch.object(loader, "_MARKERS", frozenset()))
+    stack.enter_context(mock.patch("pybroker.coordinator.service.end_lost_transactions", return_value=()))
+    return stack
 
 
 def _removed_partitions_are_not_forgotten() -> Any:
