@@ -10,6 +10,7 @@ import pytest
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.model import LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.replication.delayed_fetch import DelayedFetch
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.slicing import run_through
 from testing.scenes.replication.scene import ReplicaScene, params, wanted
@@ -239,3 +240,26 @@ def test_not_case_c_a_partition_that_was_unknown_from_the_start(is_created: bool
     (((_, first), (_, second)),) = responses
     assert first.error_code == 0
     assert second.error_code == (ErrorCode.NONE if is_created else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_a_large_fetch_looks_only_at_the_partition_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, looks = ReplicaScene(), list[str]()
+    scene.topic("t", 50)
+    look_at = DelayedFetch._look_at
+
+    def noted(self: DelayedFetch, one: Any, start: Any) -> int:
+        looks.append(f"{one.topic_partition}")
+        return look_at(self, one, start)
+
+    monkeypatch.setattr(DelayedFetch, "_look_at", noted)
+    asked = [wanted("t", 0, partition=number) for number in range(50)]
+    limits = params(max_wait_ms=500, min_bytes=250)
+    due: list[int] = []
+    results, _ = scene.manager.read_first(limits, asked)
+    run_through(scene.manager.wait_in_steps(limits, results, lambda: due.append(len(looks))))
+    assert len(looks) == 50, "each once"
+    scene.produce("t", 100, partition=7)
+    scene.produce("t", 100, partition=9)
+    assert (looks[50:], due) == (["t-7", "t-9"], [])
+    scene.produce("t", 50, partition=7)
+    assert (looks[52:], due) == (["t-7"], [53])
