@@ -5,11 +5,12 @@ Why
     short turns in one round, and a producer's request that comes meanwhile waits for all of them. No single turn is long.
 
 How
-    The lane handles requests at once while they take less than a quarter of the time, with BURST_S in advance. Requests
-    beyond that wait in the order in which they came, and the loop handles them for BURST_S in each of its rounds. So members make
-    progress in every round, whatever else there is, and the requests of other clients wait for one share of it at most. A
-    request that waits is not decoded yet: its bytes are kept, and counted by the memory pool. The request is handled even if its
-    connection is closed meanwhile.
+    In each round of the loop, the lane handles requests at once until they took BURST_S. Requests beyond that wait in the order
+    in which they came, and the loop handles them for BURST_S in each round after it. So members make progress in every round,
+    whatever else there is, and the requests of other clients wait for one share of it at most. A share of the time instead of
+    the round would grow with the time in which the loop receives those very requests, or waits for a core. A request that waits
+    is not decoded yet: its bytes are kept, and counted by the memory pool. The request is handled even if its connection is
+    closed meanwhile.
 
 What others see in between
     Each request is of the time when it is handled. A connection has one request in work, so those of one member stay in order.
@@ -37,7 +38,6 @@ IN_LANE: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBE
 """The APIs of members of classic groups."""
 
 BURST_S: Final = 0.002
-SHARE: Final = 1 / 3  # of the time in which the loop does other things: a quarter of all
 
 
 class _Waiting(NamedTuple):
@@ -57,14 +57,14 @@ class Lane:
         is_open: whether `handle` runs for the lane, so that the request that it gets has had its turn.
     """
 
-    __slots__ = ("_handle", "_left_s", "_now_s", "_queue", "_seen_s", "is_open")
+    __slots__ = ("_handle", "_is_counting", "_left_s", "_now_s", "_queue", "is_open")
 
     def __init__(self, handle: RequestHandler, now_s: Callable[[], float] = perf_counter) -> None:
         self._handle = handle
         self._now_s = now_s
         self._queue: deque[_Waiting] = deque()
-        self._left_s = BURST_S
-        self._seen_s = now_s()  # when `_left_s` was that
+        self._left_s = BURST_S  # of this round
+        self._is_counting = False  # whether `_round` is called in the next round
         self.is_open = False
 
     def __len__(self) -> int:
@@ -73,24 +73,21 @@ class Lane:
 
     def take(self, connection: ConnectionContext, frame: memoryview) -> EncodedResponse | asyncio.Future[EncodedResponse]:
         """Handle a request at once, or when its turn comes. The frame is borrowed until the return. Raises ProtocolViolation."""
-        begun_s = self._now_s()
-        self._left_s = min(BURST_S, self._left_s + (begun_s - self._seen_s) * SHARE)
-        self._seen_s = begun_s
+        if not self._is_counting:
+            self._is_counting = True
+            asyncio.get_running_loop().call_soon(self._round)
         if self._queue or self._left_s <= 0:
             return self._wait(connection, frame)
+        begun_s = self._now_s()
         self.is_open = True
         try:
             return self._handle(connection, frame)
         finally:
             self.is_open = False
-            self._seen_s = self._now_s()
-            self._left_s -= self._seen_s - begun_s
+            self._left_s -= self._now_s() - begun_s
 
     def _wait(self, connection: ConnectionContext, frame: memoryview) -> asyncio.Future[EncodedResponse]:
-        loop = asyncio.get_running_loop()
-        response: asyncio.Future[EncodedResponse] = loop.create_future()
-        if not self._queue:
-            loop.call_soon(self._round)
+        response: asyncio.Future[EncodedResponse] = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(connection, HeldRequest(connection, frame), response))
         return response
 
@@ -108,9 +105,10 @@ class Lane:
                     break
         finally:
             self.is_open = False
+        self._is_counting = len(queue) > 0
         if queue:
             asyncio.get_running_loop().call_soon(self._round)
-        self._left_s, self._seen_s = 0.0, self._now_s()
+        self._left_s = BURST_S
 
     def _settle(self, waiting: _Waiting) -> None:
         connection, request, response = waiting

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.api.lane import BURST_S, SHARE, Lane
+from pybroker.api.lane import BURST_S, Lane
 from pybroker.coordinator.runtime.runtime import ROUND_RESPONSES
 from pybroker.network.context import ConnectionContext, Outgoing, ProtocolViolation
 from pybroker.protocol.codec import encode_request
@@ -121,11 +121,21 @@ async def test_a_request_that_comes_while_others_wait_is_behind_them() -> None:
     assert b"".join(scene.handled) == b"abcdefg"
 
 
-async def test_a_share_of_the_time_needs_no_waiting() -> None:
+async def test_a_burst_in_each_round_needs_no_waiting() -> None:
     scene = Scene()
     for _ in range(50):
-        assert scene.send("a") == b"A"
-        scene.clock.now_s += REQUEST_S / SHARE
+        assert [scene.send("a"), scene.send("b")] == [b"A", b"B"]
+        await asyncio.sleep(0)
+
+
+async def test_the_time_between_requests_of_a_round_lets_no_more_of_them_in() -> None:
+    """The loop receives them in that time, or waits for a core."""
+    scene = Scene()
+    for one in "ab":
+        scene.send(one)
+        scene.clock.now_s += 10 * REQUEST_S
+    assert isinstance(scene.send("c"), asyncio.Future)
+    await drained(scene.lane)
 
 
 async def test_errors_and_later_responses_reach_the_client_that_waited() -> None:
