@@ -115,7 +115,7 @@ class RequestCounts:
             self.queue_ns, self.local_ns, self.remote_ns, self.send_ns, self.total_ns, queue_ns, local_ns, remote_ns, send_ns
         )
 
-    def error(self, name: str, count: int) -> None:
+    def error(self, name: str, number: int) -> None:
         """Count responses with the error of this name."""
-        if count:
-            self.errors[name] = self.errors.get(name, 0) + count
+        if number:
+            self.errors[name] = self.errors.get(name, 0) + number
