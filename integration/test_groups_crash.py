@@ -104,11 +104,11 @@ class Joiner(Worker):
 
     def step(self, connection: raw.Connection) -> None:
         group = f"static{self.count % 3}" if self.count % 4 else f"new{len(self._members)}"
-        who = groups.join_alone(connection, group, session_ms=SESSION_MS, instance="i")
+        identity = groups.join_alone(connection, group, session_ms=SESSION_MS, instance="i")
         if (before := self._members.get(group)) is not None:
-            assert who.generation >= before.generation
+            assert identity.generation >= before.generation
             self._fenced.append(before)
-        self._members[group] = who
+        self._members[group] = identity
 
 
 def check_members(connection: raw.Connection, members: dict[str, Identity], fenced: list[Identity]) -> None:
@@ -117,16 +117,16 @@ def check_members(connection: raw.Connection, members: dict[str, Identity], fenc
     The one join that was under way may have arrived, too. Then its group knows the instance by an id that no client got.
     """
     replaced = []
-    for who in members.values():
-        error = groups.parse_heartbeat(groups.call(connection, groups.HEARTBEAT, groups.heartbeat_body(who)))
-        assert error in (0, FENCED_INSTANCE_ID), (who, error)
-        replaced += [who] if error else []
+    for identity in members.values():
+        error = groups.parse_heartbeat(groups.call(connection, groups.HEARTBEAT, groups.heartbeat_body(identity)))
+        assert error in (0, FENCED_INSTANCE_ID), (identity, error)
+        replaced += [identity] if error else []
     assert len(replaced) <= 1, replaced
-    for who in replaced:
-        del members[who.group]  # until it joins again, which may be rounds later
-    for who in fenced:
-        error = groups.parse_heartbeat(groups.call(connection, groups.HEARTBEAT, groups.heartbeat_body(who)))
-        assert error == FENCED_INSTANCE_ID, (who, error)
+    for identity in replaced:
+        del members[identity.group]  # until it joins again, which may be rounds later
+    for identity in fenced:
+        error = groups.parse_heartbeat(groups.call(connection, groups.HEARTBEAT, groups.heartbeat_body(identity)))
+        assert error == FENCED_INSTANCE_ID, (identity, error)
     fenced.clear()
 
 

@@ -125,14 +125,14 @@ def counted(log: bytes | bytearray, first: int, end: int) -> tuple[Any, Any]:
 
 
 def transactional(rows: list[Record], producer_id: int) -> bytearray:
-    who: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
-    return build_batch(rows, **who, is_transactional=True)
+    written_by: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
+    return build_batch(rows, **written_by, is_transactional=True)
 
 
 def marker(kind: ControlType, producer_id: int, offset: int) -> bytearray:
     content, at = TransactionMarker(kind, CoordinatorEpoch(0)), Offset(offset)
-    who: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": 0}
-    return build_transaction_marker(content, timestamp_ms=NOW, offset=at, **who)
+    written_by: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": 0}
+    return build_transaction_marker(content, timestamp_ms=NOW, offset=at, **written_by)
 
 
 @pytest.mark.parametrize(("first", "end"), [(0, 500), (0, 7), (123, 456), (499, 500)])

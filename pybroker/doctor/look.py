@@ -156,7 +156,7 @@ def _response(conversation: Conversation) -> BrokerResponse | None:
         raise ConversationError("there is no common version of Metadata")
     advertised = (Broker(BrokerId(one.node_id), one.host, one.port) for one in metadata.brokers)
     brokers = tuple(sorted(advertised, key=lambda one: one.node_id))
-    node_id, settings = _who(conversation, [broker.node_id for broker in brokers])
+    node_id, settings = _own_node(conversation, [broker.node_id for broker in brokers])
     software = Software.PYBROKER if _OURS in settings else Software.KAFKA if _KAFKAS in settings else Software.UNKNOWN
     return BrokerResponse(
         software=software,
@@ -169,7 +169,7 @@ def _response(conversation: Conversation) -> BrokerResponse | None:
     )
 
 
-def _who(conversation: Conversation, node_ids: Sequence[BrokerId]) -> tuple[BrokerId | None, Mapping[str, str | None]]:
+def _own_node(conversation: Conversation, node_ids: Sequence[BrokerId]) -> tuple[BrokerId | None, Mapping[str, str | None]]:
     """Return which of the nodes this broker is, and some settings: a broker reports only its own."""
     keys = [_OURS, _KAFKAS, _ADVERTISED, _BY_PEER]
     resources = [

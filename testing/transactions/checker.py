@@ -145,7 +145,7 @@ def _markers(history: History) -> Iterator[str]:
 
 def _difference(reading: Reading, expected: list[tuple[int, bytes]]) -> str:
     seen, there = set(reading.records), set(expected)
-    who = f"{reading.reader} up to {reading.position} of {reading.partition}"
+    subject = f"{reading.reader} up to {reading.position} of {reading.partition}"
     if seen == there:
-        return f"{who} saw records in another order, or again"
-    return f"{who} saw {sorted(seen - there)[:3]} which is not there, and did not see {sorted(there - seen)[:3]}"
+        return f"{subject} saw records in another order, or again"
+    return f"{subject} saw {sorted(seen - there)[:3]} which is not there, and did not see {sorted(there - seen)[:3]}"

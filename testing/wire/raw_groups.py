@@ -90,8 +90,8 @@ def parse_join(response: bytes) -> Joined:
     return Joined(error, generation, leader, member, members)
 
 
-def sync_body(who: Identity, assignments: Mapping[str, bytes]) -> bytes:
-    return heartbeat_body(who) + array(string(member) + data(assignment) for member, assignment in assignments.items())
+def sync_body(identity: Identity, assignments: Mapping[str, bytes]) -> bytes:
+    return heartbeat_body(identity) + array(string(member) + data(assignment) for member, assignment in assignments.items())
 
 
 def parse_sync(response: bytes) -> tuple[int, bytes]:
@@ -104,8 +104,8 @@ def parse_sync(response: bytes) -> tuple[int, bytes]:
     return error, assignment
 
 
-def heartbeat_body(who: Identity) -> bytes:
-    return string(who.group) + struct.pack(">i", who.generation) + string(who.member) + string(who.instance)
+def heartbeat_body(identity: Identity) -> bytes:
+    return string(identity.group) + struct.pack(">i", identity.generation) + string(identity.member) + string(identity.instance)
 
 
 def parse_heartbeat(response: bytes) -> int:
@@ -116,8 +116,8 @@ def parse_heartbeat(response: bytes) -> int:
     return error
 
 
-def leave_body(who: Identity) -> bytes:
-    return string(who.group) + array([string(who.member) + string(who.instance)])
+def leave_body(identity: Identity) -> bytes:
+    return string(identity.group) + array([string(identity.member) + string(identity.instance)])
 
 
 # --- Offsets --------------------------------------------------------------------------------------------------------------------
@@ -128,12 +128,12 @@ class Committed(NamedTuple):
     metadata: str
 
 
-def commit_body(who: Identity, topic: str, offsets: Mapping[int, Committed]) -> bytes:
+def commit_body(identity: Identity, topic: str, offsets: Mapping[int, Committed]) -> bytes:
     partitions = array(
         struct.pack(">iqi", partition, committed.offset, -1) + string(committed.metadata)
         for partition, committed in offsets.items()
     )
-    return heartbeat_body(who) + array([string(topic) + partitions])
+    return heartbeat_body(identity) + array([string(topic) + partitions])
 
 
 def parse_commit(response: bytes) -> list[int]:
@@ -206,10 +206,10 @@ def join_alone(connection: Connection, group: str, *, session_ms: int, instance:
             break
         member = joined.member
     assert joined.error == 0, joined
-    who = Identity(group, joined.generation, joined.member, instance)
-    error, _ = parse_sync(call(connection, SYNC_GROUP, sync_body(who, {joined.member: b"all"})))
+    identity = Identity(group, joined.generation, joined.member, instance)
+    error, _ = parse_sync(call(connection, SYNC_GROUP, sync_body(identity, {joined.member: b"all"})))
     assert error == 0, error
-    return who
+    return identity
 
 
 # --- KIP-848 --------------------------------------------------------------------------------------------------------------------

@@ -91,12 +91,12 @@ async def test_a_missing_topic_is_created_and_returned_with_its_leader(version: 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("who", ["broker", "request"])
-async def test_nothing_is_created_when_one_side_does_not_want_it(version: int, who: str) -> None:
-    cluster = await ClusterScene(auto_create_topics_enable=who != "broker").start()
-    allow = who == "broker" or version < 4
+@pytest.mark.parametrize("side", ["broker", "request"])
+async def test_nothing_is_created_when_one_side_does_not_want_it(version: int, side: str) -> None:
+    cluster = await ClusterScene(auto_create_topics_enable=side != "broker").start()
+    allow = side == "broker" or version < 4
     response = await ask(cluster, version, names("new", "bad name", allow_auto_topic_creation=allow))
-    wanted = 0 if who == "request" and version < 4 else UNKNOWN
+    wanted = 0 if side == "request" and version < 4 else UNKNOWN
     assert errors(response) == {"new": wanted, "bad name": INVALID}
     assert bool(cluster.controller.image.topics) == (wanted == 0)
 

@@ -62,13 +62,13 @@ async def test_a_text_that_is_too_long(version: int, tmp_path: Path) -> None:
 async def test_a_member_commits_in_its_generation(version: int, tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     member_id = await member(whole)
-    for generation, who, code in (
+    for generation, sender, code in (
         (1, member_id, ErrorCode.NONE),
         (2, member_id, ErrorCode.ILLEGAL_GENERATION),
         (1, "nobody", ErrorCode.UNKNOWN_MEMBER_ID),
         (-1, "", ErrorCode.UNKNOWN_MEMBER_ID),
     ):
-        request = commit_request(generation_id_or_member_epoch=generation, member_id=who)
+        request = commit_request(generation_id_or_member_epoch=generation, member_id=sender)
         assert await commit(whole, request, version) == code
 
 

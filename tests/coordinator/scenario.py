@@ -156,18 +156,18 @@ class Story(ConsumerStory):
             words = line.partition("#")[0].split()
             if words:
                 await self._do(words)
-                lines += [f"{INDENT}{who}: {what}" for who, what in await self._take_responses()]
+                lines += [f"{INDENT}{sender}: {what}" for sender, what in await self._take_responses()]
         return "\n".join(lines) + "\n"
 
     async def _take_responses(self) -> list[tuple[str, str]]:
         for _ in range(3):  # the callbacks of a future that is done run in the loop's next iteration
             await asyncio.sleep(0)
         still = []
-        for who, response, describe in self._waiting:
+        for sender, response, describe in self._waiting:
             if response.done():
-                self._responses.append((who, describe(response.result())))
+                self._responses.append((sender, describe(response.result())))
             else:
-                still.append((who, response, describe))
+                still.append((sender, response, describe))
         self._waiting = still
         responses, self._responses = sorted(self._responses, key=itemgetter(0)), []
         return responses
@@ -208,19 +208,19 @@ class Story(ConsumerStory):
                 client = self._clients.setdefault(name, Client(name))
                 getattr(self, f"_{verb}")(client, *_split(rest))
 
-    def _send(self, who: str, request: object, version: int, describe: Callable[[Any], str]) -> None:
+    def _send(self, sender: str, request: object, version: int, describe: Callable[[Any], str]) -> None:
         assert self.whole is not None
         whole = self.whole
-        response = whole.send(request, version, who)
+        response = whole.send(request, version, sender)
 
         def read(response: Any) -> str:
             return describe(whole.read(response, request, version))
 
         if isinstance(response, asyncio.Future):
-            self._responses.append((who, "waits"))
-            self._waiting.append((who, response, read))
+            self._responses.append((sender, "waits"))
+            self._waiting.append((sender, response, read))
         else:
-            self._responses.append((who, read(response)))
+            self._responses.append((sender, read(response)))
 
     def _name(self, member_id: str) -> str:
         return self._names.get(member_id, member_id or "nobody")
@@ -263,10 +263,10 @@ class Story(ConsumerStory):
             client.protocol = (response.protocol_type, response.protocol_name)
             self._names[response.member_id] = client.name
             members = ",".join(sorted(self._name(member.member_id) for member in response.members))
-            who = f" of {members}" if members else ""
+            among = f" of {members}" if members else ""
             skip = ", keeps the assignment" if response.skip_assignment else ""
             leads = "leader" if response.leader == response.member_id else "member" if response.leader else "without a leader"
-            return f"generation {response.generation_id} by {response.protocol_name}, {leads}{who}{skip}"
+            return f"generation {response.generation_id} by {response.protocol_name}, {leads}{among}{skip}"
 
         self._send(client.name, request, version, describe)
 
@@ -308,9 +308,9 @@ class Story(ConsumerStory):
         instance, _from, group = words
         self._leave("admin", group, MemberIdentity(member_id="", group_instance_id=instance))
 
-    def _leave(self, who: str, group: str, identity: MemberIdentity) -> None:
+    def _leave(self, sender: str, group: str, identity: MemberIdentity) -> None:
         request = LeaveGroupRequest(group_id=group, members=[identity])
-        self._send(who, request, 5, lambda r: error_code(r.error_code or r.members[0].error_code).name)
+        self._send(sender, request, 5, lambda r: error_code(r.error_code or r.members[0].error_code).name)
 
     # Offsets
 
@@ -324,7 +324,7 @@ class Story(ConsumerStory):
         self._commit("admin", words[0], (int(options.pop("generation", "-1")), "", None), words[1:], options)
 
     def _commit(
-        self, who: str, group: str, member: tuple[int, str, str | None], words: list[str], options: dict[str, str]
+        self, sender: str, group: str, member: tuple[int, str, str | None], words: list[str], options: dict[str, str]
     ) -> None:
         version = int(options.pop("version", "4" if "retention" in options else "9"))
         retention = options.pop("retention", None)
@@ -345,7 +345,7 @@ class Story(ConsumerStory):
             retention_time_ms=-1 if retention is None else milliseconds(retention),
             topics=[OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
         )
-        self._send(who, request, version, _per_partition)
+        self._send(sender, request, version, _per_partition)
 
     def _admin_fetches(self, words: list[str], options: dict[str, str]) -> None:
         topics = None

@@ -13,7 +13,7 @@ OWNS = ("none", "t-0", "t-1", "t-0,t-1", "t-0,t-1,t-2")
 TOPICS = ("t", "u", "t,u")
 RARE = (
     "restart", "admin deletes g", "admin commits g t-0=5", "admin forgets g t-0", "after 46s",
-    "log refuses\nWHO reports\nlog accepts", "log refuses\nafter 46s\nlog accepts",
+    "log refuses\nMEMBER reports\nlog accepts", "log refuses\nafter 46s\nlog accepts",
 )  # fmt: skip
 TIMES = "session=45s rebalance=10s"
 
@@ -25,22 +25,22 @@ def story_at_random(seed: int, line_count: int) -> str:
 
 
 def _line(random: Random) -> str:
-    who = random.choice("abc")
-    instance = " instance=i" if who == "a" else ""
+    member = random.choice("abc")
+    instance = " instance=i" if member == "a" else ""
     lines = [
-        f"WHO enters g topics={random.choice(TOPICS)} rebalance=10s{instance}",
-        *(f"WHO reports owns={random.choice(OWNS)}" for _ in range(2)),
-        "WHO reports",
-        "WHO reports topics=t,u",
-        "WHO quits",
-        "WHO quits awhile" if instance else "WHO quits",
-        f"WHO joins g topics=t {TIMES} owns={random.choice(OWNS)}{instance}",
-        f"WHO joins g fresh topics=t {TIMES}{instance}",
-        *["WHO syncs"] * 2,
-        "WHO beats",
-        "WHO leaves",
-        "WHO commits t-0=1 in=g",
+        f"MEMBER enters g topics={random.choice(TOPICS)} rebalance=10s{instance}",
+        *(f"MEMBER reports owns={random.choice(OWNS)}" for _ in range(2)),
+        "MEMBER reports",
+        "MEMBER reports topics=t,u",
+        "MEMBER quits",
+        "MEMBER quits awhile" if instance else "MEMBER quits",
+        f"MEMBER joins g topics=t {TIMES} owns={random.choice(OWNS)}{instance}",
+        f"MEMBER joins g fresh topics=t {TIMES}{instance}",
+        *["MEMBER syncs"] * 2,
+        "MEMBER beats",
+        "MEMBER leaves",
+        "MEMBER commits t-0=1 in=g",
         f"after {random.choice((1, 5, 11, 25))}s",
         random.choice(RARE),
     ]
-    return random.choice(lines).replace("WHO", who)
+    return random.choice(lines).replace("MEMBER", member)

@@ -91,8 +91,8 @@ def commits(draw: st.DrawFn) -> tuple[Any, ...]:
     partitions = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 99), st.integers(0, 250)), min_size=1, max_size=3))
     group = draw(st.sampled_from(GROUPS))
     usual = "member" if group == GROUP else "outside"
-    who = draw(st.sampled_from([usual, usual, usual, usual, "member", "outside", "stranger", "late"]))
-    return "commit", draw(st.integers(0, CONNECTIONS - 1)), group, who, partitions
+    role = draw(st.sampled_from([usual, usual, usual, usual, "member", "outside", "stranger", "late"]))
+    return "commit", draw(st.integers(0, CONNECTIONS - 1)), group, role, partitions
 
 
 STEPS = st.one_of(
@@ -129,8 +129,8 @@ class Player:
 
     async def play(self, step: tuple[Any, ...]) -> None:
         match step:
-            case "commit", connection, group, who, partitions:
-                self._commit(connection, group, who, partitions)
+            case "commit", connection, group, role, partitions:
+                self._commit(connection, group, role, partitions)
             case ("end",):
                 self.end_turn()
             case ("heartbeat",):
@@ -164,8 +164,8 @@ class Player:
                 if self.later is not ALONE:
                     self.whole.groups.runtime._gathering._call_soon = self.later.append
 
-    def _commit(self, connection: int, group: str, who: str, partitions: list[tuple[int, int, int]]) -> None:
-        generation = {"member": 1, "outside": -1, "stranger": 1, "late": 0}[who]
+    def _commit(self, connection: int, group: str, role: str, partitions: list[tuple[int, int, int]]) -> None:
+        generation = {"member": 1, "outside": -1, "stranger": 1, "late": 0}[role]
         asked = [
             OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata="x" * size)
             for index, offset, size in partitions
@@ -173,7 +173,7 @@ class Player:
         request = OffsetCommitRequest(
             group_id=group,
             generation_id_or_member_epoch=generation,
-            member_id={"outside": "", "stranger": "stranger"}.get(who, self.member_id),
+            member_id={"outside": "", "stranger": "stranger"}.get(role, self.member_id),
             topics=[OffsetCommitRequestTopic(name="t", partitions=asked)],
         )
         self.ask(request, VERSION, connection)

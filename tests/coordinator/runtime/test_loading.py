@@ -286,7 +286,7 @@ async def test_a_partition_that_is_lost_while_it_is_loaded(tmp_path: Path) -> No
     assert not whole.groups.runtime.partitions()
 
 
-async def test_who_waits_for_the_loading_is_called_when_the_last_partition_is_there(tmp_path: Path) -> None:
+async def test_a_caller_that_waits_for_the_loading_is_called_when_the_last_partition_is_there(tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     called: list[int] = []
     whole.groups.when_loaded(lambda: called.append(whole.groups.runtime.loading_count))
