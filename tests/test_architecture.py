@@ -52,6 +52,7 @@ OTHER_NAMES = {
     ("LogOffsetMetadata", "offset"): {"log_end_offset"},
     ("LogOffsetMetadata", "segment_base_offset"): {"base_offset"},
     ("LogOffsetMetadata", "position"): {"size"},
+    ("FetchedRecords", "offset_metadata"): {"place"},
     ("SessionResponse", "error_code"): {"no_error"},
     ("SessionResponse", "session_id"): {"no_session_id"},
     ("PartitionProduceResult", "error_code"): {"code"},

@@ -23,6 +23,7 @@ cdef class SegmentTail:
     cpdef bint note(self, int64_t size, int64_t max_timestamp, int64_t offset_of_max_timestamp) except -1
     cpdef bint lengthen(self, int64_t size, int64_t max_timestamp, int64_t offset_of_max_timestamp) except -1
     cpdef int remember(self, base_offset, int64_t position, int64_t size) except -1
+    cpdef recent_place(self, base_offset)
     @cython.locals(size=int64_t, position=int64_t)
     cpdef bint append(
         self, file, data, first_offset, int64_t last_offset, int64_t max_timestamp, int64_t now_ms, int64_t segment_bytes,

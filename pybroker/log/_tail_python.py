@@ -121,6 +121,10 @@ class SegmentTail:
             self.recent = {}
         self.recent[base_offset] = (position, size)
 
+    def recent_place(self, base_offset: Offset) -> tuple[int, int] | None:
+        """Return position and size of the batch from `base_offset` on, if it is remembered."""
+        return self.recent.get(base_offset) or self.older.get(base_offset)
+
     def forget(self) -> None:
         """Forget where batches were written: they may not be there any more, or no reader asks for them."""
         self.recent = {}

@@ -35,8 +35,7 @@ def cold_lookup(log: Log, offset: Offset) -> Callable[[], None] | None:
     if log.is_closed or not log.log_start_offset <= offset < log.log_end_offset or not log.filesystem.is_concurrent:
         return None
     segment = log.segments[max(log.segments.floor_index(offset), 0)]
-    tail = segment.tail
-    if offset in tail.recent or offset in tail.older or not segment.size:
+    if segment.tail.recent_place(offset) is not None or not segment.size:
         return None
     if _is_in_memory(segment, offset):
         return None

@@ -351,14 +351,12 @@ class Log:
 
     # --- read ---
 
-    def read(self, offset: Offset, *, bytes_max: int, upper_offset: Offset, min_one_batch: bool) -> FetchedRecords:
-        """Return a slice from the batch that holds `offset`, of batches below `upper_offset`, cut at `bytes_max`
-        wherever that is.
+    read = read.read
+    """Return a slice from the batch that holds `offset`, of batches below `upper_offset`, cut at `bytes_max` wherever that is.
 
-        With `min_one_batch` the first batch is whole, however large. Raises KafkaError(OFFSET_OUT_OF_RANGE), and
-        CORRUPT_MESSAGE if the disk does not hold batches there.
-        """
-        return read.read(self, offset, bytes_max=bytes_max, upper_offset=upper_offset, min_one_batch=min_one_batch)
+    With `min_one_batch` the first batch is whole, however large. Raises KafkaError(OFFSET_OUT_OF_RANGE), and CORRUPT_MESSAGE if
+    the disk does not hold batches there.
+    """
 
     def cold_lookup(self, offset: Offset) -> Callable[[], None] | None:
         """Return what to run in a thread before `read` from `offset`, so that it waits for no disk; None if nothing."""

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.log.batch_scan import CorruptDataError
 from pybroker.log.entry_file import CorruptIndexError
-from pybroker.log.file_records import FileRecords
 from pybroker.log.results import EMPTY, FetchedRecords, LogOffsetMetadata
-from pybroker.model import Offset, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import CorruptRecordError
 
@@ -25,13 +23,15 @@ if TYPE_CHECKING:
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
     from pybroker.log.transaction_index import AbortedTransaction
+    from pybroker.model import Offset
 
 logger = logging.getLogger(__name__)
 
 
 def read(log: Log, offset: Offset, *, bytes_max: int, upper_offset: Offset, min_one_batch: bool) -> FetchedRecords:
     """Return a slice from the batch that holds `offset`; this is `Log.read`."""
-    log.check_usable()
+    if log.log_directory.failure is not None or log.is_closed:
+        log.check_usable()
     end_offset = log.log_end_offset
     if not log.log_start_offset <= offset <= end_offset:
         raise KafkaError(
@@ -46,38 +46,29 @@ def read(log: Log, offset: Offset, *, bytes_max: int, upper_offset: Offset, min_
         found = _find(log, offset)
         if found is None:  # compaction has removed everything up to the end
             return FetchedRecords(records=EMPTY, size=0, offset_metadata=log.end_offset_metadata)
-        segment, position, batch_size = found
-        limit = segment.size if not segment.damage else segment.intact_size(position)
+        segment, batch = found
+        position, size = batch
+        limit = segment.tail.size if not segment.damage else segment.intact_size(position)
         if upper_offset < end_offset:
-            limit = min(limit, _position_of_upper(log, segment, upper_offset, position + batch_size))
-        metadata = new_tuple(LogOffsetMetadata, (offset, segment.base_offset, position))
-        size = min(limit - position, max(bytes_max, batch_size) if min_one_batch else bytes_max)
-        if size <= 0:
-            return FetchedRecords(records=EMPTY, size=0, offset_metadata=metadata, first_batch_size=batch_size)
-        return FetchedRecords(
-            records=FileRecords(segment.file, position, size),
-            size=size,
-            offset_metadata=metadata,
-            first_batch_size=batch_size,
-            is_first_incomplete=size < batch_size,
-        )
+            limit = min(limit, _position_of_upper(log, segment, upper_offset, position + size))
+        return segment.slice_from(offset, batch, limit=limit, bytes_max=bytes_max, min_one_batch=min_one_batch)
     except CorruptDataError as error:
         raise CorruptRecordError(f"{log.topic_partition} near offset {offset}: {error}") from error
     except OSError as error:
         raise log.log_directory.fail(error) from error
 
 
-def _find(log: Log, offset: Offset) -> tuple[LogSegment, int, int] | None:
-    """Return segment, position and size of the batch that holds `offset` or follows it."""
+def _find(log: Log, offset: Offset) -> tuple[LogSegment, tuple[int, int]] | None:
+    """Return the segment, and position and size in it, of the batch that holds `offset` or follows it."""
     segments = log.segments
     if segments.active.base_offset <= offset:
         found = segments.active.find_batch(offset, log.log_end_offset)
-        return (segments.active, *found) if found is not None else None
+        return (segments.active, found) if found is not None else None
     for index in range(segments.floor_index(offset), len(segments)):
         segment = segments[index]
         found = segment.find_batch(offset, log.log_end_offset)
         if found is not None:
-            return (segment, *found)
+            return segment, found
         if offset < segment.end_offset:
             _note_gap(log, segment, offset)
     return None
@@ -154,7 +145,7 @@ def offset_metadata(log: Log, offset: Offset) -> LogOffsetMetadata:
         return LogOffsetMetadata(offset)  # a read there raises the error
     except OSError as error:
         raise log.log_directory.fail(error) from error
-    return LogOffsetMetadata(offset, found[0].base_offset, found[1]) if found is not None else log.end_offset_metadata
+    return LogOffsetMetadata(offset, found[0].base_offset, found[1][0]) if found is not None else log.end_offset_metadata
 
 
 def aborted_transactions(

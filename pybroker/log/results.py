@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -57,8 +56,7 @@ class LogOffsetMetadata(NamedTuple):
 EMPTY: Final = b""
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchedRecords:
+class FetchedRecords(NamedTuple):
     """The result of a read.
 
     Attributes:

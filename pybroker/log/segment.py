@@ -313,12 +313,8 @@ class LogSegment(SegmentFiles):
     intact_size = segment_reading.intact_size
     behind_damage = segment_reading.behind_damage
     read_end = segment_reading.read_end
-
-    def recent_batch(self, base_offset: Offset) -> tuple[SegmentFile, int, int] | None:
-        """Return the open file, and position and size in it of the batch from `base_offset` on, if that was written just now."""
-        tail, file = self.tail, self._file
-        found = tail.recent.get(base_offset) or tail.older.get(base_offset)
-        return None if found is None or file is None else (file, *found)
+    slice_from = segment_reading.slice_from
+    read_recent = segment_reading.read_recent
 
     position_of = segment_reading.position_of
     position_before = segment_reading.position_before

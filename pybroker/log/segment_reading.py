@@ -18,8 +18,10 @@ from pybroker.log import batch_scan
 from pybroker.log.batch_scan import OFFSET_END, CorruptDataError
 from pybroker.log.damage import SEGMENT_OFFSETS_MAX, Damage, Survey
 from pybroker.log.entry_file import CorruptIndexError
+from pybroker.log.file_records import FileRecords
+from pybroker.log.results import EMPTY, FetchedRecords, LogOffsetMetadata
 from pybroker.log.time_index import TimestampOffset
-from pybroker.model import NO_OFFSET, Offset
+from pybroker.model import NO_OFFSET, Offset, new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -221,8 +223,7 @@ def find_batch(self: LogSegment, offset: Offset, end_offset: Offset = OFFSET_END
     No batch may reach `end_offset`, which only the active segment does not know itself. Raises CorruptDataError where
     the data is damaged; OSError.
     """
-    tail = self.tail
-    recent = tail.recent.get(offset) or tail.older.get(offset)
+    recent = self.tail.recent_place(offset)
     if recent is not None:
         return recent
     if not self._is_loaded:
@@ -236,6 +237,35 @@ def find_batch(self: LogSegment, offset: Offset, end_offset: Offset = OFFSET_END
         logger.warning("Rebuilding the indexes of %s: %s", self.path, error)
         self.rebuild_indexes()
         return _find(self, offset, end_offset)
+
+
+def slice_from(
+    self: LogSegment, offset: Offset, batch: tuple[int, int], *, limit: int, bytes_max: int, min_one_batch: bool
+) -> FetchedRecords:
+    """Return what a read from `offset` gets, whose batch has this position and size: at most what lies before the position
+    `limit`, and at most `bytes_max`, but with `min_one_batch` the whole batch.
+    """
+    position, first_batch_size = batch
+    size = first_batch_size if min_one_batch and bytes_max < first_batch_size else bytes_max
+    if position + size > limit:
+        size = limit - position
+    place = new_tuple(LogOffsetMetadata, (offset, self.base_offset, position))
+    if size <= 0:
+        return FetchedRecords(records=EMPTY, size=0, offset_metadata=place, first_batch_size=first_batch_size)
+    records = FileRecords(self._file or self.file, position, size)
+    return new_tuple(FetchedRecords, (records, size, place, first_batch_size, size < first_batch_size))
+
+
+def read_recent(self: LogSegment, offset: Offset, *, bytes_max: int, min_one_batch: bool) -> FetchedRecords | None:
+    """Return what a read from `offset` to the end of the segment gets, if a batch that was written just now begins there.
+
+    Returns None for any other offset, and if the data file is not open.
+    """
+    tail = self.tail
+    batch = tail.recent_place(offset)
+    if batch is None or self._file is None:
+        return None
+    return slice_from(self, offset, batch, limit=tail.size, bytes_max=bytes_max, min_one_batch=min_one_batch)
 
 
 def find(self: LogSegment, offset: Offset) -> None:

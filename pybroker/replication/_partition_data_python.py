@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pybroker.log.results import LogOffsetMetadata
     from pybroker.log.transaction_index import AbortedTransaction
 
-__all__ = ["FetchPartition", "FetchPartitionData", "session_key"]
+__all__ = ["FetchPartition", "FetchPartitionData", "ResponseLimit", "is_present_epoch", "session_key"]
 
 NO_PREFERRED_REPLICA = -1
 NONE = ErrorCode.NONE
@@ -29,6 +29,11 @@ NONE = ErrorCode.NONE
 def session_key(topic: str | None, topic_id: TopicId, partition: int) -> tuple[str | TopicId | None, int]:
     """Return the partition's key within a fetch session: the topic's id if the request uses ids, otherwise its name."""
     return (topic if topic_id == ZERO_TOPIC_ID else topic_id, partition)
+
+
+def is_present_epoch(current_leader_epoch: LeaderEpoch, leader_epoch: LeaderEpoch) -> bool:
+    """Return whether the leader epoch that a request has, -1 if it has none, is the present one, `leader_epoch`."""
+    return current_leader_epoch in (NO_LEADER_EPOCH, leader_epoch)
 
 
 class FetchPartition:
@@ -81,6 +86,10 @@ class FetchPartition:
         """The partition's key within a fetch session."""
         return session_key(self.topic, self.topic_id, self.partition)
 
+    def means(self, topic_id: TopicId) -> bool:
+        """Return whether the request means the topic of this id: it names the same id, or none."""
+        return self.topic_id is ZERO_TOPIC_ID or self.topic_id in (ZERO_TOPIC_ID, topic_id)
+
     def __repr__(self) -> str:
         return f"FetchPartition({self.topic_partition}, fetch_offset={self.fetch_offset}, max_bytes={self.max_bytes})"
 
@@ -130,3 +139,28 @@ class FetchPartitionData:
         self.preferred_read_replica = preferred_read_replica
         self.fetch_offset_metadata = fetch_offset_metadata
         self.cut_batch_size = cut_batch_size
+
+
+class ResponseLimit:
+    """How much the rest of a response may hold (KIP-74): the first partition with records gives at least one whole batch.
+
+    Attributes:
+        bytes_left: what is left of the response's own limit.
+        min_one_batch: whether the next partition gives a whole batch even beyond the limits.
+    """
+
+    __slots__ = ("bytes_left", "min_one_batch")
+
+    def __init__(self, bytes_left: int, min_one_batch: bool) -> None:
+        self.bytes_left = bytes_left
+        self.min_one_batch = min_one_batch
+
+    def bytes_max(self, wanted: FetchPartition) -> int:
+        """Return how many bytes of this partition the response may hold; negative if the partition's own limit is."""
+        return min(self.bytes_left, wanted.max_bytes)
+
+    def take(self, size: int) -> None:
+        """Note that the response holds `size` bytes more."""
+        if size:
+            self.min_one_batch = False
+            self.bytes_left = max(0, self.bytes_left - size)

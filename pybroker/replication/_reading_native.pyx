@@ -3,14 +3,16 @@
 
 It makes and reads the objects of `partition_data`, whose places its .pxd declares. All other objects have their attributes looked
 up by their names.
+
+The conditions here choose which partitions are usual: nothing about such a partition has to be looked up, refused or waited for. What
+is then read is not decided here, but where the general way decides it, too: how much of a response is left in `ResponseLimit`, and
+the slice of the segment in `LogSegment.slice_from`.
 """
 
 from pybroker.protocol._tuples cimport pb_new_tuple, set_item
-from pybroker.replication._partition_data_native cimport FetchPartition, FetchPartitionData
+from pybroker.replication._partition_data_native cimport FetchPartition, FetchPartitionData, ResponseLimit, is_present_epoch
 
-from pybroker.log.file_records import FileRecords
 from pybroker.log.log import Log
-from pybroker.log.results import LogOffsetMetadata
 from pybroker.model import ZERO_TOPIC_ID, TopicPartition
 from pybroker.replication.fetch_data import FetchIsolation
 from pybroker.replication.partition import Partition
@@ -50,66 +52,44 @@ def wanted_partitions(topics, names):
     return found
 
 
-cpdef object read_usual(
-    object partition, FetchPartition wanted, object isolation, long long bytes_max, bint min_one_batch
-):
-    cdef long long epoch, offset, high_watermark, position, batch_size, size
+cpdef object read_usual(object partition, FetchPartition wanted, object isolation, ResponseLimit limit):
+    cdef long long bytes_max = limit.bytes_max(wanted)
     cdef FetchPartitionData data
-    if type(partition) is not partition_class or bytes_max < 0:
+    if type(partition) is not partition_class or bytes_max < 0 or <long long>wanted.last_fetched_epoch >= 0:
         return None
     log = partition.log
-    if type(log) is not log_class or not partition.is_leader or <long long>wanted.last_fetched_epoch >= 0:
+    if type(log) is not log_class or not wanted.means(log.topic_id):
         return None
-    epoch = wanted.current_leader_epoch
-    if epoch != -1 and epoch != <long long>partition.leader_epoch:
+    if not partition.is_leader or not is_present_epoch(wanted.current_leader_epoch, partition.leader_epoch):
         return None
-    topic_id = wanted.topic_id
-    if topic_id is not zero_topic_id and topic_id != log.topic_id:
-        return None
-    producers = log.producers
-    if producers.ongoing or producers.unreplicated:
-        return None  # the last stable offset is another
-    end_offset = partition.high_watermark
-    high_watermark = end_offset
+    if log.producers.first_unstable_offset is not None:
+        return None  # the last stable offset may be another
+    high_watermark = partition.high_watermark
     fetch_offset = wanted.fetch_offset
-    offset = fetch_offset
-    if offset == high_watermark:
+    if fetch_offset == high_watermark:
         return partition.nothing_new(partition.high_watermark_metadata)
     log_start_offset = log.log_start_offset
-    if (
-        isolation is not HIGH_WATERMARK
-        or not <long long>log_start_offset <= offset < high_watermark
-        or high_watermark < <long long>log.log_end_offset
-        or log.is_closed
-        or log.log_directory.failure is not None
-    ):
+    if isolation is not HIGH_WATERMARK or high_watermark < log.log_end_offset or fetch_offset < log_start_offset:
         return None
-    segment = log.segments.active
-    found = segment.recent_batch(fetch_offset)
-    if found is None:
+    if log.is_closed or log.log_directory.failure is not None:
         return None
-    file, position, batch_size = found
-    size = bytes_max
-    if min_one_batch and size < batch_size:
-        size = batch_size
-    size = min(size, <long long>segment.tail.size - position)
-    if size < batch_size or size <= 0:
+    fetched = log.segments.active.read_recent(fetch_offset, bytes_max=bytes_max, min_one_batch=limit.min_one_batch)
+    if fetched is None:
         return None
-    place = pb_new_tuple(LogOffsetMetadata, 3)
-    set_item(place, 0, fetch_offset)
-    set_item(place, 1, segment.base_offset)
-    set_item(place, 2, position)
+    records, size, place, _, is_first_incomplete = fetched
+    if is_first_incomplete or not size:
+        return None
     data = FetchPartitionData()
-    data.high_watermark = data.last_stable_offset = end_offset
+    data.high_watermark = data.last_stable_offset = high_watermark
     data.log_start_offset = log_start_offset
-    data.records = FileRecords(file, position, size)
+    data.records = records
     data.fetch_offset_metadata = place
     return data
 
 
 def read_at_once(dict partitions, topics, names, isolation, long long bytes_left, long long bytes_needed):
-    cdef long long bytes_max, bytes_read = 0
-    cdef bint min_one_batch = True
+    cdef long long bytes_read = 0
+    cdef ResponseLimit limit = ResponseLimit(bytes_left, True)
     cdef list results = []
     cdef FetchPartition wanted
     cdef FetchPartitionData data
@@ -118,17 +98,14 @@ def read_at_once(dict partitions, topics, names, isolation, long long bytes_left
     if not wanted_all or (len(wanted_all) > 1 and len({one.topic_partition for one in wanted_all}) < len(wanted_all)):
         return None
     for wanted in wanted_all:
-        bytes_max = min(bytes_left, <long long>wanted.max_bytes)
-        data = read_usual(partitions.get(wanted.topic_partition), wanted, isolation, bytes_max, min_one_batch)
+        data = read_usual(partitions.get(wanted.topic_partition), wanted, isolation, limit)
         if data is None:
             return None
         results.append((wanted, data))
         records = data.records
         if records is not None:
-            min_one_batch = False
-            bytes_max = records.size
-            bytes_read += bytes_max
-            bytes_left = max(0, bytes_left - bytes_max)
+            bytes_read += records.size
+            limit.take(records.size)
     if bytes_read < bytes_needed:
         return None
     return results

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.messages.fetch import FetchTopic
     from pybroker.replication.fetch_data import FetchIsolation, FetchPartitionData, FetchResults
     from pybroker.replication.partition import Partition
+    from pybroker.replication.partition_data import ResponseLimit
 
 __all__ = ["read_at_once", "read_usual", "wanted_partitions"]
 
@@ -52,10 +53,12 @@ def read_usual(
     partition: Partition | None,  # noqa: ARG001  (for what the native part reads, as all of these)
     wanted: FetchPartition,  # noqa: ARG001
     isolation: FetchIsolation,  # noqa: ARG001
-    bytes_max: int,  # noqa: ARG001
-    min_one_batch: bool,  # noqa: ARG001
+    limit: ResponseLimit,  # noqa: ARG001
 ) -> FetchPartitionData | None:
-    """Read one partition for a client, if it is usual; None for any other, and then nothing was done."""
+    """Read one partition for a client within `limit`, if it is usual; None for any other, and then nothing was done.
+
+    Does not take what it reads from `limit`.
+    """
     return None
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.log.read import offset_behind
 from pybroker.log.results import AppendOrigin
-from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, NO_OFFSET, BrokerId, LeaderEpoch, Offset
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, BrokerId, LeaderEpoch, Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.fetch_data import (
     FetchIsolation,
@@ -30,6 +30,7 @@ from pybroker.replication.fetch_data import (
     FetchPartition,
     FetchPartitionData,
 )
+from pybroker.replication.partition_data import is_present_epoch
 
 if TYPE_CHECKING:
     from pybroker.log.file_records import FileRecords
@@ -167,7 +168,7 @@ class Partition:
 
         The error is FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
         """
-        if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
+        if not is_present_epoch(current_leader_epoch, self.leader_epoch):
             is_older = current_leader_epoch < self.leader_epoch
             return ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
         if require_leader and not self.is_leader:
@@ -288,10 +289,9 @@ class Partition:
         Without `min_one_batch`, a first batch that does not fit is cut for a request with a hard limit, and otherwise
         left out. Raises the errors that the module lists.
         """
-        if not self.is_leader or wanted.current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
-            refusal = self.refusal(wanted.current_leader_epoch, require_leader=params.fetch_only_leader)
-            if refusal is not None:
-                raise KafkaError(refusal)
+        refusal = self.refusal(wanted.current_leader_epoch, require_leader=params.fetch_only_leader)
+        if refusal is not None:
+            raise KafkaError(refusal)
         isolation, log = params.isolation, self.log
         end = self.high_watermark_metadata
         if isolation is _LOG_END:

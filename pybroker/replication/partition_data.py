@@ -9,8 +9,23 @@ from typing import Final
 
 from pybroker.native import choose
 from pybroker.replication import _partition_data_python
-from pybroker.replication._partition_data_python import NO_PREFERRED_REPLICA, FetchPartition, FetchPartitionData, session_key
+from pybroker.replication._partition_data_python import (
+    NO_PREFERRED_REPLICA,
+    FetchPartition,
+    FetchPartitionData,
+    ResponseLimit,
+    is_present_epoch,
+    session_key,
+)
 
-__all__ = ["IS_NATIVE", "NO_PREFERRED_REPLICA", "FetchPartition", "FetchPartitionData", "session_key"]
+__all__ = [
+    "IS_NATIVE",
+    "NO_PREFERRED_REPLICA",
+    "FetchPartition",
+    "FetchPartitionData",
+    "ResponseLimit",
+    "is_present_epoch",
+    "session_key",
+]
 
 IS_NATIVE: Final = choose(_partition_data_python, globals())

@@ -12,6 +12,7 @@ from pybroker.native import choose
 from pybroker.replication import _reading_python
 from pybroker.replication._reading_python import read_at_once, read_usual, wanted_partitions
 from pybroker.replication.fetch_data import FetchIsolation
+from pybroker.replication.partition_data import ResponseLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,19 +35,17 @@ def read_partitions(
     read_one: Callable[[FetchParams, FetchPartition, int, bool], FetchPartitionData],
 ) -> FetchResults:
     """Read one partition after the other within the limits of `params`; `read_one` handles every case."""
-    bytes_left, isolation = params.max_bytes, params.isolation
-    min_one_batch = not params.hard_max_bytes_limit and not params.is_continued
+    isolation = params.isolation
+    limit = ResponseLimit(params.max_bytes, not params.hard_max_bytes_limit and not params.is_continued)
     results: FetchResults = []
     for wanted in wanted_partitions:
-        bytes_max = min(bytes_left, wanted.max_bytes)
         data = None
         if isolation is not _LOG_END:
-            data = read_usual(partitions.get(wanted.topic_partition), wanted, isolation, bytes_max, min_one_batch)
+            data = read_usual(partitions.get(wanted.topic_partition), wanted, isolation, limit)
         if data is None:
-            data = read_one(params, wanted, bytes_max, min_one_batch)
+            data = read_one(params, wanted, limit.bytes_max(wanted), limit.min_one_batch)
         results.append((wanted, data))
         records = data.records
-        if records is not None and records.size:
-            min_one_batch = False
-            bytes_left = max(0, bytes_left - records.size)
+        if records is not None:
+            limit.take(records.size)
     return results

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.log.directory_moves import DirectoryMoves
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import INTERNAL_TOPICS
-from pybroker.model import FIRST_OFFSET, ZERO_TOPIC_ID, BrokerId, Offset, TopicPartition, new_tuple
+from pybroker.model import FIRST_OFFSET, BrokerId, Offset, TopicPartition, new_tuple
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.work import LongWorkError
 from pybroker.replication import reading
@@ -356,7 +356,7 @@ class ReplicaManager:
         partition = self._partitions.get(topic_partition)
         if partition is None:
             return FetchPartitionData(self._absence(topic_partition))
-        if wanted.topic_id is not ZERO_TOPIC_ID and wanted.topic_id not in (ZERO_TOPIC_ID, partition.log.topic_id):
+        if not wanted.means(partition.log.topic_id):
             return FetchPartitionData(ErrorCode.INCONSISTENT_TOPIC_ID)
         if bytes_max < 0:
             return FetchPartitionData(ErrorCode.INVALID_FETCH_SIZE)

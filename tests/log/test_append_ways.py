@@ -98,11 +98,12 @@ def state(log: Log) -> object:
         (s.base_offset, s.size, s.max_timestamp, s.offset_index.count, s.offset_index.last_offset, s.time_index.last_entry)
         for s in log.segments
     ]
+    unindexed = [s.tail.bytes_since_entry for s in log.segments]
     edges = [edge for _, one in log.segments.active.scan(0) for edge in (one.base_offset, one.last_offset)]  # a gap may be huge
     found = [log.segments.active.find_batch(offset) for offset in (*edges, log.log_end_offset)]
     producers = [(p.producer_id, p.producer_epoch, p.last_timestamp, list(p.batches)) for p in log.producers.producers.values()]
     ends = log.log_end_offset, log.end_offset_metadata, log.producers.map_end_offset, log.unflushed_messages, log.recovery_point
-    return ends, segments, found, producers, [*log.epochs.entries], stored(log)
+    return ends, segments, unindexed, found, producers, [*log.epochs.entries], stored(log)
 
 
 @contextmanager

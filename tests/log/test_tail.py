@@ -105,6 +105,9 @@ def test_at_least_64_batches_are_remembered(twin: ModuleType) -> None:
         known = {**tail.older, **tail.recent}
         assert [known[one] for one in range(max(0, offset - 63), offset + 1)], offset
         assert len(known) <= 128
+        assert tail.recent_place(offset) == known[offset]
+        assert tail.recent_place(min(known)) == known[min(known)]
+        assert tail.recent_place(offset + 1) is None
     tail.forget()
     assert not tail.older | tail.recent
 
