@@ -48,8 +48,6 @@ _INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
 _SECTION_MAX: Final = 0x7FFF_0000
 
-_HEAD_0: Final = struct.Struct(">qiIbbi")  # offset, size, crc, magic, attributes, key size
-_HEAD_1: Final = struct.Struct(">qiIbbqi")  # the same with the timestamp
 _CHECKED_0: Final = struct.Struct(">bbi")  # the part of the head that the checksum covers
 _CHECKED_1: Final = struct.Struct(">bbqi")
 _INT32: Final = struct.Struct(">i")

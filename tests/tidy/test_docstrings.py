@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.tidy.sources import for_each, nodes, relative, sources, tree
+from tests.tidy.sources import for_each, nodes, relative, sources, text, tree
 
 NO_VERBS = frozenset(
     (
@@ -39,6 +40,8 @@ FRAGMENTS = frozenset(("at", "by", "from", "into", "it", "its", "of", "on", "the
 """First words of no sentence, or of one whose subject stands elsewhere: no class, module or test begins with one of them."""
 
 ENDS = (".", ":", "?", "!")
+NATIVE_DOCSTRING = re.compile(r'^ *"""([\s\S]*?)"""', re.MULTILINE)
+C_IN_CYTHON = re.compile(r'extern from \*:\n +"""[\s\S]*?"""')
 
 
 def described(module: ast.Module) -> Iterator[tuple[int, str, str]]:
@@ -91,3 +94,20 @@ def test_docstrings_are_sentences(path: Path) -> None:
         f"{relative(path)}:{line}: {name} {fault}" for line, name, words in described(tree(path)) for fault in faults(name, words)
     ]
     assert not found, "\n".join(found)
+
+
+def native_docstrings(source: str) -> list[str]:
+    """Return the texts that begin a line of Cython, but not C that is written there."""
+    return NATIVE_DOCSTRING.findall(C_IN_CYTHON.sub("", source))
+
+
+@for_each(sources(".pyx", ".pxd", ".pxi"))
+def test_docstrings_of_native_code_are_sentences(path: Path) -> None:
+    found = [f"{words[:40]!r} {fault}" for words in native_docstrings(text(path)) for fault in faults("", words)]
+    assert not found, "\n".join(found)
+
+
+def test_a_fragment_in_native_code_is_found() -> None:
+    source = '"""The module."""\ncdef extern from *:\n    """\n    int of;\n    """\n\ndef end():\n    """Of the end"""\n'
+    assert native_docstrings(source) == ["The module.", "Of the end"]
+    assert list(faults("", "Of the end")) == ["begins with 'of'", "does not end as a sentence"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.tidy.sources import PACKAGE, ROOT, documents, for_each, relative, sources, text
 
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+HEADING_LINK = re.compile(r"\]\((?!https?://)([^)#\s]+\.md)?#([^)\s]+)\)")
 PATH = re.compile(r"`([A-Za-z_][\w./-]*)`")
 SUFFIXES = (".py", ".pyx", ".pxd", ".md", ".toml", ".java")
 IN_FILE = re.compile(r"`([\w/]+\.py): ([\w.]+)`")
@@ -19,6 +20,7 @@ HISTORY = re.compile(r"CHANGELOG\.md|benchmarks/results/.*")
 
 PLACEHOLDERS = {"x.py", "_x_python.py", "_x_native.pyx"}
 LINE_MAX = 140
+FENCED = re.compile(r"^```[\s\S]*?^```", re.MULTILINE)
 NO_PROSE = re.compile(r"^```[\s\S]*?^```|^(?:\||#|\t| {4}).*$", re.MULTILINE)
 FILES = [path for path in documents() if not HISTORY.fullmatch(relative(path))]
 CLASSES = {
@@ -33,6 +35,12 @@ def exists(name: str, beside: Path) -> bool:
     return any((base / name).exists() for base in (ROOT, beside.parent)) or any(ROOT.glob(f"[!.]*/**/{name}"))
 
 
+def headings(document: str) -> set[str]:
+    """Return the names by which links lead to the headings of a document."""
+    lines = re.findall(r"^#+ +(.*?) *$", FENCED.sub("", document), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", line).lower().replace(" ", "-") for line in lines}
+
+
 @for_each(FILES)
 def test_lines_of_prose_fit_a_window(path: Path) -> None:
     assert not [line for line in NO_PROSE.sub("", text(path)).splitlines() if len(line) > LINE_MAX]
@@ -41,6 +49,19 @@ def test_lines_of_prose_fit_a_window(path: Path) -> None:
 @for_each(FILES)
 def test_links_lead_somewhere(path: Path) -> None:
     assert not [target for target in LINK.findall(text(path)) if not (path.parent / target).exists()]
+
+
+@for_each(FILES)
+def test_links_lead_to_headings(path: Path) -> None:
+    """GitHub makes the name of a heading from its words, in lower case, with hyphens between."""
+    for target, heading in HEADING_LINK.findall(text(path)):
+        linked = path.parent / target if target else path
+        assert heading in headings(text(linked)), f"{target}#{heading}"
+
+
+def test_a_heading_has_the_name_that_links_give_it() -> None:
+    assert headings("# One\n## `make test`, and *more*\ntext\n") == {"one", "make-test-and-more"}
+    assert HEADING_LINK.findall("[a](b.md#c) [d](#e) [f](https://g.h/i.md#j) [k](l.md)") == [("b.md", "c"), ("", "e")]
 
 
 @for_each(FILES)
