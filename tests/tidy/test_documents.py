@@ -90,3 +90,11 @@ def test_named_methods_exist(path: Path) -> None:
 @for_each(FILES)
 def test_named_make_targets_exist(path: Path) -> None:
     assert set(MAKE.findall(text(path))) <= MAKE_TARGETS
+
+
+def test_the_architecture_names_every_package() -> None:
+    table = text(ROOT / "docs" / "design" / "architecture.md").partition("\n| package |")[2].partition("\n\n")[0]
+    named = {name for row in table.splitlines()[2:] for name in PATH.findall(row.split("|")[1])}
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    modules = {path.name for path in PACKAGE.glob("*.py") if not path.name.startswith("__")}
+    assert named - {"container"} == packages | modules
