@@ -149,8 +149,8 @@ def stored_mb(bootstrap: str, topic: str) -> float:
         for number in range(PARTITIONS):
             offset, end = 0, client.list_offset(topic, number, timestamp=LATEST)
             while offset < end:
-                planner = outgoing.Planner(outgoing.Producer(ProducerId(0), ProducerEpoch(0)), offset, 0, 1 << 30)
-                for _ in planner.plan(client.fetch(topic, number, offset=offset)):
+                planner = outgoing.Planner(outgoing.Producer(ProducerId(0), ProducerEpoch(0)), Offset(offset), Offset(0), 1 << 30)
+                for _ in planner.plan(client.fetch(topic, number, offset=Offset(offset))):
                     pass
                 offset, total = planner.source, total + planner.counts.size
     return total / 1e6

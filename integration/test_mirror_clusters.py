@@ -135,7 +135,7 @@ def mirror(pair: tuple[str, str], topic: str, path: Path, *others: str) -> subpr
 
 def payloads(bootstrap: str, topic: str, partition: int) -> list[tuple[int, int, bytes]]:
     with WireClient(bootstrap) as client:
-        found = client.fetch(topic, partition, offset=0, max_bytes=64 << 20)
+        found = client.fetch(topic, partition, offset=Offset(0), max_bytes=64 << 20)
     return [(one.base_offset, one.attributes, bytes(one.data[HEADER_SIZE:])) for one in batches(found.data)]
 
 
@@ -185,7 +185,7 @@ def test_a_second_run_mirrors_what_is_new_and_the_map_names_its_origin(pair: tup
         "2000000",
         "producer",
     ]
-    assert State.read(path).origin(f"copy.{topic}", 1, offset=7) == Origin(topic, 1, 7)
+    assert State.read(path).origin(f"copy.{topic}", 1, offset=Offset(7)) == Origin(topic, 1, Offset(7))
     asked = subprocess.run(
         [*command(pair, topic, path)[:6], "--origin", f"copy.{topic}:0:399", "--map", f"copy.{topic}"],
         capture_output=True,
@@ -199,7 +199,7 @@ def test_a_second_run_mirrors_what_is_new_and_the_map_names_its_origin(pair: tup
         "partition 1: source 0-199 is 0-199",
     ]
     with pytest.raises(PipelineError, match=r"is mirrored up to offset 399; offset 400 is not mirrored yet"):
-        State.read(path).origin(f"copy.{topic}", 0, offset=400)
+        State.read(path).origin(f"copy.{topic}", 0, offset=Offset(400))
 
 
 def test_kill_9_at_any_moment_neither_loses_nor_doubles(pair: tuple[str, str], tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_offsets_that_are_gone_stop_the_mirror_unless_loss_is_allowed(pair: tupl
     found = read(pair[1], topic, 0)
     assert [content(one) for one in found[17:]] == [content(one) for one in read(pair[0], topic, 0)]
     state = State.read(path)
-    assert [state.origin(topic, 0, offset=n).offset for n in (0, 16, 17, 41)] == [13, 29, 45, 69]
+    assert [state.origin(topic, 0, offset=Offset(n)).offset for n in (0, 16, 17, 41)] == [13, 29, 45, 69]
 
 
 def test_the_mirror_refuses_what_it_cannot_keep(pair: tuple[str, str], tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_the_mirror_looks_up_its_place_again_when_the_target_is_elsewhere(
     def sometimes(self: PartitionWriter, batch: memoryview, offset: int) -> None:
         if next(calls) in {7, 19}:
             raise WriteInterruptedError("OUT_OF_ORDER_SEQUENCE_NUMBER")
-        write(self, batch, offset)
+        write(self, batch, Offset(offset))
 
     monkeypatch.setattr(PartitionWriter, "write", sometimes)
     assert run(None, options(pair, topic, tmp_path / "m", workers=1)).counts.records == 400

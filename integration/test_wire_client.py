@@ -57,14 +57,14 @@ def test_batches_come_back_as_they_were_written(bootstrap: str) -> None:
         assert [client.list_offset(topic, 1, timestamp=which) for which in (EARLIEST, LATEST)] == [0, 6]
         assert client.list_offset(topic, 1, timestamp=LATEST, isolation=COMMITTED) == 6
         assert client.list_offset(topic, 0, timestamp=LATEST) == 0
-        found = client.fetch(topic, 1, offset=3, isolation=COMMITTED)
+        found = client.fetch(topic, 1, offset=Offset(3), isolation=COMMITTED)
         assert (found.high_watermark, found.last_stable_offset, found.log_start_offset) == (6, 6, 0)
         assert [(one.base_offset, bytes(one.payload)) for one in batches(found.data)] == [
             (2, written[1][61:]),
             (4, written[2][61:]),
         ]
-        assert client.fetch(topic, 1, offset=6, wait_ms_max=1).data.nbytes == 0
-        assert len(client.fetch(topic, 1, offset=0, max_bytes=1).data) >= len(written[0])
+        assert client.fetch(topic, 1, offset=Offset(6), wait_ms_max=1).data.nbytes == 0
+        assert len(client.fetch(topic, 1, offset=Offset(0), max_bytes=1).data) >= len(written[0])
         assert client.settings(topic)["retention.ms"].value == "-1"
         assert client.settings(topic)["retention.ms"].is_of_topic
         client.create_partitions(topic, 3)
@@ -76,7 +76,7 @@ def test_errors_have_kafkas_names(bootstrap: str) -> None:
     with WireClient(bootstrap) as client:
         client.create_topic(topic, 1)
         with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE") as raised:
-            client.fetch(topic, 0, offset=5)
+            client.fetch(topic, 0, offset=Offset(5))
         assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
         with pytest.raises(BrokerError, match="INVALID_TOPIC_EXCEPTION"):
             client.create_topic("no/topic", 1)
@@ -104,7 +104,7 @@ def test_the_client_waits_for_a_broker_that_restarts(start_broker: Callable[...,
             assert client.produce("t", 0, numbered_batch(2, producer_id=producer_id)) == 2
         finally:
             joined(again, "the broker's start")
-        assert client.fetch("t", 0, offset=0).high_watermark == 4
+        assert client.fetch("t", 0, offset=Offset(0)).high_watermark == 4
 
 
 def test_the_client_reports_a_closed_port_and_a_server_of_another_protocol() -> None:

@@ -38,7 +38,7 @@ def fill(bootstrap: str, topic: str, partitions: int) -> None:
 
 def payloads(bootstrap: str, topic: str, partitions: int) -> list[list[bytes]]:
     with WireClient(bootstrap) as client:
-        return [[bytes(one.payload) for one in batches(client.fetch(topic, n, offset=0).data)] for n in range(partitions)]
+        return [[bytes(one.payload) for one in batches(client.fetch(topic, n, offset=Offset(0)).data)] for n in range(partitions)]
 
 
 def test_tasks_mirror_partitions_and_continue_where_they_were(
@@ -53,7 +53,7 @@ def test_tasks_mirror_partitions_and_continue_where_they_were(
     assert run(spark, options).counts.records == 15
     assert run(None, options).counts.records == 0, "without Spark it is the same mirror"
     assert payloads(bootstrap, f"copy.{topic}", 3) == payloads(bootstrap, topic, 3)
-    assert State.read(tmp_path / "m").origin(f"copy.{topic}", 1, offset=19) == Origin(topic, 1, 19)
+    assert State.read(tmp_path / "m").origin(f"copy.{topic}", 1, offset=Offset(19)) == Origin(topic, 1, Offset(19))
     with WireClient(bootstrap) as client:
         client.produce(f"copy.{topic}", 2, build_batch([Record(Offset(0), 0, b"", b"")]))
     with pytest.raises(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pybroker.model import Offset
 from pybroker.pipeline import generate
 from pybroker.pipeline.archive.job import ArchiveOptions
 from pybroker.pipeline.archive.job import run as archive
@@ -105,7 +106,7 @@ def test_a_range_of_offsets_or_times_is_chosen(
     topic, path = archived
     log = log_of(spark_broker.bootstrap, topic)
     by_offset, by_time = unique("offsets"), unique("times")
-    chosen = Selection(from_offset=10, to_offset=25)
+    chosen = Selection(from_offset=Offset(10), to_offset=Offset(25))
     run(spark, ReplayOptions(path=path, bootstrap=spark_broker.bootstrap, to=by_offset, selection=chosen))
     assert log_of(spark_broker.bootstrap, by_offset) == {partition: rows[10:25] for partition, rows in log.items()}
     chosen = Selection(from_ms=START_MS + 40_000_000, to_ms=START_MS + 80_000_000)
@@ -184,7 +185,7 @@ def test_another_writer_is_noticed(spark: SparkSession, spark_broker: BrokerProc
 
     _, path = archived
     copy = unique("shared")
-    part = Selection(to_offset=20)
+    part = Selection(to_offset=Offset(20))
     options = ReplayOptions(path=path, bootstrap=spark_broker.bootstrap, to=copy, selection=part)
     run(spark, options)
     producer = Producer({"bootstrap.servers": spark_broker.bootstrap})
@@ -212,14 +213,14 @@ def test_files_that_overlap_or_are_unsorted_come_in_the_order_of_offsets(tmp_pat
             "headers": pa.array([None] * len(offsets), header),
         }
         pq.write_table(pa.table(columns), tmp_path / name)
-        return Piece(str(tmp_path / name), min(offsets))
+        return Piece(str(tmp_path / name), Offset(min(offsets)))
 
     pieces = [piece("c", [20, 21]), piece("a", [0, 3, 4, 9]), piece("b", [8, 1, 2]), piece("d", [5, 6, 7])]
     found = list(rows(0, pieces, Selection()))
     assert [row.offset for row in found] == [*range(10), 20, 21]
     assert [row.timestamp_ms for row in found] == [row.offset for row in found]
     assert found[5] == (5, 5, b"5", None, ())
-    assert [row.offset for row in rows(0, pieces, Selection(from_offset=3, to_ms=21))] == [*range(3, 10), 20]
+    assert [row.offset for row in rows(0, pieces, Selection(from_offset=Offset(3), to_ms=21))] == [*range(3, 10), 20]
     with pytest.raises(PipelineError, match="holds records of another partition than 0"):
         list(rows(0, [piece("e", [1], partition=1)], Selection()))
 

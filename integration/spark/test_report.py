@@ -119,7 +119,7 @@ def histogram(values: Any) -> Histogram:
 
 def counted(log: bytes | bytearray, first: int, end: int) -> tuple[Any, Any]:
     counting = Counting(NOW, keys_max=1000, key_bytes_max=1 << 20)
-    counting.add(memoryview(log), first, end)
+    counting.add(memoryview(log), Offset(first), Offset(end))
     counting.looked(end - first, deleted=0)
     return counting.finish()
 
@@ -198,7 +198,7 @@ def test_the_brokers_list_decides_where_the_markers_are_not_read() -> None:
         ]
     )
     counting = Counting(NOW, keys_max=1000, key_bytes_max=1 << 20)
-    assert counting.add(memoryview(log), 12, 30, AbortedTransactions([(6, 21), (6, 0)])) == 30
+    assert counting.add(memoryview(log), Offset(12), Offset(30), AbortedTransactions([(6, 21), (6, 0)])) == 30
     counting.looked(18, deleted=0)
     numbers = counting.finish()[0].numbers
     assert (numbers.committed, numbers.aborted, numbers.undecided) == (5 + 3, 2 + 6, 0)
@@ -208,9 +208,9 @@ def test_the_brokers_list_decides_where_the_markers_are_not_read() -> None:
 def test_a_marker_of_another_stretch_decides_nothing() -> None:
     counting = Counting(NOW, keys_max=1000, key_bytes_max=1 << 20)
     rows = records(0, 10)
-    counting.add(memoryview(transactional(rows[:3], 6)), 0, 3)
+    counting.add(memoryview(transactional(rows[:3], 6)), Offset(0), Offset(3))
     counting.looked(3, deleted=0)
-    counting.add(memoryview(marker(ControlType.ABORT, 6, 500)), 500, 501)
+    counting.add(memoryview(marker(ControlType.ABORT, 6, 500)), Offset(500), Offset(501))
     counting.looked(1, deleted=0)
     numbers = counting.finish()[0].numbers
     assert (numbers.aborted, numbers.undecided, numbers.aborts) == (0, 3, 1)
@@ -363,7 +363,7 @@ def test_a_part_of_a_topic_and_topics_without_records(spark: SparkSession, spark
     fill(bootstrap, topic)
     Cluster(bootstrap).create_topic(f"{topic}.empty", 2)
     path = tmp_path / "one.html"
-    wanted = Wanted(from_offset=100, last=150, sample=50)
+    wanted = Wanted(from_offset=Offset(100), last=150, sample=50)
     result = run(spark, ReportOptions(bootstrap=bootstrap, path=path, pattern=f"{topic}.*", wanted=wanted))
     assert [one.name for one in result.report.topics] == [topic, f"{topic}.empty"]
     assert (result.records, result.summary, [one.name for one in tmp_path.iterdir()]) == (100, None, ["one.html"])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from integration.spark.transactions import ABORTED_LAST, OPEN_LAST, PARTITIONS, RECORDS, Scene, Values, values_of
+from pybroker.model import Offset
 from pybroker.pipeline.archive.job import ArchiveOptions
 from pybroker.pipeline.archive.job import run as archive
 from pybroker.pipeline.archive.verify import verify
@@ -125,7 +126,11 @@ def copied(scene: Scene, copy: str) -> Values:
     found: Values = {}
     with WireClient(scene.bootstrap) as client:
         for partition in range(PARTITIONS):
-            fetched, values, offset = client.fetch(copy, partition, offset=0, wait_ms_max=0), found.setdefault(partition, []), 0
+            fetched, values, offset = (
+                client.fetch(copy, partition, offset=Offset(0), wait_ms_max=0),
+                found.setdefault(partition, []),
+                0,
+            )
             for batch in batches(fetched.data):
                 batch.ensure_valid()
                 assert not batch.is_transactional
@@ -202,6 +207,10 @@ def test_a_report_counts_what_is_committed_aborted_and_open(spark: SparkSession,
         assert counted.missing == 0
     total = found.total.numbers
     assert (total.control, total.commits, total.aborts) == (11, 6, 5)
-    part = report(spark, replace(options, wanted=Wanted(from_offset=5, to_offset=7))).report.topics[0].partitions[ABORTED_LAST]
+    part = (
+        report(spark, replace(options, wanted=Wanted(from_offset=Offset(5), to_offset=Offset(7))))
+        .report.topics[0]
+        .partitions[ABORTED_LAST]
+    )
     counted = part.tally.numbers
     assert (counted.records, counted.aborted, counted.control) == (2, 2, 0), "neither begin nor end of the transaction was read"

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from pybroker.cli.spark_options import SparkOptions, failures_in_one_line, job, spark_options
+from pybroker.model import Offset
 
 
 @click.command("mirror")
@@ -111,7 +112,7 @@ def _look_up(path: Path, origin: str | None, mapped: str | None) -> None:
             partition, _, offset = rest.partition(":")
             if not (topic and partition.isdigit() and offset.isdigit()):
                 raise click.UsageError(f"--origin {origin}: must be TOPIC:PARTITION:OFFSET")
-            found = state.origin(topic, int(partition), offset=int(offset))
+            found = state.origin(topic, int(partition), offset=Offset(int(offset)))
             click.echo(f"{found.topic}:{found.partition}:{found.offset}")
         if mapped is not None:
             for number, runs in state.runs(mapped).items():

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pybroker.cli.spark_generate import start_ms
 from pybroker.cli.spark_options import SparkOptions, job, spark_options
+
+if TYPE_CHECKING:
+    from pybroker.model import Offset
 
 
 @click.command("replay")
@@ -34,8 +38,8 @@ def command(
     to: str | None,
     from_time: str | None,
     to_time: str | None,
-    from_offset: int | None,
-    to_offset: int | None,
+    from_offset: Offset | None,
+    to_offset: Offset | None,
     rate: float,
     codec: str,
     again: bool,

@@ -12,6 +12,8 @@ from pybroker.cli.spark_options import SparkOptions, job, spark_options
 if TYPE_CHECKING:
     import datetime as dt
 
+    from pybroker.model import Offset
+
 _TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"])
 
 
@@ -38,8 +40,8 @@ def command(
     bootstrap: str,
     topics: tuple[str, ...],
     pattern: str | None,
-    from_offset: int | None,
-    to_offset: int | None,
+    from_offset: Offset | None,
+    to_offset: Offset | None,
     from_time: dt.datetime | None,
     to_time: dt.datetime | None,
     last: int | None,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.model import Offset
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.isolation import Isolation
 
@@ -31,8 +32,8 @@ NO_LOG.propagate = False
 class Extent:
     """The offsets of a partition: from `start` to before `end`."""
 
-    start: int
-    end: int
+    start: Offset
+    end: Offset
 
 
 class Cluster:
@@ -137,7 +138,7 @@ class Cluster:
 
     def _offsets(
         self, partitions: list[Any], spec: Any, isolation: Isolation = Isolation.READ_UNCOMMITTED
-    ) -> dict[tuple[str, int], int]:
+    ) -> dict[tuple[str, int], Offset]:
         """Return one offset of each partition.
 
         If a topic was just created, wait until its partitions have leaders that know them.
@@ -146,14 +147,14 @@ class Cluster:
 
         level = IsolationLevel[isolation.name]
         deadline = time.monotonic() + RESPONSE_TIMEOUT_S
-        found: dict[tuple[str, int], int] = {}
+        found: dict[tuple[str, int], Offset] = {}
         while True:
             missing = [tp for tp in partitions if (tp.topic, tp.partition) not in found]
             wanted = dict.fromkeys(missing, spec)
             futures = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=RESPONSE_TIMEOUT_S)
             for tp, future in futures.items():
                 try:
-                    found[tp.topic, tp.partition] = int(future.result().offset)
+                    found[tp.topic, tp.partition] = Offset(future.result().offset)
                 except KafkaException as error:
                     why = error.args[0]
                     if why.name() not in _LEADERLESS or time.monotonic() > deadline:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from pybroker.model import Offset
+
 CHUNK: Final = 16_384
 SCHEMA: Final = (
     "topic string, partition int, key binary, value binary, "
@@ -255,7 +257,7 @@ def _rows(options: GenerateOptions, partitions: int, batches: Iterable[pa.Record
 
 
 def _write(
-    options: GenerateOptions, partitions: int, bases: dict[int, int], batches: Iterable[pa.RecordBatch]
+    options: GenerateOptions, partitions: int, bases: dict[int, Offset], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa  # noqa: PLC0415
     from pyspark import TaskContext  # noqa: PLC0415

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.model import Offset
 from pybroker.pipeline.archive import manifest
 from pybroker.pipeline.archive.files import NAMES, ArchivedFile, joined
 from pybroker.pipeline.archive.manifest import Archive, Identity
@@ -21,7 +22,9 @@ def staged(archive: Archive, *ranges: tuple[int, int]) -> tuple[Path, list[Archi
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(f"{first}-{last}")
         checksum = f"{first * 1000 + last:016x}"
-        files.append(ArchivedFile(str(path), "orders", "2026-11-21", 0, first, last, last - first + 1, checksum, 10, 5, 6))
+        files.append(
+            ArchivedFile(str(path), "orders", "2026-11-21", 0, Offset(first), Offset(last), last - first + 1, checksum, 10, 5, 6)
+        )
     return folder, files
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.model import Offset
 from pybroker.pipeline.archive.compaction import runs
 from pybroker.pipeline.archive.files import ArchivedFile, joined, name_of, path_of
 from pybroker.pipeline.archive.job import ArchiveOptions, left, loss, next_offsets
@@ -14,7 +15,7 @@ from pybroker.pipeline.replay.rows import Selection
 
 
 def file(first: int, size: int, *, date: str = "2026-11-21", partition: int = 0) -> ArchivedFile:
-    return ArchivedFile(f"f{first}", "orders", date, partition, first, first + 9, 10, "ff", size, 100, 200)
+    return ArchivedFile(f"f{first}", "orders", date, partition, Offset(first), Offset(first + 9), 10, "ff", size, 100, 200)
 
 
 def test_neighbours_that_are_small_are_joined_up_to_the_size_wanted() -> None:
@@ -43,13 +44,13 @@ def test_names_and_paths() -> None:
 
 def test_lost_records_are_counted_and_named() -> None:
     following = {("a", 0): 10, ("a", 1): 10, ("gone", 0): 5}
-    lost, news = loss(following, {("a", 0): Extent(12, 20), ("a", 1): Extent(0, 10)})
+    lost, news = loss(following, {("a", 0): Extent(Offset(12), Offset(20)), ("a", 1): Extent(Offset(0), Offset(10))})
     assert (lost, news) == (2, "2 records were deleted before they were archived: a-0 from 10 to 11")
 
 
 def test_a_log_that_ends_earlier_is_another_log() -> None:
     with pytest.raises(PipelineError, match="a-0 ends at offset 3, but was archived to 10: it is another log"):
-        loss({("a", 0): 10}, {("a", 0): Extent(0, 3)})
+        loss({("a", 0): 10}, {("a", 0): Extent(Offset(0), Offset(3))})
 
 
 def test_next_offsets_are_those_of_the_last_batch_that_is_done(tmp_path: Path) -> None:
@@ -74,26 +75,26 @@ def test_topics_or_a_pattern() -> None:
 
 
 def test_a_selection_leaves_out_files_that_cannot_match() -> None:
-    chosen = Selection(from_offset=10, to_offset=20, from_ms=150, to_ms=160)
-    assert chosen.has(10, timestamp_ms=150)
+    chosen = Selection(from_offset=Offset(10), to_offset=Offset(20), from_ms=150, to_ms=160)
+    assert chosen.has(Offset(10), timestamp_ms=150)
     assert not any(
         (
-            chosen.has(9, timestamp_ms=150),
-            chosen.has(20, timestamp_ms=150),
-            chosen.has(10, timestamp_ms=149),
-            chosen.has(10, timestamp_ms=160),
+            chosen.has(Offset(9), timestamp_ms=150),
+            chosen.has(Offset(20), timestamp_ms=150),
+            chosen.has(Offset(10), timestamp_ms=149),
+            chosen.has(Offset(10), timestamp_ms=160),
         )
     )
-    assert chosen.may_have(0, last=10, first_ms=100, last_ms=150)
+    assert chosen.may_have(Offset(0), last=Offset(10), first_ms=100, last_ms=150)
     assert not any(
         (
-            chosen.may_have(0, last=9, first_ms=100, last_ms=200),
-            chosen.may_have(20, last=30, first_ms=100, last_ms=200),
-            chosen.may_have(0, last=30, first_ms=0, last_ms=149),
-            chosen.may_have(0, last=30, first_ms=160, last_ms=170),
+            chosen.may_have(Offset(0), last=Offset(9), first_ms=100, last_ms=200),
+            chosen.may_have(Offset(20), last=Offset(30), first_ms=100, last_ms=200),
+            chosen.may_have(Offset(0), last=Offset(30), first_ms=0, last_ms=149),
+            chosen.may_have(Offset(0), last=Offset(30), first_ms=160, last_ms=170),
         )
     )
-    assert Selection().has(0, timestamp_ms=-1)
+    assert Selection().has(Offset(0), timestamp_ms=-1)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,11 @@ def test_a_cluster_that_is_away_is_known_by_its_exceptions() -> None:
 
 
 def test_offsets_that_were_read_are_not_left_even_if_they_hold_no_visible_record() -> None:
-    extents = {("a", 0): Extent(0, 18), ("a", 1): Extent(17, 18), ("a", 2): Extent(0, 6)}
+    extents = {
+        ("a", 0): Extent(Offset(0), Offset(18)),
+        ("a", 1): Extent(Offset(17), Offset(18)),
+        ("a", 2): Extent(Offset(0), Offset(6)),
+    }
     assert left({("a", 0): 18, ("a", 1): 18}, extents) == 6
     assert left({}, extents) == 18 + 1 + 6
     assert left({("a", 0): 3, ("a", 1): 3, ("a", 2): 9}, extents) == 15 + 1

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.cli.spark_audit import command
+from pybroker.model import Offset
 from pybroker.pipeline.audit.folder import check_not_followed, mended, replacing, write_summary
 from pybroker.pipeline.audit.options import AuditOptions, Incremental
 from pybroker.pipeline.audit.passes import tried
@@ -28,7 +29,10 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
         next_close_ms=None,
         too_late=2,
         lost=1,
-        positions={"here": {("t", 0): Position(10, 5, 4), ("t", 1): Position(0)}, "producer": {("counts", 0): Position(7)}},
+        positions={
+            "here": {("t", 0): Position(Offset(10), 5, 4), ("t", 1): Position(Offset(0))},
+            "producer": {("counts", 0): Position(Offset(7))},
+        },
         horizons={"here": {"t": 4}},
         topic_ids={"here": {"t": "abc"}},
     )
@@ -68,18 +72,26 @@ def test_files_that_are_missing_or_changed_are_reported(tmp_path: Path) -> None:
 
 
 def test_what_is_new_and_what_is_gone() -> None:
-    extents = {("t", 0): Extent(5, 20), ("t", 1): Extent(0, 3), ("t", 2): Extent(4, 9)}
-    new, lost, news = next_extents(extents, {("t", 0): 2, ("t", 1): 3})
-    assert new == {("t", 0): Extent(5, 20), ("t", 1): Extent(3, 3), ("t", 2): Extent(4, 9)}  # partition 2 has not been read yet
+    extents = {
+        ("t", 0): Extent(Offset(5), Offset(20)),
+        ("t", 1): Extent(Offset(0), Offset(3)),
+        ("t", 2): Extent(Offset(4), Offset(9)),
+    }
+    new, lost, news = next_extents(extents, {("t", 0): Offset(2), ("t", 1): Offset(3)})
+    assert new == {
+        ("t", 0): Extent(Offset(5), Offset(20)),
+        ("t", 1): Extent(Offset(3), Offset(3)),
+        ("t", 2): Extent(Offset(4), Offset(9)),
+    }  # partition 2 has not been read yet
     assert (lost, news) == (3, "3 records were deleted before they were read: t-0 from 2 to 4")
     with pytest.raises(PipelineError, match="t-1 ends at offset 3, but was read to 4: it is another log"):
-        next_extents(extents, {("t", 1): 4})
+        next_extents(extents, {("t", 1): Offset(4)})
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 5000)), max_size=5), max_size=4), st.integers(1, 9999))
 def test_a_short_pass_reads_a_share_of_each(sizes: list[list[tuple[int, int]]], most: int) -> None:
     tiers = {
-        str(number): {("t", at): Extent(start, start + size) for at, (start, size) in enumerate(found)}
+        str(number): {("t", at): Extent(Offset(start), Offset(start + size)) for at, (start, size) in enumerate(found)}
         for number, found in enumerate(sizes)
     }
     taken = 0

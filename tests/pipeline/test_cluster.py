@@ -11,6 +11,7 @@ import confluent_kafka.admin
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from pybroker.model import Offset
 from pybroker.pipeline import cluster as module
 from pybroker.pipeline.cluster import Cluster, Extent
 from pybroker.pipeline.errors import PipelineError
@@ -45,7 +46,7 @@ def cluster_of(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 def test_partitions_without_a_leader_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     admin = Admin({1: [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE]})
-    assert cluster_of(admin, monkeypatch).extents({"t": 3}) == {("t", n): Extent(n, n) for n in range(3)}
+    assert cluster_of(admin, monkeypatch).extents({"t": 3}) == {("t", n): Extent(Offset(n), Offset(n)) for n in range(3)}
     assert admin.asked == [[0, 1, 2], [1], [1], [0, 1, 2]]
 
 

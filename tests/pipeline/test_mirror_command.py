@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybroker.cli.main import cli
-from pybroker.model import ProducerEpoch, ProducerId
+from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.mirror.offset_map import Arrived, OffsetMap
 from pybroker.pipeline.mirror.outgoing import Producer
 from pybroker.pipeline.mirror.state import Identity, Pair, State
@@ -45,9 +45,9 @@ def lay_down(path: Path) -> None:
     state = State.write(path)
     state.identify(Identity("one", "two", Producer(ProducerId(7), ProducerEpoch(0)), {"a": Pair("copy.a", "00", "11")}))
     with OffsetMap.write(state.map_path("a", 1)) as offsets:
-        offsets.begin(10, target=0)
-        offsets.plan([(10, 0), (20, 5)])
-        offsets.mark(Arrived(23, 8, 0))
+        offsets.begin(Offset(10), target=Offset(0))
+        offsets.plan([(Offset(10), Offset(0)), (Offset(20), Offset(5))])
+        offsets.mark(Arrived(Offset(23), Offset(8), 0))
     state.close()
 
 

@@ -51,7 +51,7 @@ def fetched(*parts: bytes | bytearray, aborted: Sequence[tuple[int, int]] = ()) 
 
 
 def planner(source: int = 0, target: int = 0, size_max: int = 1 << 20) -> Planner:
-    return Planner(PRODUCER, source, target, size_max)
+    return Planner(PRODUCER, Offset(source), Offset(target), size_max)
 
 
 def appended(out: Sequence[Outgoing]) -> list[Record]:

@@ -78,7 +78,7 @@ def mirrored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Log, targe
     logs = {"source": source, "target": target}
     monkeypatch.setattr(module, "WireClient", lambda bootstrap, **_: logs[bootstrap])
     monkeypatch.setattr(module, "PartitionWriter", Writer)
-    return mirror_partition(part, end)
+    return mirror_partition(part, Offset(end))
 
 
 def test_offsets_that_compaction_emptied_before_an_open_transaction_are_left_out(
@@ -88,7 +88,7 @@ def test_offsets_that_compaction_emptied_before_an_open_transaction_are_left_out
     source, target = Log({0: batch}, last_stable_offset=10), Log()
     assert mirrored(tmp_path, monkeypatch, source, target, 10).counts.records == 1
     assert source.fetched == [0, 1]
-    assert OffsetMap.read(tmp_path / "map").arrived == Arrived(10, 1, len(batch))
+    assert OffsetMap.read(tmp_path / "map").arrived == Arrived(Offset(10), Offset(1), len(batch))
 
 
 def test_a_source_that_returns_nothing_below_its_last_stable_offset_is_an_error(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.model import ProducerEpoch, ProducerId
+from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.offset_map import Arrived, OffsetMap, Run
 from pybroker.pipeline.mirror.outgoing import Producer
@@ -19,9 +19,9 @@ def written(path: Path) -> State:
     state = State.write(path)
     state.identify(IDENTITY)
     with OffsetMap.write(state.map_path("a", 1)) as offsets:
-        offsets.begin(10, target=0)
-        offsets.plan([(10, 0), (20, 5)])
-        offsets.mark(Arrived(23, 8, 0))
+        offsets.begin(Offset(10), target=Offset(0))
+        offsets.plan([(Offset(10), Offset(0)), (Offset(20), Offset(5))])
+        offsets.mark(Arrived(Offset(23), Offset(8), 0))
     return state
 
 
@@ -35,14 +35,16 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_where_a_record_came_from(tmp_path: Path) -> None:
     state = written(tmp_path)
-    assert [state.origin("copy.a", 1, offset=offset) for offset in (0, 4, 5, 7)] == [Origin("a", 1, n) for n in (10, 14, 20, 22)]
+    assert [state.origin("copy.a", 1, offset=Offset(offset)) for offset in (0, 4, 5, 7)] == [
+        Origin("a", 1, Offset(n)) for n in (10, 14, 20, 22)
+    ]
     assert state.runs("copy.a") == {1: [Run(10, 0, 5), Run(20, 5, 3)]}
     with pytest.raises(PipelineError, match=r"copy.a-1 is mirrored up to offset 7; offset 8 is not mirrored yet"):
-        state.origin("copy.a", 1, offset=8)
+        state.origin("copy.a", 1, offset=Offset(8))
     with pytest.raises(PipelineError, match=r"partition 0 of topic copy.a was not mirrored"):
-        state.origin("copy.a", 0, offset=0)
+        state.origin("copy.a", 0, offset=Offset(0))
     with pytest.raises(PipelineError, match="does not mirror anything to topic a"):
-        state.origin("a", 1, offset=0)
+        state.origin("a", 1, offset=Offset(0))
 
 
 def test_one_mirror_at_a_time(tmp_path: Path) -> None:

@@ -132,24 +132,24 @@ def test_a_timeline_of_a_year_has_days() -> None:
     ("wanted", "expected"),
     [
         (EVERYTHING, ((10, 110),)),
-        (Wanted(from_offset=50), ((50, 110),)),
-        (Wanted(from_offset=5, to_offset=20), ((10, 20),)),
+        (Wanted(from_offset=Offset(50)), ((50, 110),)),
+        (Wanted(from_offset=Offset(5), to_offset=Offset(20)), ((10, 20),)),
         (Wanted(last=7), ((103, 110),)),
         (Wanted(last=1000), ((10, 110),)),
-        (Wanted(to_offset=20, last=7), ((13, 20),)),
-        (Wanted(from_offset=110), ()),
-        (Wanted(to_offset=10), ()),
+        (Wanted(to_offset=Offset(20), last=7), ((13, 20),)),
+        (Wanted(from_offset=Offset(110)), ()),
+        (Wanted(to_offset=Offset(10)), ()),
         (Wanted(sample=100), ((10, 110),)),
         (Wanted(sample=3), ((10, 11), (43, 44), (76, 77))),
     ],
 )
 def test_ranges(wanted: Wanted, expected: tuple[tuple[int, int], ...]) -> None:
-    assert ranges(10, last=110, wanted=wanted) == expected
+    assert ranges(Offset(10), last=Offset(110), wanted=wanted) == expected
 
 
 @pytest.mark.parametrize("size", [20, 21, 999, 5000, 9999])
 def test_a_sample_is_of_its_size_and_its_stretches_do_not_overlap(size: int) -> None:
-    found = ranges(3, last=10_003, wanted=Wanted(sample=size))
+    found = ranges(Offset(3), last=Offset(10_003), wanted=Wanted(sample=size))
     assert len(found) == STRETCHES
     assert sum(end - first for first, end in found) == size
     assert all(one[1] <= other[0] for one, other in itertools.pairwise(found))
@@ -178,9 +178,9 @@ class Offsets:
         (Wanted(to_ms=500), ()),
     ],
 )
-def test_times_become_offsets(wanted: Wanted, expected: tuple[tuple[int, int], ...]) -> None:
+def test_times_become_offsets(wanted: Wanted, expected: tuple[tuple[Offset, Offset], ...]) -> None:
     client: Any = Offsets()
-    assert extent(client, "t", 0, wanted) == Extent(100, 200, expected, stable=180)
+    assert extent(client, "t", 0, wanted) == Extent(Offset(100), Offset(200), expected, stable=Offset(180))
 
 
 # --- Reading --------------------------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ PART = Part(
     topic="t",
     topic_id=b"",
     partition=0,
-    extent=Extent(0, 100, (), stable=50),
+    extent=Extent(Offset(0), Offset(100), (), stable=Offset(50)),
     now_ms=0,
     keys_max=1,
     key_bytes_max=1,
@@ -227,7 +227,7 @@ GONE = BrokerError("t-0", ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
 def reading(script: Any, first: int = 0, end: int = 100) -> int:
-    return read(script, PART, script, first=first, end=end)
+    return read(script, PART, script, first=Offset(first), end=Offset(end))
 
 
 def test_reading_continues_until_the_end() -> None:
@@ -326,7 +326,13 @@ def tally(records: int, time_ms: int = 1000) -> Tally:
 
 def topic(name: str, *tallies: Tally, keys: KeySummary | None = None) -> TopicReport:
     partitions = [
-        PartitionReport(number, Extent(0, one.numbers.offsets, ((0, one.numbers.offsets),), one.numbers.offsets), one)
+        PartitionReport(
+            number,
+            Extent(
+                Offset(0), Offset(one.numbers.offsets), ((Offset(0), Offset(one.numbers.offsets)),), Offset(one.numbers.offsets)
+            ),
+            one,
+        )
         for number, one in enumerate(tallies)
     ]
     return TopicReport.of(name, tuple(partitions), keys or KeySummary())
@@ -360,7 +366,7 @@ def test_hostile_names_are_text_on_the_page() -> None:
 
 def test_the_page_shows_what_was_not_looked_at_and_what_is_an_estimate() -> None:
     partial = tally(10)
-    part = PartitionReport(0, Extent(0, 5000, ((0, 13),), 5000), partial)
+    part = PartitionReport(0, Extent(Offset(0), Offset(5000), ((Offset(0), Offset(13)),), Offset(5000)), partial)
     keys = KeySummary(12_345, False, 3, [(b"often", 7)])
     page = written(report(TopicReport.of("t", (part,), keys)), lambda _: [])
     assert "Looked at 13 of 5,000 offsets." in page

@@ -26,7 +26,7 @@ def test_a_fetch_goes_to_the_leader_by_the_topics_id_and_gives_what_lies_there()
     cluster = ScriptedCluster()
     cluster.leader = 2
     cluster.prepare(fetch.FetchRequest, fetched(records=BATCH))
-    found = cluster.client().fetch("t", 0, offset=3, max_bytes=100, isolation=COMMITTED)
+    found = cluster.client().fetch("t", 0, offset=Offset(3), max_bytes=100, isolation=COMMITTED)
     assert bytes(found.data) == BATCH
     assert (found.high_watermark, found.last_stable_offset, found.log_start_offset, found.aborted) == (9, 8, 1, ((5, 2),))
     [(node, request)] = requests(cluster, fetch.FetchRequest)
@@ -40,7 +40,7 @@ def test_an_older_broker_is_asked_by_name() -> None:
     cluster = ScriptedCluster()
     cluster.version = 12
     cluster.prepare(fetch.FetchRequest, fetched())
-    cluster.client().fetch("t", 0, offset=0)
+    cluster.client().fetch("t", 0, offset=Offset(0))
     [(_, request)] = requests(cluster, fetch.FetchRequest)
     assert (request.topics[0].topic, request.topics[0].topic_id) == ("t", bytes(16))
 
@@ -87,7 +87,7 @@ def test_an_error_that_stays_is_raised_at_once_with_its_name() -> None:
     cluster = ScriptedCluster()
     cluster.prepare(fetch.FetchRequest, fetched(ErrorCode.OFFSET_OUT_OF_RANGE))
     with pytest.raises(BrokerError, match=r"t-0 at one:1,two:2 cannot be read from offset 3: OFFSET_OUT_OF_RANGE: ") as raised:
-        cluster.client().fetch("t", 0, offset=3)
+        cluster.client().fetch("t", 0, offset=Offset(3))
     assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert cluster.pauses == []
 
@@ -121,7 +121,7 @@ def test_a_topic_that_was_created_again_is_another_topic() -> None:
     cluster.topic_id = ID_B
     cluster.prepare(fetch.FetchRequest, fetched(ErrorCode.UNKNOWN_TOPIC_ID))
     with pytest.raises(PipelineError, match="topic t at one:1,two:2 was deleted and created again while the job ran"):
-        client.fetch("t", 0, offset=0)
+        client.fetch("t", 0, offset=Offset(0))
 
 
 def gone_before(cluster: ScriptedCluster) -> None:
@@ -141,7 +141,7 @@ def test_a_missing_topic_is_waited_for_a_little(how: Callable[[ScriptedCluster],
     how(cluster)
     cluster.is_topic_there = False
     with pytest.raises(PipelineError, match=r"^no topic t at one:1,two:2$"):
-        client.fetch("t", 0, offset=0)
+        client.fetch("t", 0, offset=Offset(0))
     assert 4 < cluster.now < 8
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pybroker.model import Offset
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.wire.errors import BrokerError, ConnectionLostError
 from pybroker.pipeline.wire.writer import WINDOW, PartitionWriter, WriteInterruptedError
@@ -18,7 +19,7 @@ def writer(cluster: ScriptedCluster) -> PartitionWriter:
 
 def write(to: PartitionWriter, *offsets: int) -> None:
     for offset in offsets:
-        to.write(memoryview(b"batch %d" % offset), offset)
+        to.write(memoryview(b"batch %d" % offset), Offset(offset))
 
 
 def sent(cluster: ScriptedCluster) -> list[tuple[int, int]]:

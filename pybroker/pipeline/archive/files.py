@@ -12,6 +12,8 @@ from urllib.parse import unquote, urlsplit
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pybroker.model import Offset
+
 COLUMNS: Final = (
     "partition int, offset bigint, timestamp timestamp, timestampType int, key binary, value binary, "
     "headers array<struct<key: string, value: binary>>, codec string"
@@ -35,8 +37,8 @@ class ArchivedFile:
     topic: str
     date: str
     partition: int
-    first: int
-    last: int
+    first: Offset
+    last: Offset
     count: int
     checksum: str
     """The value of CHECKSUM: 16 hexadecimal digits."""

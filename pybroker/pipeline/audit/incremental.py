@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.model import Offset
 from pybroker.pipeline.audit import counting
 from pybroker.pipeline.audit.compare import Parameters
 from pybroker.pipeline.audit.folder import TABLE, mended, replacing
@@ -82,7 +83,7 @@ class _Work:
     topics: tuple[str, ...]
     pieces: dict[str, Piece]
     """What the pass reads of each tier, with the topic of counts last."""
-    ends: dict[str, dict[Place, int]]
+    ends: dict[str, dict[Place, Offset]]
     """The ends of the logs."""
 
     @property
@@ -295,7 +296,13 @@ def _new_words(work: _Work) -> Iterator[DataFrame]:
         known = work.before.positions.get(tier.name, {})
         bounds = work.spark.createDataFrame(
             [
-                (piece.names[topic], partition, extent.start, extent.end, known.get((topic, partition), Position(0)).high_ms)
+                (
+                    piece.names[topic],
+                    partition,
+                    extent.start,
+                    extent.end,
+                    known.get((topic, partition), Position(Offset(0))).high_ms,
+                )
                 for (topic, partition), extent in piece.extents.items()
             ],
             "topic string, partition int, start bigint, end bigint, high bigint",
@@ -324,7 +331,7 @@ def _moved(work: _Work, new: DataFrame) -> State:
         known = before.positions.get(tier, {})
         positions[tier] = dict(known)
         for (topic, partition), extent in piece.extents.items():
-            was = known.get((topic, partition), Position(0))
+            was = known.get((topic, partition), Position(Offset(0)))
             high_ms, reached_ms = found.get((numbers[tier], piece.names[topic], partition), (None, None))
             now = Position(extent.end, was.high_ms if high_ms is None else high_ms, reached_ms or was.reached_ms)
             positions[tier][topic, partition] = now

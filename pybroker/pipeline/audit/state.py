@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.model import Offset
 from pybroker.pipeline.cluster import Extent
 from pybroker.pipeline.errors import PipelineError
 
@@ -38,7 +39,7 @@ Place = tuple[str, int]
 class Position:
     """How far a partition is read."""
 
-    following: int
+    following: Offset
     """The next offset to read."""
     high_ms: int | None = None
     """The newest timestamp before that offset; None when there is no record before it."""
@@ -73,7 +74,7 @@ class State:
     """By the name of the tier and the producers' name of the topic: the time up to which records may have been deleted unread."""
     topic_ids: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def following(self, tier: str) -> dict[Place, int]:
+    def following(self, tier: str) -> dict[Place, Offset]:
         """Return the next offsets to read of a tier's partitions."""
         return {place: position.following for place, position in self.positions.get(tier, {}).items()}
 
@@ -152,7 +153,7 @@ def _in_words(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def next_extents(extents: Mapping[Place, Extent], following: Mapping[Place, int]) -> tuple[dict[Place, Extent], int, str]:
+def next_extents(extents: Mapping[Place, Extent], following: Mapping[Place, Offset]) -> tuple[dict[Place, Extent], int, str]:
     """Return what is new, how many records are gone unread, and that in words.
 
     Raises PipelineError when a log ends before the offset up to which it was read.
@@ -179,7 +180,7 @@ def shortened(tiers: Mapping[str, Mapping[Place, Extent]], most: int) -> dict[st
         return {tier: dict(found) for tier, found in tiers.items()}
     return {
         tier: {
-            place: Extent(extent.start, extent.start - -(extent.end - extent.start) * most // wanted)
+            place: Extent(extent.start, Offset(extent.start - -(extent.end - extent.start) * most // wanted))
             for place, extent in found.items()
         }
         for tier, found in tiers.items()

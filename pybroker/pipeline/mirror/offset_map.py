@@ -34,6 +34,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from pybroker.model import Offset
 from pybroker.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -52,9 +53,9 @@ _LOCK_PAUSE_S: Final = 0.1
 class Arrived:
     """What is known to have arrived."""
 
-    source: int
+    source: Offset
     """The next offset of the source."""
-    target: int
+    target: Offset
     """The end of the target's log."""
     size: int
     """The bytes of all batches that were sent, in all runs of the job."""
@@ -127,18 +128,18 @@ class OffsetMap:
         return not self._sources
 
     @property
-    def base(self) -> int:
+    def base(self) -> Offset:
         """The offset of the first record in the target."""
-        return self._targets[0]
+        return Offset(self._targets[0])
 
-    def begin(self, source: int, *, target: int) -> None:
+    def begin(self, source: Offset, *, target: Offset) -> None:
         """Set the offset of the first record to copy, and its offset in the target."""
         assert self.is_new
         self._store(_MAGIC, 0)
         self.mark(Arrived(source, target, 0))
         self.plan([(source, target)])
 
-    def resume(self, end: int) -> int:
+    def resume(self, end: Offset) -> Offset:
         """Return the next source offset if the target ends at `end`, and delete runs beyond it. Raises PipelineError."""
         if end < self._targets[0]:
             raise PipelineError(
@@ -148,9 +149,9 @@ class OffsetMap:
         if kept < len(self._targets):
             del self._sources[kept:], self._targets[kept:]
             os.ftruncate(self._fd, _RUNS_AT + kept * _RUN.size)
-        return self._sources[-1] + end - self._targets[-1]
+        return Offset(self._sources[-1] + end - self._targets[-1])
 
-    def plan(self, runs: Iterable[tuple[int, int]]) -> None:
+    def plan(self, runs: Iterable[tuple[Offset, Offset]]) -> None:
         """Add the runs that are sent next, as pairs of first source and target offset. They are on the disk on return."""
         fresh = bytearray()
         at = _RUNS_AT + len(self._sources) * _RUN.size
@@ -181,12 +182,12 @@ class OffsetMap:
 
     # --- Looking up -------------------------------------------------------------------------------------------------------------
 
-    def source_of(self, target: int) -> int:
+    def source_of(self, target: Offset) -> Offset:
         """Return the source offset of the record, arrived or planned, with this target offset. Raises PipelineError."""
         index = bisect_right(self._targets, target) - 1
         if index < 0:
             raise PipelineError(f"offsets before {self._targets[0] if self._targets else 0} were not mirrored")
-        return self._sources[index] + target - self._targets[index]
+        return Offset(self._sources[index] + target - self._targets[index])
 
     def target_of(self, source: int) -> int | None:
         """Return the target offset of the record with this source offset; None in a gap, and for what has not arrived yet."""

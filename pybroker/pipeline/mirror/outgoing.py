@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from crc32c import crc32c
 
-from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, ProducerEpoch, ProducerId
+from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.wire.aborted import AbortedTransactions
 from pybroker.records import legacy
@@ -76,9 +76,9 @@ class Outgoing:
     """
 
     data: memoryview
-    offset: int
+    offset: Offset
     count: int
-    runs: Sequence[tuple[int, int]]
+    runs: Sequence[tuple[Offset, Offset]]
     is_verbatim: bool
 
 
@@ -107,8 +107,8 @@ class Planner:
     """A planner of the batches of a partition. `source` is the next source offset, `target` its offset in the target."""
 
     producer: Producer
-    source: int
-    target: int
+    source: Offset
+    target: Offset
     size_max: int
     """The maximum size of a batch in the target."""
     counts: Counts = field(default_factory=Counts)
@@ -186,7 +186,7 @@ class Planner:
         if messages:
             records = list(legacy.records(messages))
             yield from self._rebuilt(records, legacy.MessageView(messages).compression)
-            self.source = max(self.source, records[-1].offset + 1)
+            self.source = max(self.source, Offset(records[-1].offset + 1))
 
     def _rebuilt(self, records: Iterable[Record], codec: CompressionType) -> Iterator[Outgoing]:
         wanted = [record for record in records if record.offset >= self.source]
@@ -212,19 +212,19 @@ class Planner:
         for number, record in enumerate(records):
             if record.offset - number != shift:
                 shift = record.offset - number
-                runs.append((record.offset, self.target + number))
+                runs.append((record.offset, Offset(self.target + number)))
         self.counts.rebuilt += 1
         yield self._sent(memoryview(data), len(records), runs, is_verbatim=False)
 
-    def _too_large(self, offset: int, *, size: int) -> PipelineError:
+    def _too_large(self, offset: Offset, *, size: int) -> PipelineError:
         return PipelineError(
             f"the batch at source offset {offset} has {size} bytes, "
             f"but the target accepts {self.size_max}: raise its max.message.bytes"
         )
 
-    def _sent(self, data: memoryview, count: int, runs: Sequence[tuple[int, int]], *, is_verbatim: bool) -> Outgoing:
+    def _sent(self, data: memoryview, count: int, runs: Sequence[tuple[Offset, Offset]], *, is_verbatim: bool) -> Outgoing:
         out = Outgoing(data, self.target, count, runs, is_verbatim)
-        self.target += count
+        self.target = Offset(self.target + count)
         self.counts.records += count
         self.counts.size += len(data)
         return out

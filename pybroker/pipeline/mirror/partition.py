@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from pybroker.model import NO_OFFSET, Offset
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.offset_map import Arrived, OffsetMap
 from pybroker.pipeline.mirror.outgoing import Counts, Outgoing, Planner, Producer
@@ -77,7 +78,7 @@ def not_ours(target: str, count: int) -> PipelineError:
     )
 
 
-def mirror_partition(part: Part, end: int, stop: threading.Event | None = None) -> Copied:
+def mirror_partition(part: Part, end: Offset, stop: threading.Event | None = None) -> Copied:
     """Copy up to the source offset `end`, perhaps a little more, or until `stop` is set.
 
     Raises PipelineError; the next run continues.
@@ -110,8 +111,8 @@ class _Copy:
         self._fetch_bytes = FETCH_BYTES
         self._deadline = 0.0
 
-    def run(self, end: int, stop: threading.Event) -> Copied:
-        part, first, before = self._part, None, -1
+    def run(self, end: Offset, stop: threading.Event) -> Copied:
+        part, first, before = self._part, None, NO_OFFSET
         for pause in pauses():
             offset, at = self._begin()
             first = at if first is None else first
@@ -132,7 +133,7 @@ class _Copy:
         self._counts.records = planner.target - first  # without what was planned again after trouble
         return Copied(self._counts, self._lost)
 
-    def _copy(self, planner: Planner, end: int, stop: threading.Event) -> None:
+    def _copy(self, planner: Planner, end: Offset, stop: threading.Event) -> None:
         part = self._part
         writer = PartitionWriter(self._target, part.target_topic, part.partition)
         while planner.source < end and not stop.is_set():
@@ -153,7 +154,7 @@ class _Copy:
     def _moved(self) -> None:
         self._deadline = time.monotonic() + self._part.retry_s
 
-    def _begin(self) -> tuple[int, int]:
+    def _begin(self) -> tuple[Offset, Offset]:
         """Return the next source offset, and its offset in the target."""
         part, target = self._part, self._target
         at = self._settled_end()
@@ -169,7 +170,7 @@ class _Copy:
         self._map.mark(Arrived(offset, at, 0 if self._map.arrived is None else self._map.arrived.size))
         return (self._lose(offset, start=start), at) if start > offset else (offset, at)
 
-    def _settled_end(self) -> int:
+    def _settled_end(self) -> Offset:
         """Return the end of the target's log, once nothing more arrives from a run that was cut short."""
         part, arrived = self._part, self._map.arrived
         end = self._target.list_offset(part.target_topic, part.partition, timestamp=LATEST)
@@ -228,7 +229,7 @@ class _Copy:
         except PipelineError as error:
             raise PipelineError(f"{self._part.name}: {error}") from error
 
-    def _lose(self, offset: int, *, start: int) -> int:
+    def _lose(self, offset: Offset, *, start: Offset) -> Offset:
         part = self._part
         message = f"{start - offset} offsets of {part.name} were deleted before they were mirrored, {offset} to {start - 1}"
         if not part.is_loss_allowed:
@@ -236,12 +237,12 @@ class _Copy:
         self._lost += start - offset
         return start
 
-    def _check_tail(self, end: int) -> None:
+    def _check_tail(self, end: Offset) -> None:
         """Check that the last batch in the target is the one that this mirror wrote there. Raises PipelineError."""
         part = self._part
         if end == self._map.base or self._target.list_offset(part.target_topic, part.partition, timestamp=EARLIEST) >= end:
             return  # the mirror has written nothing, or none of it is left
-        fetched = self._target.fetch(part.target_topic, part.partition, offset=end - 1)
+        fetched = self._target.fetch(part.target_topic, part.partition, offset=Offset(end - 1))
         last = next(batches(fetched.data), None)
         if last is None or last.next_offset < end:
             return  # compaction removed it

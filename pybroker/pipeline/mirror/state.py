@@ -19,6 +19,8 @@ from pybroker.pipeline.mirror.outgoing import Producer
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pybroker.model import Offset
+
 _KIND: Final = "a mirror of pybroker, 1"
 
 
@@ -48,7 +50,7 @@ class Origin:
 
     topic: str
     partition: int
-    offset: int
+    offset: Offset
 
 
 @final
@@ -134,7 +136,7 @@ class State:
 
     # --- For the audit ----------------------------------------------------------------------------------------------------------
 
-    def origin(self, target_topic: str, partition: int, *, offset: int) -> Origin:
+    def origin(self, target_topic: str, partition: int, *, offset: Offset) -> Origin:
         """Return where this record of the target comes from. Raises PipelineError when this mirror did not write it."""
         topic = self._source_topic(target_topic)
         path = self.map_path(topic, partition)

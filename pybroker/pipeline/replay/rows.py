@@ -6,9 +6,12 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pybroker.model import Offset
 
 _COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "headers")
 _BATCH: Final = 4096
@@ -17,7 +20,7 @@ _BATCH: Final = 4096
 class Row(NamedTuple):
     """A record. Rows are ordered by their offsets, each of which occurs once in a partition."""
 
-    offset: int
+    offset: Offset
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
@@ -28,12 +31,12 @@ class Row(NamedTuple):
 class Selection:
     """The bounds of offset and time that choose records, each from the first to before the second; None is no bound."""
 
-    from_offset: int | None = None
-    to_offset: int | None = None
+    from_offset: Offset | None = None
+    to_offset: Offset | None = None
     from_ms: int | None = None
     to_ms: int | None = None
 
-    def has(self, offset: int, *, timestamp_ms: int) -> bool:
+    def has(self, offset: Offset, *, timestamp_ms: int) -> bool:
         """Return whether a record is chosen."""
         return (
             (self.from_offset is None or offset >= self.from_offset)
@@ -42,7 +45,7 @@ class Selection:
             and (self.to_ms is None or timestamp_ms < self.to_ms)
         )
 
-    def may_have(self, first: int, *, last: int, first_ms: int, last_ms: int) -> bool:
+    def may_have(self, first: Offset, *, last: Offset, first_ms: int, last_ms: int) -> bool:
         """Return whether a file with these inclusive bounds can hold a chosen record."""
         return (
             (self.from_offset is None or last >= self.from_offset)
@@ -57,7 +60,7 @@ class Piece:
     """A file of a partition, and its first offset."""
 
     path: str
-    first: int
+    first: Offset
 
 
 def rows(partition: int, pieces: Sequence[Piece], selection: Selection) -> Iterator[Row]:

@@ -36,7 +36,7 @@ class Counting:
         self._batch_sizes: list[int] = []
         self._open: dict[int, int] = {}
 
-    def add(self, data: memoryview, first: int, end: int, aborted: AbortedTransactions | None = None) -> int:
+    def add(self, data: memoryview, first: Offset, end: Offset, aborted: AbortedTransactions | None = None) -> Offset:
         """Count the whole batches in `data`, and of their records those with first <= offset < end. Return the next offset.
 
         A batch counts as a whole if some of its offsets are among these. With `aborted`, every transaction in `data` is decided;
@@ -57,7 +57,7 @@ class Counting:
                     return end
                 if message.offset >= following:
                     self._add_message(message, first=first, end=end)
-                    following = message.offset + 1
+                    following = Offset(message.offset + 1)
             if self._builder.rows >= _ROWS_MAX or self._builder.data_bytes >= _BYTES_MAX:
                 self._flush()
             position += size

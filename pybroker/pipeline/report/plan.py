@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pybroker.model import Offset
 from pybroker.pipeline.wire.client import COMMITTED, EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from pybroker.pipeline.wire.client import WireClient
 
-Range = tuple[int, int]
+Range = tuple[Offset, Offset]
 """A range of offsets: from the first to before the second."""
 STRETCHES: Final = 20
 
@@ -19,8 +20,8 @@ STRETCHES: Final = 20
 class Wanted:
     """The part of each partition to read; by default all of it."""
 
-    from_offset: int | None = None
-    to_offset: int | None = None
+    from_offset: Offset | None = None
+    to_offset: Offset | None = None
     from_ms: int | None = None
     """Start at the first record of this time or later."""
     to_ms: int | None = None
@@ -50,10 +51,10 @@ class Wanted:
 class Extent:
     """The offsets of a partition, and the ranges of them to read."""
 
-    start: int
-    end: int
+    start: Offset
+    end: Offset
     ranges: tuple[Range, ...]
-    stable: int
+    stable: Offset
     """The last stable offset: where the first open transaction begins, or the log ends."""
 
 
@@ -71,14 +72,14 @@ def extent(client: WireClient, topic: str, partition: int, wanted: Wanted) -> Ex
     return Extent(start, end, ranges(first, last=last, wanted=wanted), stable)
 
 
-def ranges(first: int, *, last: int, wanted: Wanted) -> tuple[Range, ...]:
+def ranges(first: Offset, *, last: Offset, wanted: Wanted) -> tuple[Range, ...]:
     """Return the ranges to read in a log from `first` to before `last`; none if nothing is left."""
     if wanted.from_offset is not None:
         first = max(first, wanted.from_offset)
     if wanted.to_offset is not None:
         last = min(last, wanted.to_offset)
     if wanted.last is not None:
-        first = max(first, last - wanted.last)
+        first = max(first, Offset(last - wanted.last))
     if first >= last:
         return ()
     if wanted.sample is None or wanted.sample >= last - first:
@@ -88,5 +89,5 @@ def ranges(first: int, *, last: int, wanted: Wanted) -> tuple[Range, ...]:
     for number in range(count):
         length = wanted.sample * (number + 1) // count - wanted.sample * number // count
         begin = first + (last - first) * number // count
-        found.append((begin, begin + length))
+        found.append((Offset(begin), Offset(begin + length)))
     return tuple(found)

@@ -15,6 +15,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
+    from pybroker.model import Offset
     from pybroker.pipeline.report.keys import Found
     from pybroker.pipeline.report.plan import Extent
     from pybroker.pipeline.report.tally import Tally
@@ -55,7 +56,7 @@ def look(part: Part, on_counted: Callable[[int], None] | None = None) -> tuple[T
     return counting.finish()
 
 
-def read(client: WireClient, part: Part, counting: Counting, *, first: int, end: int) -> int:
+def read(client: WireClient, part: Part, counting: Counting, *, first: Offset, end: Offset) -> int:
     """Count a range. Return how many of its offsets were deleted before they could be read.
 
     Below the last stable offset, the broker's list shows what was aborted. Beyond it, the markers do, as far as they are read.

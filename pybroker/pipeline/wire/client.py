@@ -221,7 +221,7 @@ class WireClient:
         topic: str,
         partition: int,
         *,
-        offset: int,
+        offset: Offset,
         max_bytes: int = 8 << 20,
         min_bytes: int = 1,
         wait_ms_max: int = 500,

@@ -8,12 +8,15 @@ because a broker that has restarted may have forgotten the producer, and would a
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.wire.client import WireClient, produced_offset
 from pybroker.pipeline.wire.errors import BrokerError, ConnectionLostError
 from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.model import Offset
 
 WINDOW: Final = 5
 
@@ -31,10 +34,10 @@ class PartitionWriter:
 
     def __init__(self, client: WireClient, topic: str, partition: int) -> None:
         self._client, self._topic, self._partition = client, topic, partition
-        self._waiting: deque[int] = deque()
+        self._waiting: deque[Offset] = deque()
         self._leader: Any = None
 
-    def write(self, batch: memoryview, offset: int) -> None:
+    def write(self, batch: memoryview, offset: Offset) -> None:
         """Send a batch that must get this offset."""
         while len(self._waiting) >= WINDOW:
             self._take()
