@@ -1,12 +1,14 @@
 """Long work in slices: a generator that yields wherever others may get their turn, and how far it is run at a time.
 
+Work may also yield what waits for a disk, for a thread to run (`ThreadedWork`), which raises nothing but bugs.
+
 It knows no event loop, so every layer may use it. `api/slices.py` makes a response of such work, and `metadata/slices.py` a
 coroutine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from time import perf_counter
 from typing import Final, TypeVar
 
@@ -14,6 +16,9 @@ Result = TypeVar("Result")
 
 SLICE_S: Final = 0.005
 """The time that work may hold the loop before others get their turn. A step that has begun is finished."""
+
+
+ThreadedWork = Generator[Callable[[], None] | None, None, Result]
 
 
 def run_slice(work: Generator[None, None, Result]) -> tuple[bool, Result | None]:
@@ -28,11 +33,27 @@ def run_slice(work: Generator[None, None, Result]) -> tuple[bool, Result | None]
         return True, stopped.value
 
 
-def run_through(work: Generator[None, None, Result]) -> Result:
+def run_threaded_slice(work: ThreadedWork[Result]) -> tuple[bool, Callable[[], None] | None, Result | None]:
+    """Run one slice of `work`, or less if it yields what a thread must run; return whether it has ended, what to run before the
+    next slice, and what it returned.
+    """
+    end = perf_counter() + SLICE_S
+    try:
+        while True:
+            step = next(work)
+            if step is not None or perf_counter() >= end:
+                return False, step, None
+    except StopIteration as stopped:
+        return True, None, stopped.value
+
+
+def run_through(work: ThreadedWork[Result]) -> Result:
     """Run all of `work` at once, where no other work waits, and return what it returns."""
     while True:
         try:
-            next(work)
+            step = next(work)
         except StopIteration as stopped:
             result: Result = stopped.value
             return result
+        if step is not None:
+            step()

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from pybroker import slicing
-from pybroker.slicing import run_slice
+from pybroker.slicing import ThreadedWork, run_threaded_slice
 
 Response = TypeVar("Response")
 
@@ -29,40 +29,49 @@ class Pauses:
 
 
 class SlicedResponse(asyncio.Future[Response]):
-    """A Future of what is made in slices, which waits for nothing else."""
+    """A Future of what is made in slices, which waits for nothing but that."""
 
 
-def in_slices(work: Generator[None, None, Response]) -> Response | asyncio.Future[Response]:
+def in_slices(work: ThreadedWork[Response]) -> Response | asyncio.Future[Response]:
     """Run `work`, which yields wherever others may get their turn, and return its response or a Future of it.
 
     Work that ends within a slice makes no Future. What `work` reads may change wherever it yields. When the Future is
     cancelled, because the connection was closed, `work` is closed. An exception of `work` goes to the caller, or into the Future.
     """
-    ended, response = run_slice(work)
+    ended, step, response = run_threaded_slice(work)
     if ended:
         return response  # type: ignore[return-value]  # what `work` returned
     loop = asyncio.get_running_loop()
     future: SlicedResponse[Response] = SlicedResponse(loop=loop)
 
-    def continue_() -> None:
-        if future.done():
+    def continue_(done: asyncio.Future[None] | None = None) -> None:
+        bug = None if done is None else done.exception()
+        if bug is not None or future.done():
             work.close()
+            if bug is not None and not future.done():
+                future.set_exception(bug)
             return
         try:
-            ended, response = run_slice(work)
+            ended, step, response = run_threaded_slice(work)
         except Exception as error:
             future.set_exception(error)
             return
         if ended:
-            future.set_result(response)  # type: ignore[arg-type]
+            future.set_result(response)  # type: ignore[arg-type]  # what `work` returned
         else:
-            loop.call_soon(continue_)
+            continue_later(step)
 
-    loop.call_soon(continue_)
+    def continue_later(step: Callable[[], None] | None) -> None:
+        if step is None:
+            loop.call_soon(continue_)
+        else:
+            loop.run_in_executor(None, step).add_done_callback(continue_)
+
+    continue_later(step)
     return future
 
 
-async def complete(work: Generator[None, None, Response]) -> Response:
+async def complete(work: ThreadedWork[Response]) -> Response:
     """Run `work` as `in_slices` does, and return its response."""
     response = in_slices(work)
     return await response if isinstance(response, asyncio.Future) else response

@@ -15,19 +15,26 @@ What the thread finds counts for nothing, except for indexes that contradict the
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from pybroker.log import index_rebuild
-from pybroker.log.batch_scan import WINDOW
+from pybroker.log.batch_scan import WINDOW, CorruptDataError, scan
 from pybroker.log.file_records import HOT_TAIL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pybroker.log.file_records import SegmentFile
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
     from pybroker.model import Offset
+    from pybroker.records.batch import BatchView
+
+HEADERS_AHEAD: Final = 64
+"""The headers that a thread reads ahead of a search."""
 
 
 def cold_lookup(log: Log, offset: Offset) -> Callable[[], None] | None:
@@ -54,3 +61,56 @@ def _is_in_memory(segment: LogSegment, offset: Offset) -> bool:
         return True
     is_resident, fd = segment.filesystem.is_resident, file.fd
     return all(is_resident(fd, at) for at in (begin, min(begin + WINDOW, size) - 1, min(end, size - 1)))
+
+
+def cold_indexes(log: Log, segment: LogSegment) -> Callable[[], None] | None:
+    """Return what to run in a thread before the indexes of a segment are loaded; None if they are, or wait for no disk."""
+    if segment.are_indexes_loaded or not segment.size or not log.filesystem.is_concurrent:
+        return None
+    return partial(index_rebuild.look, segment, log.path, log.config, segment.base_offset)
+
+
+def cold_time_lookup(log: Log, segment: LogSegment, timestamp: int, start: Offset) -> Callable[[], None] | None:
+    """Return what to run in a thread before a segment is searched from `start` on for records from `timestamp` (ms) on; None if
+    that waits for no disk.
+    """
+    if not segment.size or not log.filesystem.is_concurrent:
+        return None
+    if segment.are_indexes_loaded:
+        place = segment.time_index.offset_in_memory(timestamp - 1)
+        if place is not None and _is_in_memory(segment, max(place, start)):
+            return None
+    return partial(index_rebuild.look, segment, log.path, log.config, start, timestamp)
+
+
+def cold_headers(segment: LogSegment, position: int) -> Callable[[], None] | None:
+    """Return what to run in a thread before headers are read from `position` on; None if the next headers are in memory."""
+    file, size = segment.file, segment.size
+    if position >= size or (file.is_growing and position >= size - HOT_TAIL) or not segment.filesystem.is_concurrent:
+        return None
+    is_resident, fd = segment.filesystem.is_resident, file.fd
+    if is_resident(fd, position) and is_resident(fd, min(position + WINDOW, size) - 1):
+        return None
+    return partial(_read_headers, file, position, size)
+
+
+def cold_next(segment: LogSegment, position: int, header: BatchView) -> Callable[[], None] | None:
+    """Return what to run in a thread before the header after the one at `position` is read; None if that is in memory."""
+    behind = position + header.batch_length
+    return None if behind // WINDOW == position // WINDOW else cold_headers(segment, behind)
+
+
+def quietly(step: Callable[[], None]) -> Callable[[], None]:
+    """Return `step` without its OSError: the loop meets the same error, and decides what it means."""
+
+    def run() -> None:
+        with contextlib.suppress(OSError):
+            step()
+
+    return run
+
+
+def _read_headers(file: SegmentFile, position: int, size: int) -> None:
+    with contextlib.suppress(CorruptDataError):
+        for _ in islice(scan(file, position, size), HEADERS_AHEAD):
+            pass

@@ -23,8 +23,10 @@ _SUFFIX: Final = ".rebuilt.tmp"
 _NUMBERS: Final = itertools.count(1)  # two threads may rebuild the same index
 
 
-def look(segment: LogSegment, directory: str, config: TopicConfig, offset: Offset) -> None:
+def look(segment: LogSegment, directory: str, config: TopicConfig, offset: Offset, timestamp: int | None = None) -> None:
     """Load the indexes and look `offset` up, with files of their own, so that the page cache has what that reads. In any thread.
+
+    With a `timestamp` (ms), look up where records of that time begin, at or behind `offset`.
 
     If the indexes contradict the data, `segment.rebuilt` has new ones afterwards. Raises OSError.
     """
@@ -34,6 +36,8 @@ def look(segment: LogSegment, directory: str, config: TopicConfig, offset: Offse
         copy.end_offset = segment.end_offset
         try:
             segment_reading.check_indexes(copy)
+            if timestamp is not None:
+                offset = max(copy.time_index.lookup(timestamp - 1).offset, offset)
             segment_reading.find(copy, offset)
         except (CorruptIndexError, CorruptDataError, FileNotFoundError):
             if not segment.is_active and segment.rebuilt is None and filesystem.exists(copy.path):

@@ -26,7 +26,7 @@ from pybroker.model import FIRST_OFFSET, NO_OFFSET, LeaderEpoch, Offset, new_tup
 from pybroker.records.rules import INFLATION_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from pybroker.clock import Clock
     from pybroker.config.topic import TopicConfig
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pybroker.log.lost import LostRange
     from pybroker.log.results import AbortedTransactions, LogAppendInfo
     from pybroker.model import TopicId, TopicPartition
+    from pybroker.slicing import ThreadedWork
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
@@ -378,11 +379,11 @@ class Log:
 
     # --- lookups ---
 
-    def offset_for_timestamp(self, timestamp: int) -> Generator[None, None, TimestampedOffset | None]:
+    def offset_for_timestamp(self, timestamp: int) -> ThreadedWork[TimestampedOffset | None]:
         """Return the first record, by offset, whose timestamp (ms) is `timestamp` or later. Yields where others may work."""
         return timestamp_lookup.offset_for_timestamp(self, timestamp)
 
-    def offset_of_max_timestamp(self) -> Generator[None, None, TimestampedOffset | None]:
+    def offset_of_max_timestamp(self) -> ThreadedWork[TimestampedOffset | None]:
         """Return the first record that has the largest timestamp; None in a log without timestamps. Yields as the other does."""
         return timestamp_lookup.offset_of_max_timestamp(self)
 

@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.log.batch_scan import CorruptDataError
 from pybroker.log.cleaner.steps import Computation
+from pybroker.log.cold_lookup import cold_indexes, cold_next, cold_time_lookup, quietly
 from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.results import InThread
 from pybroker.log.timestamp_lookup import batch_at
 from pybroker.model import Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from pybroker.log.file_records import SegmentFile
     from pybroker.log.log import Log
@@ -165,6 +166,7 @@ class _Search:
             if segment.base_offset >= self.upto:
                 return self._end(self.upto)
             was_open = segment.is_open
+            yield from self._after(cold_indexes(self.log, segment))
             largest = segment.max_timestamp.timestamp
             if largest >= self.oldest_ms:
                 found = yield from self._look_in(segment)
@@ -188,15 +190,18 @@ class _Search:
 
     def _pass_over(self, segment: LogSegment) -> Generator[InThread | None, None, None]:
         """Pass a segment whose records are all too old; only records without a timestamp at its end are looked for."""
+        yield from self._after(self.log.cold_lookup(segment.offset_index.last_offset))
         position = segment.position_of(segment.offset_index.last_offset)
         last = [batch for _, batch in segment.scan(position)]
         if last and last[-1].max_timestamp >= 0:
             self.unstamped = None
             return
         largest_at = segment.max_timestamp.offset
-        for count, (_, batch) in enumerate(segment.scan(segment.position_of(largest_at))):
+        yield from self._after(self.log.cold_lookup(largest_at))
+        for count, (position, batch) in enumerate(segment.scan(segment.position_of(largest_at))):
             if batch.last_offset >= largest_at:
                 self._pass_batch(batch)
+            yield from self._after(cold_next(segment, position, batch))
             if count % HEADERS_PER_STEP == 0:
                 yield None
 
@@ -208,11 +213,14 @@ class _Search:
 
     def _look_in(self, segment: LogSegment) -> Generator[InThread | None, None, Offset | None]:
         """Look for a record that is young enough; the log start offset may lie behind the one that the segment has."""
+        place = Offset(max(segment.base_offset, self.start))
+        yield from self._after(cold_time_lookup(self.log, segment, self.oldest_ms, place))
         older_until = segment.older_until(self.oldest_ms)
         if older_until > max(segment.base_offset, self.start):
             self.unstamped = None  # a batch with a timestamp ends there
         from_offset = max(older_until, self.start)
         for count, (position, batch) in enumerate(segment.scan(segment.position_of(Offset(from_offset)))):
+            yield from self._after(cold_next(segment, position, batch))
             if batch.last_offset < self.start:
                 continue
             if batch.base_offset >= self.upto:
@@ -228,10 +236,16 @@ class _Search:
                 yield None
         return None
 
+    def _after(self, cold: Callable[[], None] | None) -> Generator[InThread | None, None, None]:
+        """Yield what the directory's thread must read first."""
+        if cold is not None:
+            yield InThread(self.log.log_directory.run_in_thread, quietly(cold))
+
     def _look_at(self, segment: LogSegment, position: int, header: BatchView) -> Generator[InThread | None, None, Offset | None]:
         file = segment.file
         reading = Computation(lambda: _whole(file, position, header))
-        if header.compression or header.batch_length > LARGE_BYTES:
+        is_cold = file.coldness(header.batch_length, position) is not None
+        if header.compression or header.batch_length > LARGE_BYTES or is_cold:
             yield InThread(self.log.log_directory.run_in_thread, reading)
         else:
             reading()

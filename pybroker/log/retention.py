@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING
 
 from pybroker.log import record_retention, truncate
 from pybroker.log.batch_scan import CorruptDataError
+from pybroker.log.cold_lookup import cold_indexes, quietly
 from pybroker.log.entry_file import CorruptIndexError
+from pybroker.log.results import InThread
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from pybroker.log.log import Log
-    from pybroker.log.results import InThread
     from pybroker.log.segment import LogSegment
     from pybroker.model import Offset
 
@@ -125,6 +126,8 @@ def _advance_while(
     """Let the log begin after the oldest segments for which `is_due` is true, without a gap."""
     count, truncations, config = 0, log.truncations, log.config
     for segment in list(log.segments):
+        if (cold := cold_indexes(log, segment)) is not None:
+            yield InThread(log.log_directory.run_in_thread, quietly(cold))
         is_active = segment is log.segments.active
         end = log.log_end_offset if is_active else segment.end_offset
         if (is_active and segment.size == 0) or end > high_watermark or not is_due(segment):

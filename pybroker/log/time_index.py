@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.log.entry_file import CorruptIndexError, EntryFile
+from pybroker.log.entry_file import CorruptIndexError, EntryFile, NotInMemoryError
 
 if TYPE_CHECKING:
     from pybroker.log.filesystem import Filesystem
@@ -78,6 +78,16 @@ class TimeIndex(EntryFile):
         """
         timestamp, relative = self.floor_fields(timestamp) or (NO_TIMESTAMP, 0)
         return TimestampOffset(timestamp, self.base_offset + relative)
+
+    def offset_in_memory(self, timestamp: int) -> Offset | None:
+        """Return the offset of what `lookup` finds; None if the file must be read first."""
+        self.may_read = False
+        try:
+            return self.lookup(timestamp).offset
+        except NotInMemoryError:
+            return None
+        finally:
+            self.may_read = True
 
     def truncate_to(self, offset: Offset) -> int:
         """Drop the entries at or above `offset`. Returns how many are left."""

@@ -8,6 +8,8 @@ A search may pass thousands of segments and millions of headers, so the searches
 or cut the log. Then the search looks its place up again by the offset that it has come to, and continues there: what it
 has passed does not matter to it any more.
 
+What the page cache lacks is read in a thread first (`cold_lookup`), which the generators yield.
+
 Source: UnifiedLog.fetchOffsetByTimestamp, legacyFetchOffsetsBefore; LogSegment.findOffsetByTimestamp; KIP-33, KIP-79.
 """
 
@@ -16,6 +18,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from pybroker.log.batch_scan import CorruptDataError, read_bytes
+from pybroker.log.cleaner.steps import Computation
+from pybroker.log.cold_lookup import cold_indexes, cold_next, cold_time_lookup, quietly
 from pybroker.log.results import TimestampedOffset
 from pybroker.model import Offset
 from pybroker.records import sections
@@ -31,13 +35,15 @@ if TYPE_CHECKING:
     from pybroker.log.segment import LogSegment
 
     Result = TypeVar("Result")
-    Searching: TypeAlias = Generator[None, None, Result]
+    Searching: TypeAlias = Generator[Callable[[], None] | None, None, Result]
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
 _ANY_TIME: Final = -(1 << 63)
 _HEADERS: Final = 64
 """The headers between two steps: about 0.2 ms."""
+_LOOP_BYTES: Final = 1 << 20
+"""A longer batch is read in a thread, which also checks its checksum."""
 
 
 class _ChangedError(Exception):
@@ -48,13 +54,33 @@ class _ChangedError(Exception):
         self.offset = offset
 
 
-def _pause(log: Log, offset: Offset) -> Searching[None]:
-    """Give others their turn. Raises _ChangedError, and KafkaError if the log cannot be used any more."""
+def _pause(log: Log, offset: Offset, step: Callable[[], None] | None = None) -> Searching[None]:
+    """Give others their turn, while a thread runs `step`.
+
+    Raises _ChangedError, and KafkaError if the log cannot be used any more.
+    """
     before = log.segments.removals, log.truncations
-    yield
+    yield None if step is None else quietly(step)
     log.check_usable()
     if before != (log.segments.removals, log.truncations):
         raise _ChangedError(offset)
+
+
+def _pause_if_cold(log: Log, segment: LogSegment, at: int, header: BatchView) -> Searching[None]:
+    """Pause after a header if a thread must read the next one first."""
+    if (cold := cold_next(segment, at, header)) is not None:
+        yield from _pause(log, header.next_offset, cold)
+
+
+def _batch(log: Log, file: SegmentFile, position: int, header: BatchView) -> Searching[BatchView]:
+    """Read a whole batch, in a thread if it is long or the page cache lacks it. Raises CorruptDataError, OSError."""
+    length = header.batch_length
+    reading = Computation(lambda: batch_at(file, position, header))
+    if log.filesystem.is_concurrent and (length > _LOOP_BYTES or file.coldness(length, position) is not None):
+        yield reading
+    else:
+        reading()
+    return reading.result()
 
 
 def _guarded(log: Log, search: Callable[[Offset], Searching[Result]]) -> Searching[Result]:
@@ -77,7 +103,12 @@ def offset_for_timestamp(log: Log, timestamp: int) -> Searching[TimestampedOffse
 
     def search(start: Offset) -> Searching[TimestampedOffset | None]:
         for segment in log.segments.starting_with(start):
+            place = Offset(max(segment.base_offset, start))
+            if (cold := cold_indexes(log, segment)) is not None:
+                yield from _pause(log, place, cold)
             if segment.largest_timestamp_ms >= timestamp:
+                if (cold := cold_time_lookup(log, segment, timestamp, place)) is not None:
+                    yield from _pause(log, place, cold)
                 found = yield from _find_in(log, segment, timestamp, start)
                 if found is not None:  # otherwise the records that are young enough lie below the log start offset
                     return found
@@ -91,13 +122,14 @@ def _find_in(log: Log, segment: LogSegment, timestamp: int, start: Offset) -> Se
     position = segment.position_of(Offset(max(segment.older_until(timestamp), start)))
     for number, (at, header) in enumerate(segment.scan(position), start=1):
         if header.max_timestamp >= timestamp and header.last_offset >= start:
-            batch = batch_at(segment.file, at, header)
+            batch = yield from _batch(log, segment.file, at, header)
             record = yield from _first_record(batch, timestamp, max(start, log.log_start_offset))
             yield from _pause(log, header.base_offset)
             if record is not None:
                 return _found(batch, record)
         elif not number % _HEADERS:
             yield from _pause(log, header.next_offset)
+        yield from _pause_if_cold(log, segment, at, header)
     return None
 
 
@@ -109,12 +141,16 @@ def offset_of_max_timestamp(log: Log) -> Searching[TimestampedOffset | None]:
         best: TimestampedOffset | None = None
         segments = []
         for segment in log.segments.starting_with(start):
+            if (cold := cold_indexes(log, segment)) is not None:
+                yield from _pause(log, start, cold)
             segments.append((-segment.max_timestamp.timestamp, segment))
             yield from _pause(log, start)
         for negated, segment in sorted(segments, key=lambda pair: pair[0]):
             timestamp, offset = -negated, segment.max_timestamp.offset
             if timestamp < 0 or (best is not None and timestamp < best.timestamp):
                 break
+            if (cold := log.cold_lookup(offset)) is not None:
+                yield from _pause(log, start, cold)
             found = yield from _find_max_in(log, segment, timestamp, position=segment.position_of(offset))
             if found is None:
                 found = yield from _max_of(log, segment)
@@ -133,12 +169,13 @@ def _find_max_in(log: Log, segment: LogSegment, timestamp: int, *, position: int
     """
     for number, (at, header) in enumerate(segment.scan(position), start=1):
         if header.max_timestamp == timestamp:
-            batch = batch_at(segment.file, at, header)
+            batch = yield from _batch(log, segment.file, at, header)
             record = yield from _first_record(batch, timestamp, log.log_start_offset)
             yield from _pause(log, header.base_offset)
             return None if record is None or record[1] != timestamp else _found(batch, record)
         if not number % _HEADERS:
             yield from _pause(log, header.base_offset)
+        yield from _pause_if_cold(log, segment, at, header)
     return None
 
 
@@ -148,13 +185,14 @@ def _max_of(log: Log, segment: LogSegment) -> Searching[TimestampedOffset | None
     for number, (at, header) in enumerate(segment.scan(segment.position_of(log.log_start_offset)), start=1):
         is_larger = best is None or header.max_timestamp > best.timestamp
         if header.max_timestamp >= 0 and header.record_count and is_larger and header.last_offset >= log.log_start_offset:
-            batch = batch_at(segment.file, at, header)
+            batch = yield from _batch(log, segment.file, at, header)
             record = yield from _largest_timestamp(batch, log.log_start_offset)
             yield from _pause(log, header.base_offset)
             if record is not None and (best is None or record[1] > best.timestamp):
                 best = _found(batch, record)
         elif not number % _HEADERS:
             yield from _pause(log, header.base_offset)
+        yield from _pause_if_cold(log, segment, at, header)
     return best
 
 
@@ -181,7 +219,7 @@ def _searched(
     for piece in inflated(batch.compression, batch.payload):
         if walk.feed(piece):
             break
-        yield
+        yield None
     walk.finish()
     return walk.found
 

@@ -35,10 +35,10 @@ from pybroker.replication.fetch_data import CONSUMER_REPLICA_ID, FetchIsolation
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Generator
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.replication.partition import Partition
+    from pybroker.slicing import ThreadedWork
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -69,7 +69,7 @@ def handle(
     return in_slices(_look_up_all(broker, context.api_version, request))
 
 
-def _look_up_all(broker: Services, version: int, request: ListOffsetsRequest) -> Generator[None, None, ListOffsetsResponse]:
+def _look_up_all(broker: Services, version: int, request: ListOffsetsRequest) -> ThreadedWork[ListOffsetsResponse]:
     asked = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
     topics = []
     for topic in request.topics:
@@ -80,14 +80,14 @@ def _look_up_all(broker: Services, version: int, request: ListOffsetsRequest) ->
                 continue
             response = yield from _respond(broker, version, request, topic.name, partition)
             partitions.append(response)
-            yield
+            yield None
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 
 
 def _respond(
     broker: Services, version: int, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
-) -> Generator[None, None, ListOffsetsPartitionResponse]:
+) -> ThreadedWork[ListOffsetsPartitionResponse]:
     if asked.timestamp < 0 and version < _FIRST_VERSION.get(asked.timestamp, version + 1):
         return _error(asked, ErrorCode.UNSUPPORTED_VERSION)
     try:
@@ -114,7 +114,7 @@ def _respond(
     )
 
 
-def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> Generator[None, None, TimestampedOffset]:
+def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> ThreadedWork[TimestampedOffset]:
     """Return the offset for a timestamp in ms or a special one, as far as `isolation` lets see; offset -1 when there is none.
 
     A search by time yields where others may work; how far the reader sees is decided at its end. Raises OFFSET_NOT_AVAILABLE
