@@ -7,8 +7,11 @@ are touched, so the cost does not grow with idle connections. KIP-72 mutes every
 The effect here is the same: an idle connection has nothing to read, and a connection that begins to send delivers no more than
 the 4 bytes of a size before it is refused memory and muted.
 
-Waiting connections are served in random order, so none starves: as long as a connection waits, nothing is free for a newcomer.
-While no connection waits, nothing is shuffled.
+While connections wait, nothing is free for a newcomer. Half of the memory that becomes free, by bytes, goes to the connection
+that waits for the least, the other half to one that is drawn at random. So no connection starves. And strangers that announce
+large requests, and hold memory until their time is up, do not keep out clients with small ones: about every second time that
+a large request gives its memory back, the small ones come first. KIP-72 draws all at random; beside 500 such strangers a client
+then waits for many minutes. While no connection waits, nothing is shuffled.
 
 A queued request is one that has been received and waits only for its connection's next turn. That is what Kafka's request queue
 holds, with the loop in the place of Kafka's handler threads. As in Kafka, a connection counts at most one queued request;
@@ -21,7 +24,9 @@ Source: KIP-72; Kafka's Selector (determineHandlingOrder), RequestChannel.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Protocol
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from pybroker.network.memory_pool import MemoryPool, PooledBuffer
@@ -40,10 +45,32 @@ class Waiter(Protocol):
         """Give up: the system has no memory for the request. As `granted`, it may run inside another connection's handling."""
 
 
+class _Entry(NamedTuple):
+    """A place in the heap of waiters. It is stale if its waiter has another number by now, or none."""
+
+    bytes_wanted: int
+    lot: float  # draws among those that want the same
+    number: int
+    waiter: Waiter
+
+
 class Admission:
     """The gate in front of the memory pool. `queued_requests` is the gauge for the queue's size."""
 
-    __slots__ = ("_index", "_is_serving", "_random", "_waiters", "pool", "queued_requests", "queued_requests_max")
+    __slots__ = (
+        "_by_size",
+        "_drawn",
+        "_index",
+        "_is_serving",
+        "_lead_bytes",
+        "_numbers",
+        "_places",
+        "_random",
+        "_waiters",
+        "pool",
+        "queued_requests",
+        "queued_requests_max",
+    )
 
     def __init__(self, pool: MemoryPool, queued_requests_max: int, rng: random.Random | None = None) -> None:
         self.pool = pool
@@ -51,6 +78,11 @@ class Admission:
         self.queued_requests_max = queued_requests_max
         self._waiters: list[Waiter] = []
         self._index: dict[Waiter, int] = {}
+        self._by_size: list[_Entry] = []  # a heap, with stale entries
+        self._places: dict[Waiter, int] = {}  # the number of a waiter's entry in the heap
+        self._numbers = count()
+        self._drawn: Waiter | None = None  # comes next once the smallest were given as much as it wants
+        self._lead_bytes = 0  # what the smallest were given more than those that were drawn, since a connection began to wait
         self._random = rng if rng is not None else random.Random()  # noqa: S311  (fairness, not secrecy)
         self._is_serving = False
         pool.on_available = self._serve
@@ -81,6 +113,8 @@ class Admission:
             assert self.queued_requests >= self.queued_requests_max, "the waiter would never be served"
         self._index[waiter] = len(self._waiters)
         self._waiters.append(waiter)
+        self._places[waiter] = number = next(self._numbers)
+        heappush(self._by_size, _Entry(waiter.bytes_wanted, self._random.random(), number, waiter))
 
     def leave(self, waiter: Waiter) -> None:
         """Forget a waiter whose connection was lost."""
@@ -89,6 +123,15 @@ class Admission:
         if last is not waiter:
             self._waiters[position] = last
             self._index[last] = position
+        del self._places[waiter]
+        if waiter is self._drawn:
+            self._drawn = None
+        if not self._waiters:
+            self._by_size.clear()
+            self._lead_bytes = 0
+        elif len(self._by_size) > 2 * len(self._waiters):  # at least half are stale: once for as many that left
+            self._by_size = [entry for entry in self._by_size if self._is_current(entry)]
+            heapify(self._by_size)
 
     def queue(self) -> None:
         """Count one more request that waits for its connection's turn."""
@@ -107,7 +150,7 @@ class Admission:
         self._is_serving = True
         try:
             while self._waiters and self.is_open:
-                waiter = self._waiters[self._random.randrange(len(self._waiters))]
+                waiter = self._next()
                 self.leave(waiter)
                 try:
                     buffer = self.pool.try_allocate(waiter.bytes_wanted, come=waiter.bytes_come)
@@ -118,3 +161,22 @@ class Admission:
                 waiter.granted(buffer)
         finally:
             self._is_serving = False
+
+    def _next(self) -> Waiter:
+        drawn = self._drawn
+        if drawn is None:
+            self._drawn = drawn = self._waiters[self._random.randrange(len(self._waiters))]
+        if self._lead_bytes >= drawn.bytes_wanted:
+            self._lead_bytes -= drawn.bytes_wanted
+            return drawn
+        smallest = self._smallest()
+        self._lead_bytes += smallest.bytes_wanted
+        return smallest
+
+    def _smallest(self) -> Waiter:
+        while not self._is_current(self._by_size[0]):
+            heappop(self._by_size)
+        return self._by_size[0].waiter
+
+    def _is_current(self, entry: _Entry) -> bool:
+        return self._places.get(entry.waiter) == entry.number

@@ -131,6 +131,63 @@ def test_waiters_are_served_in_random_order() -> None:
     assert {order[0] for order in orders} == set(range(5)), "each is first some time"
 
 
+def give_back(pool: MemoryPool, holders: list[Waits]) -> None:
+    """Release the memory of one of those that hold some."""
+    holder = next(waits for waits in holders if waits.buffer is not None)
+    assert holder.buffer is not None
+    pool.release(holder.buffer)
+    holders.remove(holder)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_small_requests_wait_for_at_most_two_large_ones_of_strangers(seed: int) -> None:
+    pool = pool_of(100_000)
+    admission = Admission(pool, 500, random.Random(seed))
+    strangers = [ask(admission, 60_000) for _ in range(200)]
+    for _ in range(20):
+        clients = [ask(admission, 1) for _ in range(10)]
+        assert all(client.buffer is None for client in clients)
+        give_back(pool, strangers)
+        if any(client.buffer is None for client in clients):
+            give_back(pool, strangers)
+        assert all(client.buffer is not None for client in clients)
+        while clients:
+            give_back(pool, clients)
+        assert sum(waits.buffer is not None for waits in strangers) == 2
+    while strangers:
+        give_back(pool, strangers)
+
+
+def test_a_large_request_is_served_while_small_ones_wait_all_the_time() -> None:
+    pool = pool_of(POOL_BYTES)
+    admission = Admission(pool, 500, random.Random(1))
+    small = [ask(admission, 10) for _ in range(50)]
+    large = ask(admission, REQUEST_BYTES_MAX)
+    for _ in range(500):
+        small.append(ask(admission, 10))
+        give_back(pool, small)
+        if large.buffer is not None:
+            break
+    assert large.buffer is not None
+    small.append(large)
+    while small:
+        give_back(pool, small)
+
+
+def test_waiters_that_come_and_go_leave_nothing_behind() -> None:
+    pool = pool_of(1)
+    admission = Admission(pool, 500, random.Random(1))
+    holder = ask(admission, 1)
+    stays = ask(admission, 1)
+    for size in range(1, 1000):
+        admission.leave(ask(admission, size))
+    assert len(admission._by_size) <= 2
+    assert holder.buffer is not None
+    pool.release(holder.buffer)
+    assert stays.buffer is not None
+    pool.release(stays.buffer)
+
+
 def test_the_number_of_queued_requests_keeps_newcomers_out_beside_the_memory() -> None:
     pool = pool_of(POOL_BYTES)
     admission = Admission(pool, 2)
