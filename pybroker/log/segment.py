@@ -240,7 +240,7 @@ class LogSegment(SegmentFiles):
         Returns False, without having done anything, if it does, or if the segment must read its files first. Raises
         OSError.
         """
-        file, offset_index, time_index = self._file, self.offset_index, self.time_index
+        file = self._file
         return file is not None and self.tail.append(
             file,
             data,
@@ -250,7 +250,7 @@ class LogSegment(SegmentFiles):
             now_ms,
             config.segment_bytes,
             config.segment_ms,
-            offset_index.count >= offset_index.count_max or time_index.count >= time_index.count_max,
+            self._is_index_full,
         )
 
     def remember(self, base_offset: Offset, position: int, size: int) -> None:
