@@ -13,6 +13,8 @@ samples      records to send and compare
 waiting      waits with a limit and a name
 error_codes  Kafka's error codes by number
 up_convert   the conversion of old message sets, whole
+turns        work under the broker's watchdog
+holds        how long a thread keeps the interpreter
 garbage      quick garbage collections in a test process
 cases        many cases of one property in one test
 slowest      a plugin of pytest that prints what takes most processor time

@@ -20,7 +20,7 @@ LAYERS: list[str] = next(
     contract["layers"] for contract in PROJECT["tool"]["importlinter"]["contracts"] if contract["name"] == "Imports go down only"
 )
 DEPTH = {package.strip().removeprefix("pybroker."): depth for depth, row in enumerate(LAYERS) for package in row.split("|")}
-NATIVE = sorted(ROOT.rglob("*.pyx"))
+NATIVE = sorted(path for form in ("*.pyx", "*.pxd", "*.pxi") for path in ROOT.rglob(form))
 MAKERS = {"new_tuple", "_new_header"}
 """Names of `tuple.__new__`, which knows neither the number of a class's fields nor their defaults."""
 

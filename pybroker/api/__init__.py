@@ -8,12 +8,16 @@ context              what a handler gets beside the request
 deferred             responses that wait for an operation in a purgatory
 pieces               large requests, cut into small ones whose responses are joined
 lane                 the requests of members of groups, a share of each round of the loop
+long_messages, element_budget   long requests and responses, decoded and encoded in a thread; how many elements they have by sum
 slices               long work of one request, in slices between which the loop serves others
 error_response       the response that carries one error in the form of any API
 error_counts         which fields of a response are error codes, for the metrics
 response_memo        encoded responses, such as those to Metadata, kept for as long as the metadata stays the same
 metadata_topics, nodes          what Metadata, DescribeCluster, DescribeTopicPartitions and FindCoordinator share
 fetch_partition, down_conversion    one partition of a Fetch response; records in the format of old versions
+fetch_steps          a Fetch of many partitions, in steps
+produce_layout, produce_response    the partitions of a Produce, and the response with their results
+appending, validations, transactional_append    the appends of a Produce in slices, in threads, and in transactions
 committed_offsets    which offsets of an OffsetCommit or a TxnOffsetCommit can be committed, and the responses by topics
 document             writes docs/apis.md from the texts of the handlers
 """

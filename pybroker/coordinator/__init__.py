@@ -16,6 +16,7 @@
     runtime/        runs operations: appends their records, replays them, responds when they are durable; loads shards
     classic/        groups of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup
     consumer/       groups of the consumer protocol (KIP-848): ConsumerGroupHeartbeat
+    transaction/    transactions: their states, timeouts and markers
     migration/      groups that change from one protocol to the other, and have members of both meanwhile
 
 `docs/design/groups.md` describes how they work together.

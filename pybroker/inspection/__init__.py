@@ -9,6 +9,6 @@ contents, entries         the records of a batch; the entries of indexes, snapsh
 findings                  what is wrong, and what was checked
 dump, lines, text         `pybroker log dump`: objects, one for each line; their text; the text of bytes
 decode, message_json      the records of `__consumer_offsets`, `__transaction_state` and `__cluster_metadata`; messages as JSON
-verify, verify_segment, verify_index, verify_producers, verify_small    `pybroker log verify`: directories, segments, indexes,
-                          snapshots of producers beside the batches, small files
+verify, verify_segment, verify_index, verify_producers, verify_aborts, verify_small    `pybroker log verify`: directories,
+                          segments, indexes, snapshots of producers and aborted transactions beside the batches, small files
 """

@@ -19,6 +19,7 @@ session, java, connector    Spark: its session, the Java that it runs on, the ja
 cluster, writer             a client for everything but records; the client with which tasks write records
 html, plots                 the pages and the pictures of jobs
 progress, errors, explain   what a job reports while it runs, its error for people, and Spark's errors in one line
+isolation                   which records of transactions a job reads
 interrupts                  Ctrl-C held back while threads work
 cache                       the folder of what is made or downloaded once
 """

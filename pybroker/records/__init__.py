@@ -4,11 +4,13 @@ output.
 batch, legacy            the formats: batches of magic 2, messages of magic 0 and 1
 build, entries           batches from records; batches with keys and values alone, many times as fast
 control, varint          control records; the numbers inside records
-validate                 checks the records of a produce request and assigns their offsets
-compression              the codecs
+validate, rules, work    checks the records of a produce request and assigns their offsets; the topic's settings for that, and how
+                         much of the work the loop may do
+rebuild, refusal         a produced batch in another form; the records for which one is refused
+compression, inflate     the codecs; compressed records piece by piece
+copies                   copies of large data in pieces
 convert                  between magic 2 and the formats of old clients, up and down
-lazy_down_conversion, cut_conversion    down-conversion while the response is sent; a first batch that is cut at a
-limit
+lazy_down_conversion, cut_conversion    down-conversion while the response is sent; a first batch that is cut at a limit
 kernels, sections        the functions that process every record; those that look for one time, or a fault
 columns                  records into Arrow columns
 _kernels_*, _columns_*, _sections_*   their twins: `_python` has the contract, `_native` is compiled where it was built

@@ -2,23 +2,16 @@
 
 A message, big-endian; a message set is a sequence of messages, of which the last may be cut:
 
-| at | field      | type   | why
-|
-|----|------------|--------|---------------------------------------------------------------------------------------------------|
-| 0  | offset     | int64  | written by the broker, therefore outside the checksum
-|
-| 8  | size       | int32  | of everything after this field
-|
-| 12 | crc        | uint32 | CRC-32 (IEEE) of everything after this field
-|
-| 16 | magic      | int8   | 0 or 1; at the same place as in magic 2
-|
-| 17 | attributes | int8   | bits 0-2 codec, 3 log append time (magic 1)
-|
-| 18 | timestamp  | int64  | ms; magic 1 only
-|
-|    | key        | int32+ | size, -1 for null, and the bytes                                                                  |
-|    | value      | int32+ | size, -1 for null, and the bytes                                                                  |
+| at | field      | type   | why                                                   |
+|----|------------|--------|-------------------------------------------------------|
+| 0  | offset     | int64  | written by the broker, therefore outside the checksum |
+| 8  | size       | int32  | of everything after this field                        |
+| 12 | crc        | uint32 | CRC-32 (IEEE) of everything after this field          |
+| 16 | magic      | int8   | 0 or 1; at the same place as in magic 2               |
+| 17 | attributes | int8   | bits 0-2 codec, 3 log append time (magic 1)           |
+| 18 | timestamp  | int64  | ms; magic 1 only                                      |
+|    | key        | int32+ | size, -1 for null, and the bytes                      |
+|    | value      | int32+ | size, -1 for null, and the bytes                      |
 
 Compressed messages are, as one message set, the value of a wrapper message that has the codec in its attributes:
 

@@ -7,23 +7,15 @@ timestamp is wrong, the max timestamp with a new checksum. Compressed records ar
 result is thrown away. Everything else is rebuilt: old formats, another codec, and offsets inside the batch that do
 not count 0, 1, 2... (Kafka mends those too, if there is a codec.)
 
-| what is wrong                                                                         | error code
-|
-|---------------------------------------------------------------------------------------|------------------------------|
-| checksum, size, magic, compressed data                                                | CORRUPT_MESSAGE
-|
-| invalid records; header's count and range; several batches; base offset not 0;        | INVALID_RECORD
-|
-| control records or a producer id without sequence from a client; wrappers mixed       |
-|
-| no key in a compacted topic                                                           | INVALID_RECORD, per record
-|
-| timestamp too far from now; log append time set by a producer                         | INVALID_TIMESTAMP, per
-record|
-| zstd before Produce v7                                                                | UNSUPPORTED_COMPRESSION_TYPE
-|
-| larger than `max.message.bytes`, as sent or as rebuilt; inflates too far              | MESSAGE_TOO_LARGE
-|
+| what is wrong                                                                   | error code                    |
+|---------------------------------------------------------------------------------|-------------------------------|
+| checksum, size, magic, compressed data                                          | CORRUPT_MESSAGE               |
+| invalid records; header's count and range; several batches; base offset not 0;  | INVALID_RECORD                |
+| control records or a producer id without sequence from a client; wrappers mixed |                               |
+| no key in a compacted topic                                                     | INVALID_RECORD, per record    |
+| timestamp too far from now; log append time set by a producer                   | INVALID_TIMESTAMP, per record |
+| zstd before Produce v7                                                          | UNSUPPORTED_COMPRESSION_TYPE  |
+| larger than `max.message.bytes`, as sent or as rebuilt; inflates too far        | MESSAGE_TOO_LARGE             |
 
 Source: `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest.validateRecords`.
 """

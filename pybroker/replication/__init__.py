@@ -2,6 +2,9 @@
 
 replica_manager      the partitions of this broker, and the way of every append and fetch to them
 partition            one replica: its leader, its high watermark, reading and writing within that
+own_partitions       the partitions of this broker, as the cluster's image has them
+appends              the appends of one produce request, partition after partition
+cold_lookups         the lookups of a fetch that a thread does
 fetch_data           what handlers and replicas pass to each other
 partition_data, _partition_data_*  what a fetch wants of one partition and what was read of it; one text for both builds
 fetch_session        incremental fetch sessions

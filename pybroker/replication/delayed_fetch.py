@@ -12,9 +12,9 @@ them together:
     Case F: the fetch offset is not in the segment where reading ends: the log has rolled, so the rest of a segment is
             available, or the log was truncated to before the offset.
     Case G: the bytes that became available in all partitions, each counted up to its own limit, reach the request's
-    minimum.
+            minimum.
     Case H: the log was truncated so that its epochs no longer agree with the fetcher's: the fetcher must truncate
-    too.
+            too.
 
 Then, or when its time is over, all partitions are read again and the response has whatever is there: errors too, so
 the cases need no responses of their own. Deciding reads nothing: it compares offsets and file positions that are in

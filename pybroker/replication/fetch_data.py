@@ -1,7 +1,7 @@
 """The data that the fetch and produce handlers and the replicas pass to each other: plain, and cheap to make.
 
-The budget is one object per partition and request; those two classes are in `partition_data`. All objects here are mutable.
-Treat them as immutable nevertheless: a result without records or changes is shared between requests.
+The budget is one object per partition and request; those two classes are in `partition_data`. The objects are mutable, but
+no code changes one that it received.
 """
 
 from __future__ import annotations

@@ -305,7 +305,7 @@ class Partition:
             last = log.end_offset_for_epoch(wanted.last_fetched_epoch)
             if last.epoch < 0 or last.end_offset < 0 or wanted.fetch_offset < log.log_start_offset:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-            if last.epoch < wanted.last_fetched_epoch or last.end_offset < wanted.fetch_offset:
+            if _diverges(last, wanted):
                 return self._response(diverging_epoch=last)
         if wanted.fetch_offset == end.offset and end_offset == end.offset:
             return self.nothing_new(end)
@@ -357,5 +357,9 @@ class Partition:
 
     def is_diverging(self, wanted: FetchPartition) -> bool:
         """Return whether the fetcher's log and ours diverge before its fetch offset, or its last epoch is unknown (KIP-595)."""
-        last = self.log.end_offset_for_epoch(wanted.last_fetched_epoch)
-        return last.epoch < wanted.last_fetched_epoch or last.end_offset < wanted.fetch_offset
+        return _diverges(self.log.end_offset_for_epoch(wanted.last_fetched_epoch), wanted)
+
+
+def _diverges(last: EpochEndOffset, wanted: FetchPartition) -> bool:
+    """Return whether our log has no such epoch as the fetcher's last, or ends it before the fetch offset."""
+    return last.epoch < wanted.last_fetched_epoch or last.end_offset < wanted.fetch_offset

@@ -297,13 +297,13 @@ class ReplicaManager:
     ) -> tuple[FetchResults, bool]:
         """Read whatever is available. The second value is True if the response can be sent now.
 
-        `cold` takes the lookups that would wait for a disk. If there are any afterwards, the results mean nothing: run them in a
-        thread, and call this again.
-
         That is so if the client does not want to wait, `min_bytes` is reached, or a partition has a result that the
         client must act on: an error, a diverging epoch or a preferred replica. Otherwise call `wait_for_more`. A
         partition that the cluster does not have ends the wait only if there is no other to wait for: it may be one of
         a deleted topic, and a client that continues to ask for it would ask without a pause.
+
+        `cold` takes the lookups that would wait for a disk. If there are any afterwards, the results mean nothing: run them in a
+        thread, and call this again.
         """
         self._cold = cold
         try:

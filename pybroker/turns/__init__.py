@@ -5,5 +5,6 @@ watchdog     judges turns near the bound, keeps what the metrics show, warns in 
 exceptions   the names that may take longer than the bound, each with its reason
 jobs         names for what runs within a turn
 run_delay    how long the kernel let a thread wait for a core
+garbage      keeps garbage collections short
 loop         an event loop that marks whatever it calls; the only module here that knows asyncio
 """

@@ -5,6 +5,8 @@
     active   a shard that is here, and what belongs to it
     appender appends records and waits until they are durable
     gathering puts the records of operations that come in one turn of the loop into one batch
+    holding  long work on a shard, in slices, for which other operations of the shard wait
+    countdown    a callback after several others
     loader   fills shards from their logs
 
 Nothing here knows groups: the shard, the form of its records and their replay are given from outside.

@@ -189,13 +189,6 @@ class OffsetMap:
             raise PipelineError(f"offsets before {self._targets[0] if self._targets else 0} were not mirrored")
         return Offset(self._sources[index] + target - self._targets[index])
 
-    def target_of(self, source: int) -> int | None:
-        """Return the target offset of the record with this source offset; None in a gap, and for what has not arrived yet."""
-        for run in reversed(list(self.runs())):
-            if run.source <= source:
-                return run.target + source - run.source if source < run.source + run.count else None
-        return None
-
     def runs(self) -> Iterator[Run]:
         """Yield the runs of what has arrived, in order."""
         end = 0 if self.arrived is None else self.arrived.target

@@ -3,8 +3,8 @@
 Class names are those of Kafka's JSON definitions, attributes are its field names in snake_case. Fields and versions are those of
 Kafka 4.4, and of 3.9 for what 4.0 dropped; `integration/conformance/test_protocol_declarations.py` compares them.
 
-Some modules hold messages that are neither requests nor responses: `consumer_protocol`, and those whose names end in `_records` but
-`delete_records`.
+Some modules hold messages that are neither requests nor responses: `consumer_protocol`, and those whose names end in `_records`,
+but not `delete_records`.
 """
 
 from __future__ import annotations

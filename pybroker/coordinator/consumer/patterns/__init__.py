@@ -1,5 +1,6 @@
 """Regular expressions that clients send: those that members subscribe with, and those that transactional ids are listed by.
 
+    matching       matches the topics of an image in slices, once for each image
     topic_pattern  compiles and matches them, in a time that a client cannot choose
     re2_syntax     translates RE2's syntax to Python's
 

@@ -1,0 +1,55 @@
+"""The docstring of a package is its map: each module and each package in it stands there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from testing.places import ROOT
+
+WITHOUT_MAP = {
+    "pybroker": "the table of docs/design/architecture.md is its map",
+    "pybroker/api/handlers": "the listing of the folder is the list of what the broker serves",
+    "pybroker/protocol/messages": "one module per API",
+}
+PACKAGES = sorted(path.parent for base in ("pybroker", "testing") for path in (ROOT / base).rglob("__init__.py"))
+
+
+def missing(package: Path) -> list[str]:
+    """Return the modules and packages in `package` that its map lacks. Twins are covered by what stands for them."""
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    modules = [path.stem for path in package.glob("*.py") if not path.stem.startswith("_")]
+    packages = [path.parent.name for path in package.glob("*/__init__.py")]
+    return [name for name in sorted(modules + packages) if not re.search(rf"\b{name}\b", text)]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_module_stands_in_the_map_of_its_package(package: Path) -> None:
+    if str(package.relative_to(ROOT)) not in WITHOUT_MAP:
+        assert missing(package) == []
+
+
+def test_a_module_that_is_not_in_the_map_is_found(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").write_text('"""Things.\n\none    the first\n"""\n')
+    for name in ("one", "two", "_one_python"):
+        (tmp_path / f"{name}.py").write_text("")
+    assert missing(tmp_path) == ["two"]
+
+
+def rows_torn(text: str) -> list[str]:
+    """Return the lines of tables that a wrapped row has left."""
+    lines = [line.strip() for line in text.splitlines()]
+    return [line for line in lines if line.startswith("|") and (line == "|" or not line.endswith("|"))]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_tables_in_docstrings_are_whole(package: Path) -> None:
+    torn = {path.name: rows_torn(ast.get_docstring(ast.parse(path.read_text())) or "") for path in package.glob("*.py")}
+    assert not {name: rows for name, rows in torn.items() if rows}
+
+
+def test_a_torn_row_is_found() -> None:
+    assert rows_torn("| a | b |\n|---|---|\n| a long one | b\n|") == ["| a long one | b", "|"]
