@@ -16,6 +16,7 @@ Beside them:
 
 generate, doctor            two jobs of one module each: load, and whether everything that the jobs need is there
 session, java, connector    Spark: its session, the Java that it runs on, the jars of its Kafka connector
+chosen                      the choice of topics, by name or by a regular expression
 cluster, writer             a client for everything but records; the client with which tasks write records
 html, plots                 the pages and the pictures of jobs
 progress, errors, explain   what a job reports while it runs, its error for people, and Spark's errors in one line

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.model import Offset
+from pybroker.pipeline.chosen import chosen
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.isolation import Isolation
 
@@ -61,19 +61,10 @@ class Cluster:
 
         Raises PipelineError when a name is missing or no topic matches.
         """
-        existing = self.topics()
-        if pattern is None:
-            missing = [name for name in names if name not in existing]
-            if missing:
-                raise PipelineError(f"no topic {', '.join(missing)} at {self.bootstrap}")
-            return {name: existing[name] for name in names}
-        try:
-            matching = {name: count for name, count in existing.items() if re.fullmatch(pattern, name)}
-        except re.error as error:
-            raise PipelineError(f"{pattern!r} is not a regular expression: {error}") from error
-        if not matching:
+        found = chosen(self.topics(), tuple(names), pattern, self.bootstrap)
+        if pattern is not None and not found:
             raise PipelineError(f"no topic at {self.bootstrap} matches {pattern!r}")
-        return matching
+        return found
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
         """Return the ids of topics. A topic that was deleted and created again has another id."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from pybroker.pipeline.chosen import chosen
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.mirror.partition import not_ours
 from pybroker.pipeline.mirror.state import Identity, Pair
@@ -38,17 +38,7 @@ def chosen_topics(source: WireClient, names: tuple[str, ...], pattern: str | Non
 
     Raises PipelineError when a name is missing, or when the pattern is not a regular expression.
     """
-    if pattern is None:
-        existing = source.topics(names)
-        missing = [name for name in names if name not in existing]
-        if missing:
-            raise PipelineError(f"no topic {', '.join(missing)} at {source.bootstrap}")
-        return {name: existing[name] for name in names}
-    try:
-        matching = {name: topic for name, topic in source.topics().items() if re.fullmatch(pattern, name)}
-    except re.error as error:
-        raise PipelineError(f"{pattern!r} is not a regular expression: {error}") from error
-    return dict(sorted(matching.items()))
+    return chosen(source.topics(names if pattern is None else None), names, pattern, source.bootstrap)
 
 
 def target_names(names: Mapping[str, Topic], prefix: str, renamed: Mapping[str, str]) -> dict[str, str]:
