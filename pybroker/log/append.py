@@ -106,7 +106,8 @@ def _append_usual(  # noqa: PLR0917  (a call by position is a third of a call by
 ) -> LogAppendInfo | None:
     """Append a batch of the usual form, which one call checks. Returns None, with nothing done, for any other.
 
-    Raises the errors of `append_as_leader`.
+    What follows the check is `_append` for one plain batch, written out: a change there belongs here, too
+    (`tests/log/test_append_ways.py` compares them). Raises the errors of `append_as_leader`.
     """
     first_offset, config = log.log_end_offset, log.config
     accepted = kernels.accept_batch(

@@ -240,7 +240,7 @@ class Log:
 
     # --- append ---
 
-    append_as_leader = append.append_as_leader
+    append_as_leader = append.append_as_leader  # bound, where the others are wrapped: saves a call for each append
     """Check records, give them offsets and write them.
 
     `records` is borrowed until return, and patched in place where it is writable. `request_version` is that of Produce, which
