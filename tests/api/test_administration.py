@@ -254,7 +254,7 @@ async def test_very_many_producers_are_described_in_steps(tmp_path: Path) -> Non
             ProducerBatch(ProducerId(number), ProducerEpoch(0), 0, offset, offset, NOW_MS, is_transactional=False)
         )
     request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
-    with watched(limit_ms=10) as turns:
+    with watched(limit_ms=20) as turns:
         steps = describe_producers._describe(whole.services, request)
         while turns.run(next, steps, "over") is None:
             pass

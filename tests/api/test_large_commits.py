@@ -107,7 +107,7 @@ def test_a_large_request_gives_the_loop_back(tmp_path: Path, kind: str) -> None:
         await asyncio.sleep(0)  # what the client does is no part of the turn
         await settled(whole.dispatcher.handle(whole.connection, frame))
 
-    assert run_watched(ask, limit_ms=50).long_texts("task ask") == []  # 20 on a quiet machine
+    assert run_watched(ask, limit_ms=50).long_texts("<locals>.ask held") == []  # 20 on a quiet machine
 
 
 def in_slices(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,7 @@ def test_a_transaction_over_many_partitions_gets_another_and_ends(tmp_path: Path
         assert await producer.end(commit=True) == NONE
         await until(lambda: transactions(whole).transactions[TID].state is State.COMPLETE_COMMIT)
 
-    assert watched(whole, add_and_end).long_texts("task add_and_end") == []
+    assert watched(whole, add_and_end).long_texts("<locals>.add_and_end held") == []
 
 
 def test_a_transaction_over_many_partitions_is_loaded(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def looked_up(log: Log, cold: ColdLookups, fetch_offset: int, upper_offset: int)
 def test_a_fetch_from_a_log_with_very_many_aborted_transactions_holds_the_loop_for_short_turns(tmp_path: Path) -> None:
     log = with_entries(tmp_path, ENTRIES)
     cold = ColdLookups()
-    with watched(limit_ms=20) as turns:
+    with watched(limit_ms=50) as turns:
         assert turns.run(looked_up, log, cold, 1000, 2000) == []
         assert cold, "the index is cold"
         cold.take()()
@@ -168,7 +168,7 @@ def test_an_index_is_searched_as_a_list_is(tmp_path: Path, seed: int) -> None:
 def test_the_cleaner_notes_very_many_aborted_transactions_in_steps(tmp_path: Path) -> None:
     log = with_entries(tmp_path, ENTRIES // 10)
     transactions = CleanedTransactions()
-    with watched(limit_ms=10) as turns:
+    with watched(limit_ms=25) as turns:
         steps = _aborted(log, log.segments[0], FAR, transactions)
         while turns.run(next, steps, None) is not None:
             pass
