@@ -329,7 +329,8 @@ def test_everything_that_waits_can_be_completed_at_once() -> None:
     assert scene.purgatory.delayed == 0
 
 
-def test_an_event_that_very_many_wait_for_gives_the_loop_back() -> None:
+def step_by_step() -> tuple[Purgatory, list[Callable[[], None]]]:
+    """Make a purgatory whose slices end after one step. The list gets the callbacks that are due at once."""
     clock = ManualClock(0)
     turns: list[Callable[[], None]] = []
 
@@ -339,6 +340,11 @@ def test_an_event_that_very_many_wait_for_gives_the_loop_back() -> None:
         return never(when_ms, callback)
 
     purgatory = Purgatory("test", OperationTimer(clock, call_at, slice_s=0.0))
+    return purgatory, turns
+
+
+def test_an_event_that_very_many_wait_for_gives_the_loop_back() -> None:
+    purgatory, turns = step_by_step()
     waiting = [Waiting() for _ in range(100)]
     for one in waiting:
         purgatory.try_complete_else_watch(one, ["a"], 1000)
@@ -356,15 +362,7 @@ def test_an_event_that_very_many_wait_for_gives_the_loop_back() -> None:
 
 
 def test_an_operation_with_very_many_keys_is_watched_and_dropped_in_steps() -> None:
-    clock = ManualClock(0)
-    turns: list[Callable[[], None]] = []
-
-    def call_at(when_ms: int, callback: Callable[[], None]) -> WakeUp:
-        if when_ms == clock.monotonic_ms():
-            turns.append(callback)
-        return never(when_ms, callback)
-
-    purgatory = Purgatory("test", OperationTimer(clock, call_at, slice_s=0.0))
+    purgatory, turns = step_by_step()
     operation, count = Waiting(), 2 * LARGE_KEYS
     steps = purgatory.watch_in_steps(operation, range(count), 1000)
     next(steps)
