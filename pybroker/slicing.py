@@ -23,14 +23,8 @@ ThreadedWork = Generator[Callable[[], None] | None, None, Result]
 
 def run_slice(work: Generator[None, None, Result]) -> tuple[bool, Result | None]:
     """Run one slice of `work`; return whether it has ended, and what it returned then."""
-    end = perf_counter() + SLICE_S
-    try:
-        while True:
-            next(work)
-            if perf_counter() >= end:
-                return False, None
-    except StopIteration as stopped:
-        return True, stopped.value
+    ended, _, result = run_threaded_slice(work)
+    return ended, result
 
 
 def run_threaded_slice(work: ThreadedWork[Result]) -> tuple[bool, Callable[[], None] | None, Result | None]:
