@@ -34,7 +34,7 @@ from pybroker.protocol.messages.txn_offset_commit import (
 )
 from pybroker.records.batch import batches
 from testing.scenes.api.groups import GROUP, commit_request, member
-from testing.scenes.api.whole import Whole, settled
+from testing.scenes.api.whole import Whole, frame_of, settled
 from testing.turns import run_watched
 from tests.api.offset_transactions import OffsetProducer
 from tests.api.transactions import broker
@@ -102,8 +102,7 @@ def test_a_large_request_gives_the_loop_back(tmp_path: Path, kind: str) -> None:
             "commit": (commit(range(MANY)), 8),
             "commit in transaction": (commit_in_transaction(producer, range(MANY)), 3),
         }[kind]
-        parts = codec.encode_request(request, version, correlation_id=77, client_id="test")
-        frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
+        frame = frame_of(request, version)
         await asyncio.sleep(0)  # what the client does is no part of the turn
         await settled(whole.dispatcher.handle(whole.connection, frame))
 

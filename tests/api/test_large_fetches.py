@@ -13,7 +13,7 @@ from pybroker.api.handlers import fetch as handler
 from pybroker.protocol import codec
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from testing.scenes.api.whole import Whole, settled
+from testing.scenes.api.whole import Whole, frame_of, settled
 from testing.scenes.logs import batch
 from testing.turns import run_watched
 
@@ -77,8 +77,7 @@ def test_many_partitions_do_not_hold_the_loop(tmp_path: Path) -> None:
         whole, _ = await filled(tmp_path, 1)
         numbers = range(MANY)
         for epoch in (-1, 0):
-            parts = codec.encode_request(fetch(*numbers, session_epoch=epoch), 11, correlation_id=77, client_id="test")
-            frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
+            frame = frame_of(fetch(*numbers, session_epoch=epoch), 11)
             await asyncio.sleep(0)
             full = whole.read(await settled(whole.dispatcher.handle(whole.connection, frame)), fetch(), 11)
             await asyncio.sleep(0)
@@ -96,10 +95,7 @@ def test_a_fetch_of_many_partitions_that_waits_does_not_hold_the_loop(tmp_path: 
 
     async def ask() -> Any:
         whole, _ = await filled(tmp_path, 1)
-        parts = codec.encode_request(
-            fetch(*range(MANY), max_wait_ms=500, min_bytes=1 << 20), 11, correlation_id=77, client_id="test"
-        )
-        frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
+        frame = frame_of(fetch(*range(MANY), max_wait_ms=500, min_bytes=1 << 20), 11)
         await asyncio.sleep(0)
         waiting = asyncio.ensure_future(settled(whole.dispatcher.handle(whole.connection, frame)))
         purgatory = whole.replicas.fetch_purgatory

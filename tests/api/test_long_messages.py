@@ -27,7 +27,7 @@ from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from pybroker.protocol.schema import schema_of
 from pybroker.replication.replica_manager import ReplicaManager
 from testing.scenes.api.groups import GROUP, broker
-from testing.scenes.api.whole import Whole, settled
+from testing.scenes.api.whole import Whole, frame_of, settled
 from testing.scenes.logs import batch
 from testing.turns import run_watched
 from tests.api.test_pieces import old_fetch
@@ -205,8 +205,7 @@ async def test_a_long_metadata_response_is_there_again_for_the_next_client(
 @pytest.mark.skipif(not codec.IS_NATIVE, reason="in Python each element of the test itself takes long")
 @pytest.mark.parametrize(("request_", "version"), [(names(150_000), 11), (old_fetch(300_000), 7)], ids=["names", "partitions"])
 def test_a_long_message_does_not_hold_the_loop(tmp_path: Path, request_: Any, version: int) -> None:
-    parts = codec.encode_request(request_, version, correlation_id=77, client_id="test")
-    frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
+    frame = frame_of(request_, version)
 
     async def ask() -> None:
         whole = await broker(tmp_path, auto_create_topics_enable=False)

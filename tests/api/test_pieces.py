@@ -33,7 +33,7 @@ from pybroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from testing.scenes.api.groups import GROUP, broker, commit_request
-from testing.scenes.api.whole import settled
+from testing.scenes.api.whole import frame_of, settled
 from testing.turns import run_watched
 from tests.api.test_consumer_group import joining
 
@@ -125,8 +125,7 @@ HEAVY: list[tuple[Any, int]] = [
 def test_a_large_request_gives_the_loop_back(tmp_path: Path, request_: Any, version: int) -> None:
     async def ask() -> None:
         whole = await broker(tmp_path, auto_create_topics_enable=False)
-        parts = codec.encode_request(request_, version, correlation_id=77, client_id="test")
-        frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
+        frame = frame_of(request_, version)
         await asyncio.sleep(0)  # what the client does is no part of the turn
         await settled(whole.dispatcher.handle(whole.connection, frame))
 

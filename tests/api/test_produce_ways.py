@@ -25,13 +25,12 @@ from pybroker.log.segment import LogSegment
 from pybroker.metrics.broker_metrics import TopicMetrics
 from pybroker.model import TopicPartition
 from pybroker.network.context import ProtocolViolation
-from pybroker.protocol.codec import encode_request
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.replication.appends import Appends
 from testing.scenes.api.records import batch_of_values
-from testing.scenes.api.whole import NOW_MS, Whole, collected
+from testing.scenes.api.whole import NOW_MS, Whole, collected, frame_of
 from testing.scenes.logs import TAILS
 from tests.log.test_append_ways import state
 
@@ -85,8 +84,7 @@ def fetch(name: str) -> FetchRequest:
 
 def response_of(whole: Whole, request: ProduceRequest, version: int) -> object:
     """Return all bytes of the response, or that the connection is closed."""
-    parts = encode_request(request, version, correlation_id=77, client_id="test")
-    frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
+    frame = frame_of(request, version)
     try:
         response = whole.dispatcher.handle(whole.connection, frame)
     except ProtocolViolation as error:

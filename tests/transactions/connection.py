@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from pybroker.network.context import ConnectionContext
-from pybroker.protocol.codec import decode_response, encode_request, response_class
+from pybroker.protocol.codec import decode_response, response_class
 from pybroker.protocol.schema import schema_of
-from testing.scenes.api.whole import collected
+from testing.scenes.api.whole import collected, frame_of
 
 if TYPE_CHECKING:
     from testing.simulation.broker import SimulatedBroker
@@ -36,8 +36,7 @@ class Connection:
         """Return the decoded response. Raises DisconnectedError."""
         if self.is_closed:
             raise DisconnectedError
-        parts = encode_request(request, version, correlation_id=77, client_id="story")
-        frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
+        frame = frame_of(request, version, "story")
         sent = self._broker.dispatcher.handle(self._context, frame)
         if isinstance(sent, asyncio.Future):
             sent = await sent

@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 
 from pybroker.api.registry import APIS, load_api
 from pybroker.network.context import ProtocolViolation
-from pybroker.protocol import codec
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pybroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -35,7 +34,7 @@ from pybroker.protocol.messages.offset_commit import (
 from pybroker.protocol.schema import Field, schema_of
 from pybroker.turns.watchdog import LIMIT_NS, LongTurn
 from testing.scenes.api.groups import GROUP, member
-from testing.scenes.api.whole import Whole
+from testing.scenes.api.whole import Whole, frame_of
 from testing.scenes.logs import batch
 from testing.turns import run_watched
 from tests.api.transactions import TID, Producer
@@ -155,8 +154,7 @@ class World:
 
     def longest(self, request: Any, version: int) -> LongTurn | None:
         """Send a request, let time pass until it has its response, and return the longest turn of the broker."""
-        parts = codec.encode_request(request, version, correlation_id=77, client_id="search")
-        frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
+        frame = frame_of(request, version, "search")
 
         async def search() -> None:
             self._use(asyncio.get_running_loop())

@@ -140,8 +140,7 @@ class Whole:
 
     def send(self, request: object, version: int, client_id: str = "test") -> Any:
         """Return what the dispatcher returns for the request: encoded, or a Future."""
-        parts = encode_request(request, version, correlation_id=77, client_id=client_id)
-        frame = memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
+        frame = frame_of(request, version, client_id)
         return self.dispatcher.handle(self.connection, frame)
 
     async def ask(self, request: object, version: int) -> Any:
@@ -159,6 +158,12 @@ class Whole:
         correlation_id, response = decode_response(response_class(key), version, memoryview(data)[4:])
         assert correlation_id == 77
         return response
+
+
+def frame_of(request: object, version: int, client_id: str = "test") -> memoryview:
+    """Return a request as the network hands it to the dispatcher: writable bytes without the size."""
+    parts = encode_request(request, version, correlation_id=77, client_id=client_id)
+    return memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
 
 
 async def settled(sent: Any) -> Any:
