@@ -16,12 +16,14 @@ unit random pure test conformance integration spark: export PYTHONDONTWRITEBYTEC
 # Tests run side by side because many of them mostly wait, and in order because the longest come first. A test that hangs ends its
 # worker, and then the run: xdist would give the same test to the next worker, again and again.
 SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --dist loadfile --no-loadscope-reorder \
-  --max-worker-restart 0 --durations 20 -r s  # shows why a test was skipped: without a container engine, for one
+  --max-worker-restart 0 --durations 20 -r sR --reruns $(RERUNS)  # shows why a test was skipped: without a container engine, for one
 # Downloads come first, as they may take longer than a test may.
 BRING = $(BIN)/python -m testing.process.bring
 # What runs without native parts: the whole unit suite but the tests that only read sources; then stock clients with a broker process.
 PURE ?= tests --ignore tests/tidy
 ROUNDS ?= 1
+# Further attempts of a test that fails. Without them a change shows all its faults; CI shares its machine, and lists what needed them.
+RERUNS ?= 0
 ifndef SEED
 SEED := $(shell date +%s)
 endif
@@ -42,11 +44,11 @@ check: $(VENV)/.unit  ## style, types, layers
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.unit  ## no broker process, no Java, no Spark
-	$(BIN)/python -m pytest tests -n 2 --max-worker-restart 0 --durations 10 -r R
+	$(BIN)/python -m pytest tests -n 2 --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
 
 pure: $(VENV)/.unit  ## the unit tests without native parts, and stock clients with such a broker
-	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n 2 --max-worker-restart 0 --durations 10 -r R
-	PYBROKER_PURE=1 $(BIN)/python -m pytest integration/test_clients_roundtrip.py -n 2 --max-worker-restart 0
+	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n 2 --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
+	PYBROKER_PURE=1 $(BIN)/python -m pytest integration/test_clients_roundtrip.py -n 2 --max-worker-restart 0 -r R --reruns $(RERUNS)
 
 conformance: $(VENV)/.unit  ## beside Kafka's own definitions, classes and tools, and other libraries' codecs: no broker runs
 	$(BRING)

@@ -1,7 +1,8 @@
 """Runs work under the broker's watchdog, so that a test can assert that no turn of it is long.
 
 What is judged is CPU time and time blocked, never the wall clock: other processes on the machine hardly make a turn long. They do
-share its caches, its disk and its host, so that such tests are marked `judges_time` and get several attempts.
+share its caches, its disk and its host. So such tests are marked `judges_time` and get several attempts, and a limit grows by as
+much as the machine is slower now than a quiet one (`testing/slowness.py`). Without native parts it is three times as long.
 
     def test_a_pass_over_many_segments_gives_the_loop_back() -> None:
         turns = run_watched(lambda: the_pass(segments=10_000), limit_ms=20)
@@ -22,13 +23,18 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from pybroker.native import is_wanted
 from pybroker.turns.loop import new_event_loop
 from pybroker.turns.watch import Entry
 from pybroker.turns.watchdog import LongTurn, Watchdog
 from testing.garbage import frozen
+from testing.slowness import slowness
 
 LIMIT_MS = 50.0
 """The bound is 20 ms on a quiet machine. What these tests look for takes hundreds, and other processes share the machine."""
+
+PURE_FACTOR = 3
+"""The twins in Python take several times the time of the native parts. The bound is not for them."""
 
 T = TypeVar("T")
 
@@ -37,6 +43,7 @@ class Turns:
     """What a watchdog saw. `long` has the turns beyond the limit, in order, garbage collections included."""
 
     def __init__(self, limit_ms: float) -> None:
+        self.limit_ms = limit_ms
         self.long: list[LongTurn] = []
         self.watchdog = Watchdog(int(limit_ms * 1_000_000), self.long.append)
         self.result: Any = None
@@ -52,10 +59,17 @@ class Turns:
         return max(self.watchdog.longest.values(), key=lambda turn: turn.held_ns, default=None)
 
     def long_texts(self, *but_not: str) -> list[str]:
-        """Return what was long as texts, without those that have one of the words `but_not` and without garbage collections,
-        which also go through the objects of the test.
+        """Return what was long as texts, even for a machine that is as slow as this one is now.
+
+        Left out are turns whose text has one of the words `but_not`, and garbage collections, which also go through the objects
+        of the test.
         """
-        return [text for text in map(str, self.long) if not any(word in text for word in ("garbage collection", *but_not))]
+        apart = ("garbage collection", *but_not)
+        found = [turn for turn in self.long if not any(word in str(turn) for word in apart)]
+        if not found:
+            return []
+        limit_ns = self.limit_ms * 1_000_000 * slowness() * (1 if is_wanted() else PURE_FACTOR)
+        return [str(turn) for turn in found if turn.held_ns > limit_ns]
 
     def run(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run `work` as a turn of its own, and return its result."""

@@ -56,6 +56,15 @@ def test_a_long_turn_is_counted_and_named() -> None:
     assert turns.count >= 2
 
 
+def test_a_slow_machine_is_given_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testing.turns.slowness", lambda: 3.0)
+    with watched(LIMIT_MS) as turns:
+        turns.run(hold)
+        turns.run(hold, 10 * HELD_MS)
+    assert len(turns.long) == 2
+    assert len(turns.long_texts()) == 1
+
+
 def test_time_blocked_counts_as_time_held() -> None:
     with watched(LIMIT_MS) as turns:
         turns.run(time.sleep, HELD_MS / 1000)
