@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks import build
 from testing.process import kafka_peer, procstat
 
-OURS, KAFKA = "pybroker", "Apache Kafka"
+OURS, KAFKA, BEFORE = "pybroker", "Apache Kafka", "pybroker before"
 START_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 60
 CORES = sorted(os.sched_getaffinity(0))
@@ -45,10 +45,11 @@ class Peer:
         heap: str = "1G",
         data_limit_bytes: int | None = None,
         environment: Mapping[str, str] | None = None,
+        checkout: Path | None = None,
     ) -> None:
-        """`environment` replaces that of the benchmark."""
+        """`environment` replaces that of the benchmark. `checkout` is where the broker's code is, if not here."""
         self.name = name
-        self._environment = environment
+        self._environment, self._checkout = environment, checkout
         self.bootstrap = ""
         self.start_s = 0.0
         self.log = folder / "broker.log"
@@ -75,6 +76,7 @@ class Peer:
             self._process = subprocess.Popen(
                 command,
                 env=self._environment,
+                cwd=self._checkout,  # -m looks there first
                 stdout=log,
                 stderr=log,
                 preexec_fn=self._prepare,  # noqa: PLW1509
@@ -107,7 +109,7 @@ class Peer:
     def _prepare(self) -> None:
         if len(CORES) > 1:
             os.sched_setaffinity(0, {CORES[0]})
-        if self._data_limit_bytes is not None and self.name == OURS:  # a JVM has its heap for that
+        if self._data_limit_bytes is not None and self.name != KAFKA:  # a JVM has its heap for that
             resource.setrlimit(resource.RLIMIT_DATA, (self._data_limit_bytes, self._data_limit_bytes))
 
 
@@ -120,6 +122,16 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--no-pybroker", dest="ours", action="store_false", help="measure Apache Kafka alone")
     parser.add_argument("--data", type=Path, help="where the brokers keep their data (default: a temporary folder)")
     return parser
+
+
+def add_before(parser: argparse.ArgumentParser) -> None:
+    """Add the option of benchmarks that can measure another version of pybroker in turn with this one."""
+    parser.add_argument(
+        "--before",
+        type=Path,
+        metavar="CHECKOUT",
+        help="measure the pybroker of another checkout, too, whose native parts were built in place there",
+    )
 
 
 def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
@@ -160,6 +172,8 @@ def started(
     """Yield the brokers that the options ask for, running."""
     with folder(options) as path:
         peers = [Peer(name, path / name.split()[-1], heap=heap, data_limit_bytes=data_limit_bytes) for name in names(options)]
+        if getattr(options, "before", None):
+            peers.append(Peer(BEFORE, path / "before", data_limit_bytes=data_limit_bytes, checkout=options.before.resolve()))
         try:
             for peer in peers:
                 peer.start(overrides)

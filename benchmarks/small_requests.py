@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2, help="seconds of a round (default: %(default)s)")
     parser.add_argument("--warm", type=float, default=12, help="seconds that warm each broker up (default: %(default)s)")
     parser.add_argument("--only", default="", help="take only the requests with this in their names")
+    peers.add_before(parser)
     options = peers.parsed(parser)
     rows = []
     with peers.started(options) as running:

@@ -1,6 +1,7 @@
 """Measures broker CPU-seconds per GB in and out, with librdkafka as producer and consumer.
 
     python -m benchmarks.throughput [--records 1000000] [--size 1000] [--rounds 3] [--warm-rounds 2] [--no-kafka]
+                                   [--before CHECKOUT]
 
 Each round writes the records evenly over 12 partitions of a fresh topic with confluent-kafka (acks=1, linger 5 ms, no
 compression) and reads them back by assignment. The client is a process of its own off the broker's core. The brokers take turns
@@ -94,6 +95,7 @@ def main() -> None:
     parser.add_argument(
         "--warm-rounds", type=int, default=2, help="rounds before them that warm the brokers up (default: %(default)s)"
     )
+    peers.add_before(parser)
     options = peers.parsed(parser)
     with peers.started(options) as running:
         rounds: dict[str, list[list[float]]] = {peer.name: [] for peer in running}
