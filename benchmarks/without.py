@@ -97,10 +97,10 @@ def accept_batch() -> None:
 
 
 @case("one native call reads a fetch without a session")
-def read_at_once() -> None:
+def read_all_usual() -> None:
     from pybroker.replication import reading
 
-    _put(reading, "read_at_once", _nothing)
+    _put(reading, "read_all_usual", _nothing)
 
 
 @case("what a fetch wants is found out in C")
@@ -115,7 +115,7 @@ def read_usual() -> None:
     from pybroker.replication import reading
 
     _put(reading, "read_usual", _nothing)
-    _put(reading, "read_at_once", _nothing)
+    _put(reading, "read_all_usual", _nothing)
 
 
 @case("small slices of a log are copied into the response")

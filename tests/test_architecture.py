@@ -182,7 +182,7 @@ BY_POSITION = {
     "append_one": "on the hot path",
     "append_records_to_leader": "on the hot path",
     "append_usual": "on the hot path",
-    "at_once": "on the hot path",
+    "completed": "on the hot path",
     "encode_response": "on the hot path",
     "find_batch": "on the hot path",
     "_find": "on the hot path",

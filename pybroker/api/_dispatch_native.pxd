@@ -43,7 +43,7 @@ cdef class Parked:
 cdef class DispatcherCore:
     cdef readonly object _broker
     cdef readonly dict _routes
-    cdef public int64_t at_once_elements
+    cdef public int64_t loop_elements_max
 
     @cython.locals(started_ns=int64_t, handled_ns=int64_t, sent_ns=int64_t, size=int64_t, none_count=int64_t, route=Route)
     cpdef object handle(self, object connection, object frame)

@@ -17,8 +17,8 @@ from pybroker.metrics.counts import NO_ERROR
 from pybroker.model import new_tuple
 from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.codec import (
-    AT_ONCE_ELEMENTS,
     DAMAGE,
+    LOOP_ELEMENTS_MAX,
     UNFIT,
     DecodeError,
     LongMessageError,
@@ -174,14 +174,14 @@ class Parked:
 class DispatcherCore:
     """What every request goes through. `Dispatcher` has the rest.
 
-    `at_once_elements`: a message of more elements is decoded or encoded in a thread.
+    `loop_elements_max`: a message of more elements is decoded or encoded in a thread.
     """
 
-    __slots__ = ("_broker", "_routes", "at_once_elements")
+    __slots__ = ("_broker", "_routes", "loop_elements_max")
 
     def __init__(self, broker: Services) -> None:
         self._broker = broker
-        self.at_once_elements = AT_ONCE_ELEMENTS
+        self.loop_elements_max = LOOP_ELEMENTS_MAX
         self._routes: dict[int, Route] = {}
         """The APIs that were requested so far, by their keys."""
 
@@ -234,7 +234,7 @@ class DispatcherCore:
         sent_ns = time.monotonic_ns()
         if sent_ns - started_ns > NOTED_NS:
             note(route.api.name, sent_ns - started_ns)
-        route.metrics.at_once(
+        route.metrics.completed(
             api_version,
             size + SIZE_PREFIX,
             len(encoded),
@@ -270,10 +270,10 @@ class DispatcherCore:
         decoder = route.decoders.get(api_version)
         if decoder is not None:
             try:
-                return decoder(frame, body_offset, self.at_once_elements, 0)
+                return decoder(frame, body_offset, self.loop_elements_max, 0)
             except NO_MESSAGE:
                 pass  # `decode` meets it again
-        return decode(route.request, api_version, frame, body_offset, elements_max=self.at_once_elements)
+        return decode(route.request, api_version, frame, body_offset, elements_max=self.loop_elements_max)
 
     def _encoded(self, route: Route, context: RequestContext, request: object, response: object) -> tuple[object, list[Part]]:
         """Return the response and its parts; if it cannot be encoded, those of the response for that error.
@@ -286,10 +286,10 @@ class DispatcherCore:
             if encoder is not None and type(response) is route.response:
                 try:
                     encode, pack_head = encoder
-                    return response, encode(response, pack_head(correlation_id), self.at_once_elements)
+                    return response, encode(response, pack_head(correlation_id), self.loop_elements_max)
                 except UNFIT:
                     pass  # `encode_response` meets it again
-            return response, encode_response(response, api_version, correlation_id, elements_max=self.at_once_elements)
+            return response, encode_response(response, api_version, correlation_id, elements_max=self.loop_elements_max)
         except LongMessageError:
             return response, []
         except Exception as error:

@@ -94,7 +94,7 @@ class Dispatcher(DispatcherCore):
         encoded = kept.to(header.correlation_id)
         size += SIZE_PREFIX
         queue_ns = started_ns - connection.received_ns
-        metrics.at_once(header.api_version, size, len(encoded), queue_ns, monotonic_ns() - started_ns, 0, none_count)
+        metrics.completed(header.api_version, size, len(encoded), queue_ns, monotonic_ns() - started_ns, 0, none_count)
         return encoded
 
     def _streamed(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.produce_response import STEP_PARTITIONS
 from pybroker.model import TopicId, TopicPartition, new_tuple
-from pybroker.protocol.codec import AT_ONCE_ELEMENTS
+from pybroker.protocol.codec import LOOP_ELEMENTS_MAX
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT
 from pybroker.replication.fetch_data import PartitionProduceResult
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.messages.produce import ProduceRequest
     from pybroker.replication.fetch_data import ProduceResults
 
-LARGE_PARTITIONS: Final = AT_ONCE_ELEMENTS
+LARGE_PARTITIONS: Final = LOOP_ELEMENTS_MAX
 """A request of more partitions is handled in steps. It was decoded in a thread, so its bytes are kept for as long as it takes."""
 
 _NULL_RECORDS: Final = PartitionProduceResult(

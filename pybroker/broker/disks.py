@@ -60,7 +60,7 @@ class Disks:
         try:
             async with asyncio.timeout(DISK_GRACE_S):
                 await thread.idle()
-                logs.write_high_watermarks_at_once(directory, high_watermark)
+                logs.write_last_high_watermarks(directory, high_watermark)
                 directory.run_pass("close", [lambda: logs.close_directory(directory)])
                 await thread.idle()
         except TimeoutError:

@@ -26,7 +26,9 @@ PIECE_ENTRIES: Final = 120
 """About the entries of a window, which are looked at together."""
 
 
-def at_once(log: Log, *, fetch_offset: Offset, upper_offset: Offset, entries_max: int) -> tuple[AbortedTransactions | None, int]:
+def look_up_in_memory(
+    log: Log, *, fetch_offset: Offset, upper_offset: Offset, entries_max: int
+) -> tuple[AbortedTransactions | None, int]:
     """Return the aborted transactions that touch a range, and about how many entries were looked at.
 
     Returns None if that needs a thread. Raises KafkaError.

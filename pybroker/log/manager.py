@@ -394,7 +394,7 @@ class LogManager:
 
     # --- what is kept of all logs ---
 
-    def write_high_watermarks_at_once(
+    def write_last_high_watermarks(
         self, directory: LogDirectory, high_watermark: Callable[[TopicPartition], Offset | None]
     ) -> None:
         """Write `replication-offset-checkpoint` of a directory in its thread, before it is closed."""

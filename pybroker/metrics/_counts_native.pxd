@@ -19,7 +19,7 @@ cdef class RequestCounts:
     cdef public int64_t request_bytes, response_bytes
     cdef readonly Counts queue_ns, local_ns, remote_ns, send_ns, total_ns
 
-    cpdef at_once(
+    cpdef completed(
         self, version, int64_t request_size, int64_t size, int64_t queue_ns, int64_t local_ns, int64_t send_ns, int64_t none_count
     )
     cpdef received(self, version, int64_t size)

@@ -63,7 +63,7 @@ cdef class RequestCounts:
         self.send_ns = send_ns
         self.total_ns = total_ns
 
-    cpdef at_once(
+    cpdef completed(
         self, version, int64_t request_size, int64_t size, int64_t queue_ns, int64_t local_ns, int64_t send_ns, int64_t none_count
     ):
         """Count a request that did not wait, and its response."""

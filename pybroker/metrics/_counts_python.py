@@ -92,7 +92,7 @@ class RequestCounts:
         self.send_ns = send_ns
         self.total_ns = total_ns
 
-    def at_once(  # noqa: PLR0917  (a call by position is a third of a call by name)
+    def completed(  # noqa: PLR0917  (a call by position is a third of a call by name)
         self, version: int, request_size: int, size: int, queue_ns: int, local_ns: int, send_ns: int, none_count: int
     ) -> None:
         """Count a request that did not wait, and its response, in which `none_count` codes are NONE."""

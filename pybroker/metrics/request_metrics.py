@@ -17,7 +17,7 @@ from pybroker.metrics.histogram import Histogram
 class RequestMetrics(RequestCounts):
     """The requests of one API since the start, with the API's name.
 
-    `at_once` counts a request that did not wait; `received`, `responded` and `error` count others.
+    `completed` counts a request that did not wait; `received`, `responded` and `error` count others.
     """
 
     __slots__ = ("name",)

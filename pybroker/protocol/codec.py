@@ -51,7 +51,7 @@ __all__ = [
 IS_NATIVE: Final = choose(_codec_python, globals())
 """Whether the native twin runs the plans of messages; the contract is in `_codec_python.py`."""
 
-AT_ONCE_ELEMENTS: Final = 1 << 13 if IS_NATIVE else 1 << 11
+LOOP_ELEMENTS_MAX: Final = 1 << 13 if IS_NATIVE else 1 << 11
 """The elements that the loop decodes or encodes at once: about 2 ms natively, and 10 ms in Python."""
 
 T = TypeVar("T")

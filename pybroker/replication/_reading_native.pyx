@@ -87,7 +87,7 @@ cpdef object read_usual(object partition, FetchPartition wanted, object isolatio
     return data
 
 
-def read_at_once(dict partitions, topics, names, isolation, long long bytes_left, long long bytes_needed):
+def read_all_usual(dict partitions, topics, names, isolation, long long bytes_left, long long bytes_needed):
     cdef long long bytes_read = 0
     cdef ResponseLimit limit = ResponseLimit(bytes_left, True)
     cdef list results = []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pybroker.replication.partition import Partition
     from pybroker.replication.partition_data import ResponseLimit
 
-__all__ = ["read_at_once", "read_usual", "wanted_partitions"]
+__all__ = ["read_all_usual", "read_usual", "wanted_partitions"]
 
 
 def wanted_partitions(topics: Sequence[FetchTopic], names: Callable[[TopicId], str | None] | None) -> list[FetchPartition]:
@@ -62,7 +62,7 @@ def read_usual(
     return None
 
 
-def read_at_once(  # noqa: PLR0917  (as above)
+def read_all_usual(  # noqa: PLR0917  (as above)
     partitions: Mapping[TopicPartition, Partition],  # noqa: ARG001  (as above)
     topics: Sequence[FetchTopic],  # noqa: ARG001
     names: Callable[[TopicId], str | None] | None,  # noqa: ARG001

@@ -61,7 +61,7 @@ class ColdLookups:
             return found
         if not log.filesystem.is_concurrent:
             return log.aborted_transactions(fetch_offset=fetch_offset, upper_offset=upper_offset)
-        found, looked_at = aborted_lookup.at_once(
+        found, looked_at = aborted_lookup.look_up_in_memory(
             log, fetch_offset=fetch_offset, upper_offset=upper_offset, entries_max=self._entries_left
         )
         self._entries_left -= looked_at

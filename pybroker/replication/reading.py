@@ -1,7 +1,7 @@
 """Reads the partitions of a fetch one after the other, natively if that was built and a partition is usual.
 
 `pybroker/native.py` chooses; the contract of the native functions is in `_reading_python.py`. Call them through this
-module (`reading.read_at_once(...)`), so that the tests can run on both.
+module (`reading.read_all_usual(...)`), so that the tests can run on both.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.native import choose
 from pybroker.replication import _reading_python
-from pybroker.replication._reading_python import read_at_once, read_usual, wanted_partitions
+from pybroker.replication._reading_python import read_all_usual, read_usual, wanted_partitions
 from pybroker.replication.fetch_data import FetchIsolation
 from pybroker.replication.partition_data import ResponseLimit
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchPartitionData, FetchResults
     from pybroker.replication.partition import Partition
 
-__all__ = ["IS_NATIVE", "read_at_once", "read_partitions", "read_usual", "wanted_partitions"]
+__all__ = ["IS_NATIVE", "read_all_usual", "read_partitions", "read_usual", "wanted_partitions"]
 
 IS_NATIVE: Final = choose(_reading_python, globals())
 

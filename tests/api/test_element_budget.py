@@ -29,7 +29,7 @@ def framed(request: Any, version: int) -> memoryview:
 
 async def started(directory: Path) -> tuple[Whole, ElementBudget]:
     whole = await Whole(directory, auto_create_topics_enable=False).start()
-    whole.dispatcher.at_once_elements = 2
+    whole.dispatcher.loop_elements_max = 2
     return whole, whole.dispatcher._long_messages.budget
 
 

@@ -69,11 +69,11 @@ async def test_the_response_is_that_at_once(tmp_path: Path, request_: Any) -> No
     whole = await broker(tmp_path, auto_create_topics_enable=False)
     version = {"ProduceRequest": 8, "FetchRequest": 11, "MetadataRequest": 11, "OffsetFetchRequest": 7}[type(request_).__name__]
     await whole.ask(produce(), 8)
-    whole.dispatcher.at_once_elements = 2
+    whole.dispatcher.loop_elements_max = 2
     sent = whole.send(request_, version)
     assert isinstance(sent, asyncio.Future), "it is long"
     later = whole.read(await sent, request_, version)
-    whole.dispatcher.at_once_elements = 1000
+    whole.dispatcher.loop_elements_max = 1000
     at_once = await whole.ask(request_, version)
     if isinstance(request_, ProduceRequest):
         for topic in (*at_once.responses, *later.responses):
@@ -83,7 +83,7 @@ async def test_the_response_is_that_at_once(tmp_path: Path, request_: Any) -> No
 
 async def test_a_request_without_a_response_is_handled(tmp_path: Path) -> None:
     whole = await broker(tmp_path)
-    whole.dispatcher.at_once_elements = 2
+    whole.dispatcher.loop_elements_max = 2
     request = produce(acks=0)
     request.topic_data[0].partition_data.pop()
     request.topic_data[0].partition_data[0].records = None
@@ -93,7 +93,7 @@ async def test_a_request_without_a_response_is_handled(tmp_path: Path) -> None:
 
 async def test_damage_behind_many_elements_ends_the_connection(tmp_path: Path) -> None:
     whole = await broker(tmp_path)
-    whole.dispatcher.at_once_elements = 2
+    whole.dispatcher.loop_elements_max = 2
     parts = codec.encode_request(names(5), 11, correlation_id=77, client_id="test")
     frame = memoryview(bytearray(b"".join(parts)))[4:-6]  # type: ignore[arg-type]  # no late parts
     with pytest.raises(ProtocolViolation, match="cannot be read"):
@@ -113,7 +113,7 @@ async def test_a_request_of_too_many_elements_ends_the_connection_and_its_bytes_
 
 async def test_an_error_of_all_is_the_error_of_each(tmp_path: Path) -> None:
     whole = await Whole(tmp_path, offsets_topic_num_partitions=2).start()
-    whole.dispatcher.at_once_elements = 2
+    whole.dispatcher.loop_elements_max = 2
     request = OffsetFetchRequest(group_id=GROUP, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1, 2])])
     (topic,) = (await whole.ask(request, 1)).topics
     assert [one.error_code for one in topic.partitions] == [ErrorCode.NOT_COORDINATOR] * 3
@@ -121,7 +121,7 @@ async def test_an_error_of_all_is_the_error_of_each(tmp_path: Path) -> None:
 
 async def test_a_bug_is_the_error_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = await broker(tmp_path)
-    whole.dispatcher.at_once_elements = 2
+    whole.dispatcher.loop_elements_max = 2
 
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("a bug")
@@ -134,7 +134,7 @@ async def test_a_bug_is_the_error_of_each(tmp_path: Path, monkeypatch: pytest.Mo
 
 async def test_a_client_that_ends_in_the_middle_gets_nothing(tmp_path: Path) -> None:
     whole = await broker(tmp_path)
-    whole.dispatcher.at_once_elements = 2
+    whole.dispatcher.loop_elements_max = 2
     holder = Holder(stays=True)
     whole.connection.holder = holder
     sent = whole.send(produce(), 8)
@@ -147,7 +147,7 @@ async def test_a_client_that_ends_in_the_middle_gets_nothing(tmp_path: Path) -> 
 @pytest.mark.parametrize("stays", [False, True])
 async def test_the_bytes_are_kept_until_the_handler_has_returned(tmp_path: Path, stays: bool) -> None:
     whole = await broker(tmp_path)
-    whole.dispatcher.at_once_elements = 2
+    whole.dispatcher.loop_elements_max = 2
     holder = Holder(stays=stays)
     whole.connection.holder = holder
     await whole.ask(produce(), 8)
@@ -193,7 +193,7 @@ async def test_a_long_metadata_response_is_there_again_for_the_next_client(
     assert len(usual.topics[-1].partitions) == 2
     monkeypatch.setattr(long_messages, "_LONG_LIST", 1)
     monkeypatch.setattr(long_messages, "_FREED_ELEMENTS", 1)
-    whole.dispatcher.at_once_elements = 1
+    whole.dispatcher.loop_elements_max = 1
     for version in (12, 10, 9, 12):  # none of them has a response that was kept
         response = await whole.ask(request, version)
         assert [(topic.name, topic.partitions) for topic in response.topics] == [

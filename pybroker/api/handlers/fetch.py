@@ -79,7 +79,7 @@ def handle(
         return _large(broker, context, request, replica_id)
     is_sessionless = request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION_ID
     if is_sessionless and replica_id < 0 and version >= ZSTD_VERSION:
-        response = _at_once(broker, version, request)
+        response = _usual_response(broker, version, request)
         if response is not None:
             return response
     names = _names(broker) if version >= _TOPIC_ID_VERSION else None
@@ -176,10 +176,10 @@ def _params(broker: Services, context: RequestContext, request: FetchRequest, re
     )
 
 
-def _at_once(broker: Services, version: int, request: FetchRequest) -> FetchResponse | None:
+def _usual_response(broker: Services, version: int, request: FetchRequest) -> FetchResponse | None:
     """Return the response to an ordinary request, if there is enough to read and nothing about the request is unusual."""
     bytes_max = max(0, min(request.max_bytes, broker.config.fetch_max_bytes))
-    results = reading.read_at_once(
+    results = reading.read_all_usual(
         broker.replica_manager.partitions,
         request.topics,
         _names(broker) if version >= _TOPIC_ID_VERSION else None,

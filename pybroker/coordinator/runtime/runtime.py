@@ -319,7 +319,7 @@ class CoordinatorRuntime(Generic[S]):
     ) -> None:
         if isinstance(result, CoordinatorResult):
             if not result.records and result.built is None and len(result.bulks) <= FEW_BULKS:
-                self._carry_out_at_once(active, result, done)
+                self._carry_out_in_one_step(active, result, done)
                 return
             work = self._carry_out_in_steps(active, result, done)
         else:
@@ -347,7 +347,7 @@ class CoordinatorRuntime(Generic[S]):
             self._start_timers(active, result.timers[start : start + STEP_RECORDS])
         self._respond(iter(result.parked_responses))
 
-    def _carry_out_at_once(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
+    def _carry_out_in_one_step(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
         if result.bulks:
             ends = [end for bulk in result.bulks for end in bulk.ends()]
 

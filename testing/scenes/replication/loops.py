@@ -19,6 +19,6 @@ def use(name: str) -> Iterator[None]:
     """Use the loops of this module inside the block."""
     module = import_module(f"pybroker.replication._reading_{name}")
     with pytest.MonkeyPatch.context() as patch:
-        for function in ("read_at_once", "read_usual", "wanted_partitions"):
+        for function in ("read_all_usual", "read_usual", "wanted_partitions"):
             patch.setattr(reading, function, getattr(module, function))
         yield
