@@ -42,7 +42,7 @@ TopicResponse = Callable[[str, bytes, list[Any]], Any]
 
 PartitionResponse = Callable[[int, ErrorCode], Any]
 
-_NONE: Final = ErrorCode.NONE  # looking up an enum's member costs more than the decision by it
+_NONE: Final = ErrorCode.NONE
 _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -13,7 +13,7 @@ from pybroker.model import TopicId, TopicPartition, new_tuple
 from pybroker.protocol.codec import LOOP_ELEMENTS_MAX
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT
-from pybroker.replication.fetch_data import PartitionProduceResult
+from pybroker.replication.produce_data import PartitionProduceResult
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pybroker.api.transactional_append import Entries
     from pybroker.metadata.image import ClusterImage
     from pybroker.protocol.messages.produce import ProduceRequest
-    from pybroker.replication.fetch_data import ProduceResults
+    from pybroker.replication.produce_data import ProduceResults
 
 LARGE_PARTITIONS: Final = LOOP_ELEMENTS_MAX
 """A request of more partitions is handled in steps. It was decoded in a thread, so its bytes are kept for as long as it takes."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pybroker.protocol.error_codes import ErrorCode
-    from pybroker.replication.fetch_data import PartitionProduceResult, ProduceResults
+    from pybroker.replication.produce_data import PartitionProduceResult, ProduceResults
 
 _new_response: Final = maker(ProduceResponse, "responses")
 _new_topic: Final = maker(TopicProduceResponse, "name", "topic_id", "partition_responses")

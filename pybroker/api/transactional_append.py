@@ -31,7 +31,7 @@ from pybroker.model import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicParti
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import batches
 from pybroker.records.errors import CorruptRecordError
-from pybroker.replication.fetch_data import PartitionProduceResult, ProduceResults
+from pybroker.replication.produce_data import PartitionProduceResult, ProduceResults
 
 if TYPE_CHECKING:
     import asyncio

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _NOT_PLAIN: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 _CHECKED: Final = AppendOrigin.CHECKED
-_CLIENT: Final = AppendOrigin.CLIENT  # looking up an enum's member costs more than the decision by it
+_CLIENT: Final = AppendOrigin.CLIENT
 
 
 def append_as_leader(  # noqa: PLR0917  (a call by position is a third of a call by name)

@@ -5,7 +5,8 @@ partition            one replica: its leader, its high watermark, reading and wr
 own_partitions       the partitions of this broker, as the cluster's image has them
 appends              the appends of one produce request, partition after partition
 cold_lookups         the lookups of a fetch that a thread does
-fetch_data           what handlers and replicas pass to each other
+fetch_data           what the fetch handler and the replicas pass to each other
+produce_data         what the replicas and the produce handler pass to each other
 partition_data, _partition_data_*  what a fetch wants of one partition and what was read of it; one text for both builds
 fetch_session        incremental fetch sessions
 delayed_fetch, delayed_large_fetch, delayed_produce    the operations that wait in purgatory

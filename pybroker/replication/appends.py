@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pybroker.log.results import AppendOrigin
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.work import LongWorkError
-from pybroker.replication.fetch_data import REFUSED, PartitionProduceResult, ProduceResults, Unsettled
+from pybroker.replication.produce_data import REFUSED, PartitionProduceResult, ProduceResults, Unsettled
 
 if TYPE_CHECKING:
     from pybroker.model import TopicPartition

@@ -29,7 +29,7 @@ from pybroker.purgatory.purgatory import DelayedOperation
 from pybroker.replication.partition import ACKS_ALL
 
 if TYPE_CHECKING:
-    from pybroker.replication.fetch_data import ProduceResults, Unsettled
+    from pybroker.replication.produce_data import ProduceResults, Unsettled
     from pybroker.replication.replica_manager import ReplicaManager
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.model import NO_OFFSET
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import RecordValidationError
-from pybroker.replication.fetch_data import PartitionProduceResult
+from pybroker.replication.produce_data import PartitionProduceResult
 
 if TYPE_CHECKING:
     from pybroker.metrics.broker_metrics import BrokerMetrics

@@ -1,4 +1,4 @@
-"""The data that the fetch and produce handlers and the replicas pass to each other: plain, and cheap to make.
+"""The data that the fetch handler and the replicas pass to each other: plain, and cheap to make.
 
 The budget is one object per partition and request; those two classes are in `partition_data`. The objects are mutable, but
 no code changes one that it received.
@@ -6,24 +6,17 @@ no code changes one that it received.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from pybroker.model import NO_BROKER_ID, NO_OFFSET, BrokerId, Offset, TopicId, TopicPartition
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.model import NO_BROKER_ID, BrokerId, TopicId
 from pybroker.replication.partition_data import NO_PREFERRED_REPLICA, FetchPartition, FetchPartitionData, session_key
-
-if TYPE_CHECKING:
-    from pybroker.records.errors import RecordError
 
 __all__ = [
     "CONSUMER_REPLICA_ID",
     "HARD_LIMIT_VERSION_MAX",
     "NO_PREFERRED_REPLICA",
-    "REFUSED",
-    "SETTLED",
     "UNLIMITED_RESPONSE_BYTES",
     "ClientMetadata",
     "FetchIsolation",
@@ -31,10 +24,7 @@ __all__ = [
     "FetchPartition",
     "FetchPartitionData",
     "FetchResults",
-    "PartitionProduceResult",
-    "ProduceResults",
     "SessionKey",
-    "Unsettled",
     "fetch_params",
     "session_key",
 ]
@@ -50,13 +40,6 @@ too.
 """
 
 
-SETTLED: Final = NO_OFFSET
-REFUSED: Final = Offset(-2)
-"""Used instead of the offset that an append must reach before its result is valid: nothing was appended, so the result
-is final.
-"""
-
-
 class FetchIsolation(IntEnum):
     """The offset up to which a fetch may read."""
 
@@ -65,7 +48,7 @@ class FetchIsolation(IntEnum):
     TXN_COMMITTED = 2  # read_committed
 
 
-_LOG_END, _HIGH_WATERMARK, _TXN_COMMITTED = FetchIsolation  # looking up a member costs more than the decision by it
+_LOG_END, _HIGH_WATERMARK, _TXN_COMMITTED = FetchIsolation
 
 
 class ClientMetadata(NamedTuple):
@@ -130,23 +113,3 @@ SessionKey = tuple[str | TopicId | None, int]
 
 
 FetchResults = list[tuple[FetchPartition, FetchPartitionData]]
-
-
-class PartitionProduceResult(NamedTuple):
-    """The result for one partition of a produce request.
-
-    `log_append_time_ms` is -1 for CreateTime topics; `record_errors` names the invalid records of a refused batch.
-    """
-
-    error_code: ErrorCode = ErrorCode.NONE
-    base_offset: Offset = NO_OFFSET
-    log_append_time_ms: int = -1
-    log_start_offset: Offset = NO_OFFSET
-    record_errors: Sequence[RecordError] = ()
-    error_message: str | None = None
-
-
-ProduceResults = dict[TopicPartition, PartitionProduceResult]
-
-Unsettled = dict[TopicPartition, Offset]
-"""The offset (exclusive) that each partition must reach, replicated or durable, before its result is valid."""

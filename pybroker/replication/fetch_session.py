@@ -57,7 +57,7 @@ EVICTION_MS: Final = 120_000
 TOPIC_ID_VERSION_MIN: Final = 13
 
 _STEP_PARTITIONS: Final = 200
-_NO_ERROR: Final = ErrorCode.NONE  # looking up an enum's member costs more than the comparison
+_NO_ERROR: Final = ErrorCode.NONE
 
 TopicNames = Callable[["TopicId"], str | None]
 

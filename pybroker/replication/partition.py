@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 ACKS_ALL: Final = -1
 
-_LOG_END: Final = FetchIsolation.LOG_END  # looking up an enum's member costs more than the decision by it
+_LOG_END: Final = FetchIsolation.LOG_END
 _TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 
 

@@ -36,20 +36,10 @@ from pybroker.replication.delayed_fetch import DelayedFetch
 from pybroker.replication.delayed_large_fetch import DelayedLargeFetch
 from pybroker.replication.delayed_produce import DelayedProduce
 from pybroker.replication.failed_append import failed_append
-from pybroker.replication.fetch_data import (
-    REFUSED,
-    SETTLED,
-    FetchIsolation,
-    FetchParams,
-    FetchPartition,
-    FetchPartitionData,
-    FetchResults,
-    PartitionProduceResult,
-    ProduceResults,
-    Unsettled,
-)
+from pybroker.replication.fetch_data import FetchIsolation, FetchParams, FetchPartition, FetchPartitionData, FetchResults
 from pybroker.replication.own_partitions import OwnPartitions
 from pybroker.replication.partition import ACKS_ALL, Partition
+from pybroker.replication.produce_data import REFUSED, SETTLED, PartitionProduceResult, ProduceResults, Unsettled
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
@@ -68,7 +58,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NONE: Final = ErrorCode.NONE
-_LOG_END: Final = FetchIsolation.LOG_END  # looking up an enum's member costs more than the decision by it
+_LOG_END: Final = FetchIsolation.LOG_END
 
 
 class ReplicaManager:

@@ -33,7 +33,7 @@ from pybroker.protocol.messages.offset_delete import (
 )
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from pybroker.records.batch import batches
-from pybroker.replication.fetch_data import REFUSED, PartitionProduceResult
+from pybroker.replication.produce_data import REFUSED, PartitionProduceResult
 from pybroker.replication.replica_manager import ReplicaManager
 from testing.scenes.api.groups import GROUP, commit_request, join_request, member
 from testing.scenes.api.whole import Whole, settled

@@ -15,7 +15,7 @@ from pybroker.model import LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
-from pybroker.replication.fetch_data import PartitionProduceResult
+from pybroker.replication.produce_data import PartitionProduceResult
 from testing.scenes.logs import read_batches
 from testing.scenes.replication.appended import append_records
 from tests.crash.model import Batch, LostRange, Promise, Promises, TopicState

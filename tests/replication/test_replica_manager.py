@@ -17,7 +17,7 @@ from testing.scenes.replication.scene import BROKER, MIB, ReplicaScene, params, 
 from testing.turns import watched
 
 if TYPE_CHECKING:
-    from pybroker.replication.fetch_data import PartitionProduceResult
+    from pybroker.replication.produce_data import PartitionProduceResult
 
 MANY = 10_000
 

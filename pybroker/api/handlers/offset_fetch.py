@@ -53,7 +53,7 @@ _new_old_topic: Final = maker(OffsetFetchResponseTopic, "name", "partitions")
 _new_old_response: Final = maker(OffsetFetchResponse, "error_code", "topics")
 _new_group: Final = maker(OffsetFetchResponseGroup, "group_id", "error_code", "topics")
 
-_NONE: Final = ErrorCode.NONE  # looking up an enum's member costs more than the decision by it
+_NONE: Final = ErrorCode.NONE
 _NO_OFFSETS: Final[Mapping[int, CommittedOffset]] = MappingProxyType({})
 
 PIECES: Final = Pieces(

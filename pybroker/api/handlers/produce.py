@@ -38,7 +38,7 @@ from pybroker.model import TopicPartition, new_tuple
 from pybroker.network.context import ProtocolViolation
 from pybroker.records.work import ONE_BATCH_ON_LOOP, LongWorkError
 from pybroker.replication.appends import Appends
-from pybroker.replication.fetch_data import REFUSED
+from pybroker.replication.produce_data import REFUSED
 from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.error_codes import ErrorCode
     from pybroker.protocol.messages.produce import ProduceRequest, ProduceResponse
     from pybroker.records.work import Work
-    from pybroker.replication.fetch_data import ProduceResults
+    from pybroker.replication.produce_data import ProduceResults
 
 Response = TypeVar("Response")
 

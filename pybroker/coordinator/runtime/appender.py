@@ -12,7 +12,7 @@ from pybroker.log.results import AppendOrigin
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.entries import build_ends, build_section, record_end, record_section
-from pybroker.replication.fetch_data import REFUSED, PartitionProduceResult, ProduceResults
+from pybroker.replication.produce_data import REFUSED, PartitionProduceResult, ProduceResults
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

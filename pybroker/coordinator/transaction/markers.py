@@ -24,7 +24,7 @@ from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
-from pybroker.replication.fetch_data import REFUSED
+from pybroker.replication.produce_data import REFUSED
 from pybroker.slicing import run_slice, run_through
 from pybroker.turns.jobs import job
 

@@ -18,7 +18,7 @@ from pybroker.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from pybroker.replication.fetch_data import REFUSED, PartitionProduceResult
+from pybroker.replication.produce_data import REFUSED, PartitionProduceResult
 from pybroker.replication.replica_manager import ReplicaManager
 from testing.scenes.api.whole import Whole
 

@@ -9,7 +9,7 @@ from pybroker.replication.appends import Appends
 
 if TYPE_CHECKING:
     from pybroker.model import TopicPartition
-    from pybroker.replication.fetch_data import ProduceResults
+    from pybroker.replication.produce_data import ProduceResults
     from pybroker.replication.replica_manager import ReplicaManager
 
 

@@ -20,7 +20,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.purgatory.timer import OperationTimer
 from pybroker.records.batch import batches
 from pybroker.records.compression import CompressionType
-from pybroker.replication.fetch_data import REFUSED, SETTLED, PartitionProduceResult
+from pybroker.replication.produce_data import REFUSED, SETTLED, PartitionProduceResult
 from testing.scenes.no_wake_up import never
 
 RECORD = group_tombstone(GroupId("g"))
