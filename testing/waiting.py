@@ -5,6 +5,7 @@ A test that reaches pytest-timeout kills its worker, and with it the run; a test
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import threading
 import time
@@ -37,6 +38,14 @@ class Deadline:
     def check(self) -> None:
         """Raise AssertionError when the time is over."""
         assert time.monotonic() < self._end, f"waited {self._timeout_s:g} s in vain: {self._what}"
+
+
+async def turned_until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S) -> None:
+    """Give the loop one turn after the other until the condition holds. Raises AssertionError as `until` does."""
+    deadline = Deadline(what, timeout_s)
+    while not condition():
+        deadline.check()
+        await asyncio.sleep(0)
 
 
 def within(timeout_s: float, what: str, call: Callable[..., T], *arguments: Any) -> T:

@@ -13,6 +13,7 @@ from pybroker.protocol import codec
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from testing.scenes.api.whole import Whole
+from testing.waiting import turned_until
 
 VERSION = 11
 
@@ -122,10 +123,7 @@ async def test_a_fetch_that_waits_for_records_has_no_elements(
     fetch = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[FetchTopic(topic="t", partitions=partitions)])
     waiting = whole.dispatcher.handle(whole.connection, framed(fetch, VERSION))
     assert isinstance(waiting, asyncio.Future)
-    async with asyncio.timeout(10):
-        while not budget.used:  # noqa: ASYNC110  each turn of the loop is looked at
-            await asyncio.sleep(0)
-        while budget.used:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+    await turned_until(lambda: budget.used, "the elements of the request")
+    await turned_until(lambda: not budget.used, "the end of the read")
     assert not waiting.done()
     waiting.cancel()

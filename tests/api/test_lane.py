@@ -19,6 +19,7 @@ from pybroker.protocol.messages.metadata import MetadataRequest
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from testing.scenes.api.groups import GROUP, broker, join_request
 from testing.scenes.api.whole import Whole, settled
+from testing.waiting import turned_until
 
 REQUEST_S = BURST_S / 2  # what each request takes: two of them fit into a burst
 
@@ -86,8 +87,7 @@ class Scene:
 
 
 async def drained(lane: Lane) -> None:
-    while len(lane):  # noqa: ASYNC110  each turn of the loop is one
-        await asyncio.sleep(0)
+    await turned_until(lambda: not len(lane), "an empty lane")
 
 
 async def test_a_few_requests_are_handled_at_once() -> None:

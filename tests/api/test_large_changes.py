@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from pybroker.protocol.messages.incremental_alter_configs import (
 )
 from testing.scenes.api.whole import Whole
 from testing.turns import run_watched
+from testing.waiting import turned_until
 
 COUNT = 3_000
 TOPIC, BROKER = 2, 4
@@ -96,11 +96,6 @@ def logs_of(whole: Whole, topic: str) -> int:
     return sum(log.topic_partition.topic == topic for log in whole.logs.all_logs())
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  each turn of the loop is looked at
-        await asyncio.sleep(0)
-
-
 def served(whole: Whole, topic: str, count: int) -> list[object]:
     return [whole.replicas.partition(TopicPartition(topic, number)) for number in range(count)]
 
@@ -141,7 +136,7 @@ async def test_requests_at_once_are_done_in_their_order(whole: Whole) -> None:
     """A deletion in the middle of the creation, and a creation in the middle of the deletion."""
     controller = whole.controller
     creating = asyncio.ensure_future(whole.ask(creation("t", 50), 7))
-    await until(lambda: logs_of(whole, "t") > 0)
+    await turned_until(lambda: logs_of(whole, "t") > 0, "the first log")
     early = await whole.ask(deletion("t"), 6)
     assert [topic.error_code for topic in early.responses] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], "it is not there yet"
     second = asyncio.ensure_future(whole.ask(creation("t", 5), 7))
@@ -183,7 +178,7 @@ async def test_a_creation_that_fails_in_the_middle_leaves_nothing(whole: Whole, 
 
 async def test_a_directory_that_fails_in_the_middle_of_a_creation_takes_what_was_made_offline(whole: Whole) -> None:
     creating = asyncio.ensure_future(whole.ask(creation("t", 50), 7))
-    await until(lambda: logs_of(whole, "t") >= 10)
+    await turned_until(lambda: logs_of(whole, "t") >= 10, "ten logs")
     whole.replicas.mark_offline(TopicPartition("t", 3))
     await creating
     assert whole.replicas.partition(TopicPartition("t", 3)) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -191,7 +186,7 @@ async def test_a_directory_that_fails_in_the_middle_of_a_creation_takes_what_was
 
 async def test_a_stop_waits_for_the_operation_that_runs(whole: Whole) -> None:
     creating = asyncio.ensure_future(whole.controller.create_topics([NewTopic(name="t", partition_count=50, configs={})]))
-    await until(lambda: logs_of(whole, "t") > 0)
+    await turned_until(lambda: logs_of(whole, "t") > 0, "the first log")
     await whole.controller.close()
     assert logs_of(whole, "t") == 50
     await creating

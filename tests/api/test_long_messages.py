@@ -30,6 +30,7 @@ from testing.scenes.api.groups import GROUP, broker
 from testing.scenes.api.whole import Whole, frame_of, settled
 from testing.scenes.logs import batch
 from testing.turns import run_watched
+from testing.waiting import turned_until
 from tests.api.test_pieces import old_fetch
 
 
@@ -139,8 +140,7 @@ async def test_a_client_that_ends_in_the_middle_gets_nothing(tmp_path: Path) -> 
     whole.connection.holder = holder
     sent = whole.send(produce(), 8)
     sent.cancel()
-    while not holder.released:  # noqa: ASYNC110  each turn of the loop is looked at
-        await asyncio.sleep(0)
+    await turned_until(lambda: holder.released, "the release of the memory")
     assert (len(holder.held), holder.released) == (1, 1)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from pybroker.broker import free_memory
 from pybroker.broker.free_memory import GROWN_BYTES, LOOK_MS, WAIT_MS_MAX, FreeMemory
 from pybroker.clock import ManualClock
-from testing.waiting import WAIT_S
+from testing.waiting import turned_until
 
 
 class Process:
@@ -30,9 +30,7 @@ class Process:
         """Return whether the look began a trim, when that is done and the next regular look is due."""
         before = self.trims
         self.memory.look()
-        async with asyncio.timeout(WAIT_S):
-            while self.memory._is_trimming:  # noqa: ASYNC110  (the thread's result is the loop's next step)
-                await asyncio.sleep(0)
+        await turned_until(lambda: not self.memory._is_trimming, "the end of the trim")
         self.clock.advance(LOOK_MS)
         return self.trims - before
 

@@ -26,9 +26,9 @@ from pybroker.protocol.messages.describe_transactions import DescribeTransaction
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from testing.scenes.api.whole import NOW_MS, Whole
 from testing.turns import Turns, run_watched
+from testing.waiting import turned_until
 from tests.api.offset_transactions import OffsetProducer
 from tests.api.transactions import TID, broker
-from tests.coordinator.transaction.many import until
 
 GROUP = GroupId("readers")
 OFFSETS, PARTITIONS = 60_000, 100_000
@@ -124,7 +124,7 @@ def test_a_topic_with_many_offsets_is_deleted(tmp_path: Path) -> None:
 
     async def delete() -> None:
         await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
-        await until(lambda: not groups(whole).offsets)
+        await turned_until(lambda: not groups(whole).offsets, "the removal of the offsets")
 
     assert watched(whole, delete).long_texts() == []
 
@@ -156,7 +156,7 @@ def test_a_transaction_over_many_partitions_gets_another_and_ends(tmp_path: Path
         (state,) = (await whole.ask(DescribeTransactionsRequest(transactional_ids=[TID]), 0)).transaction_states
         assert {one.topic: len(one.partitions) for one in state.topics} == {"__consumer_offsets": 1, "t": PARTITIONS}
         assert await producer.end(commit=True) == NONE
-        await until(lambda: transactions(whole).transactions[TID].state is State.COMPLETE_COMMIT)
+        await turned_until(lambda: transactions(whole).transactions[TID].state is State.COMPLETE_COMMIT, "the commit")
 
     assert watched(whole, add_and_end).long_texts("<locals>.add_and_end held") == []
 

@@ -29,6 +29,7 @@ from pybroker.slicing import SLICE_S
 from testing.scenes.api.groups import GROUP, broker, commit_request
 from testing.scenes.api.whole import NOW_MS, Whole
 from testing.turns import run_watched
+from testing.waiting import turned_until
 
 PARTITION = TopicPartition("__consumer_offsets", 1)  # of GROUP
 
@@ -263,8 +264,7 @@ def test_a_batch_of_many_offsets_is_loaded_in_slices(tmp_path: Path) -> None:
         whole.groups._loader._call_soon = asyncio.get_running_loop().call_soon
         await asyncio.sleep(0)
         whole.groups.start()
-        while whole.groups.runtime.loading_count:  # noqa: ASYNC110  each turn of the loop is looked at
-            await asyncio.sleep(0)
+        await turned_until(lambda: not whole.groups.runtime.loading_count, "the end of the loading")
         (shard,) = [shard for shard in whole.groups.runtime.shards if shard.offsets]
         return len(shard.offsets)
 

@@ -22,6 +22,7 @@ from pybroker.model import ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from testing.scenes.api.whole import Whole
 from testing.turns import LIMIT_MS, Turns, run_watched
+from testing.waiting import turned_until
 from tests.api.transactions import Producer, broker
 
 SLICES_MIN = 3  # of 5 ms; the markers of 600 partitions take 30 ms and more
@@ -66,15 +67,6 @@ def use_loop(whole: Whole) -> list[None]:
     return slices
 
 
-async def until(is_done: Callable[[], bool]) -> None:
-    """Give the loop its turns until something has happened."""
-    for _ in range(100_000):
-        if is_done():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it does not happen")
-
-
 def timed_out(folder: Path, count: int, *, limit_ms: float = LIMIT_MS) -> Turns:
     """Let transactions time out together. Raises AssertionError unless each is aborted and has its marker."""
 
@@ -91,12 +83,12 @@ def timed_out(folder: Path, count: int, *, limit_ms: float = LIMIT_MS) -> Turns:
         for _ in range(3):  # the wake-up, and the timers that it sets
             whole.clock.advance(1_000)
             whole.timer._woken()
-            await until(lambda: not whole.timer._wheel.has_expired)
+            await turned_until(lambda: not whole.timer._wheel.has_expired, "the timers that are due")
         for _ in range(count // ending.ABORTED_MAX + 1):
             whole.clock.advance(2)
             whole.timer._woken()
             await asyncio.sleep(0)
-        await until(lambda: not whole.transactions.markers._queue)
+        await turned_until(lambda: not whole.transactions.markers._queue, "the markers")
 
     turns = run_watched(end, limit_ms=limit_ms)
     (shard,) = whole.transactions.runtime.shards
@@ -121,7 +113,7 @@ def over_partitions(folder: Path, count: int, *, limit_ms: float = LIMIT_MS) -> 
     async def end() -> Any:
         slices = use_loop(whole)
         assert await producer.end(commit=True) == ErrorCode.NONE
-        await until(lambda: not whole.transactions.markers._queue)
+        await turned_until(lambda: not whole.transactions.markers._queue, "the markers")
         assert len(slices) >= SLICES_MIN
 
     turns = run_watched(end, limit_ms=limit_ms)
