@@ -1,7 +1,7 @@
 """Turns of an event loop in C; `_watch_python` has the same, and the tests run on both."""
 
 from libc.stdint cimport int64_t
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from pybroker.metrics._clock cimport monotonic_ns
 from pybroker.metrics._counts_native cimport Counts, count
 
 from pybroker.turns._watch_python import BASE_NS
@@ -13,12 +13,6 @@ cdef extern from "unistd.h" nogil:
     ssize_t pread(int descriptor, void *buffer, size_t size, long offset)
 
 cdef int64_t base_ns = BASE_NS
-
-
-cdef inline int64_t monotonic_ns() noexcept:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
 
 
 cdef int64_t second_number(int descriptor) noexcept:
