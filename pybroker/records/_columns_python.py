@@ -15,11 +15,10 @@ from pybroker.records._kernels_python import (
     _field,
     _message_field,
     _sum,
-    _varint,
-    _varlong,
     _whole,
 )
 from pybroker.records.errors import RecordFault, record_fault
+from pybroker.records.varint import read_varint, read_varlong
 
 if TYPE_CHECKING:
     from pybroker.model import Offset
@@ -124,14 +123,14 @@ class ColumnBuilder:
         timestamp = log_append_time
         is_delta = not is_log_append_time and self._wanted & TIMESTAMP
         for _ in range(record_count):
-            size, position = _varint(section, position, len(section))
+            size, position = read_varint(section, position, len(section))
             if not 1 <= size <= len(section) - position:
                 raise record_fault(RecordFault.RECORD_SIZE)
             end = position + size
-            delta, position = _varlong(section, position + 1, end)
+            delta, position = read_varlong(section, position + 1, end)
             if is_delta:
                 timestamp = _sum(base_timestamp, delta)
-            delta, position = _varint(section, position, end)
+            delta, position = read_varint(section, position, end)
             offset = _sum(base_offset, delta)
             if first_offset <= offset < end_offset:
                 self._put_record(section, position, end)
@@ -155,7 +154,7 @@ class ColumnBuilder:
             self._put_headers(section, position, end)
 
     def _put_headers(self, section: bytes, position: int, end: int) -> None:
-        count, position = _varint(section, position, end)
+        count, position = read_varint(section, position, end)
         if not 0 <= count <= end - position:
             raise record_fault(RecordFault.HEADER_COUNT)
         for _ in range(count):

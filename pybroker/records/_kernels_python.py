@@ -29,6 +29,7 @@ from pybroker.records.batch import (
     set_offset_and_epoch,
 )
 from pybroker.records.errors import CorruptRecordError, RecordFault, record_fault
+from pybroker.records.varint import append_varint, read_varint, read_varlong
 
 if TYPE_CHECKING:
     from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
@@ -62,35 +63,8 @@ def crc32(data: bytes | bytearray | memoryview) -> int:
     return zlib.crc32(data)
 
 
-def _unsigned(section: bytes, position: int, end: int, bytes_max: int) -> tuple[int, int]:
-    raw = shift = 0
-    for at in range(position, min(position + bytes_max, end)):
-        byte = section[at]
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return raw, at + 1
-        shift += 7
-    raise record_fault(RecordFault.CUT_NUMBER if end - position < bytes_max else RecordFault.LONG_NUMBER)
-
-
-def _varint(section: bytes, position: int, end: int) -> tuple[int, int]:
-    if position < end and (raw := section[position]) < 0x80:
-        return (raw >> 1) ^ -(raw & 1), position + 1
-    raw, position = _unsigned(section, position, end, 5)
-    raw &= 0xFFFF_FFFF
-    return (raw >> 1) ^ -(raw & 1), position
-
-
-def _varlong(section: bytes, position: int, end: int) -> tuple[int, int]:
-    if position < end and (raw := section[position]) < 0x80:
-        return (raw >> 1) ^ -(raw & 1), position + 1
-    raw, position = _unsigned(section, position, end, 10)
-    raw &= 0xFFFF_FFFF_FFFF_FFFF
-    return (raw >> 1) ^ -(raw & 1), position
-
-
 def _field(section: bytes, position: int, end: int) -> tuple[int, int]:
-    size, position = _varint(section, position, end)
+    size, position = read_varint(section, position, end)
     if size > end - position:
         raise record_fault(RecordFault.LONG_FIELD)
     return size, position
@@ -112,15 +86,15 @@ def _parse(section: bytes, position: int) -> tuple[int, int, int, int, int, int,
     """Return timestamp delta, offset delta, key position and size, value position and size, and the position of the next
     record.
     """
-    size, position = _varint(section, position, len(section))
+    size, position = read_varint(section, position, len(section))
     if not 1 <= size <= len(section) - position:
         raise record_fault(RecordFault.RECORD_SIZE)
     end = position + size
-    timestamp_delta, position = _varlong(section, position + 1, end)
-    offset_delta, position = _varint(section, position, end)
+    timestamp_delta, position = read_varlong(section, position + 1, end)
+    offset_delta, position = read_varint(section, position, end)
     key_size, key_at = _field(section, position, end)
     value_size, value_at = _field(section, key_at + max(key_size, 0), end)
-    headers, position = _varint(section, value_at + max(value_size, 0), end)
+    headers, position = read_varint(section, value_at + max(value_size, 0), end)
     if headers or position != end:
         position = _skip_headers(section, position, end, headers)
         if position != end:
@@ -314,13 +288,13 @@ def up_convert_messages(
         if not count:
             base_timestamp = timestamp
         body = bytearray(1)
-        _put(body, _sum(timestamp, -base_timestamp))
-        _put(body, count)
+        append_varint(body, _sum(timestamp, -base_timestamp))
+        append_varint(body, count)
         for field in (key, value):
-            _put(body, -1 if field is None else len(field))
+            append_varint(body, -1 if field is None else len(field))
             body += field or b""
         body.append(0)
-        _put(out, len(body))
+        append_varint(out, len(body))
         out += body
         max_timestamp = max(max_timestamp, timestamp)
         if timestamp != -1:
@@ -381,7 +355,7 @@ def take_records(section: bytes | bytearray | memoryview, position: int, record_
     section = cast("bytes", section)  # a view has what is needed of bytes here
     enough, count = min(position + bytes_min, len(section)), 0
     while count < record_count and position < enough:
-        size, position = _varint(section, position, len(section))
+        size, position = read_varint(section, position, len(section))
         if not 1 <= size <= len(section) - position:
             raise record_fault(RecordFault.RECORD_SIZE)
         position += size
@@ -459,18 +433,10 @@ def retain_records(  # noqa: PLR0917
 
 def _put_moved(out: bytearray, record: bytes, timestamp_delta: int) -> None:
     """Append a record with another timestamp delta."""
-    _, at = _varint(record, 0, len(record))
-    _, after = _varlong(record, at + 1, len(record))
+    _, at = read_varint(record, 0, len(record))
+    _, after = read_varlong(record, at + 1, len(record))
     body = bytearray(record[at : at + 1])
-    _put(body, timestamp_delta)
-    _put(out, len(body) + len(record) - after)
+    append_varint(body, timestamp_delta)
+    append_varint(out, len(body) + len(record) - after)
     out += body
     out += record[after:]
-
-
-def _put(out: bytearray, value: int) -> None:
-    value = (value << 1) ^ (value >> 63)
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)

@@ -15,8 +15,9 @@ from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from pybroker.model import Offset
-from pybroker.records._kernels_python import _parse, _put, _sum, _unsigned
+from pybroker.records._kernels_python import _parse, _sum
 from pybroker.records.errors import InvalidRecordError, RecordFault, record_fault
+from pybroker.records.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, append_varint, read_varint, read_varlong
 
 __all__ = ["Overview", "Refusals", "Renumbering", "Search"]
 
@@ -89,16 +90,16 @@ class _Walk:
     def _record(self) -> Generator[None, tuple[bytes, int], int]:
         """Walk through one record that begins here, piece after piece; return where it ends in the last."""
         fields = _Fields(*(yield))
-        size = yield from fields.number(5)
+        size = yield from fields.number(VARINT_BYTES_MAX)
         if size < 1:
             raise record_fault(RecordFault.RECORD_SIZE)
         fields.left = size
         yield from fields.skip(1)
-        timestamp_delta = yield from fields.number(10)
-        offset_delta = yield from fields.number(5)
+        timestamp_delta = yield from fields.number(VARLONG_BYTES_MAX)
+        offset_delta = yield from fields.number(VARINT_BYTES_MAX)
         key_size = yield from fields.field()
         yield from fields.field()
-        headers = yield from fields.number(5)
+        headers = yield from fields.number(VARINT_BYTES_MAX)
         if not 0 <= headers <= fields.left:
             raise record_fault(RecordFault.HEADER_COUNT)
         for _ in range(headers):
@@ -133,8 +134,8 @@ class _Fields:
                 self.piece, self.position = yield
             digits.append(self.piece[self.position])
             self.position += 1
-        raw = _unsigned(bytes(digits), 0, len(digits), bytes_max)[0] & (0xFFFF_FFFF if bytes_max == 5 else 0xFFFF_FFFF_FFFF_FFFF)
-        return (raw >> 1) ^ -(raw & 1)
+        read = read_varint if bytes_max == VARINT_BYTES_MAX else read_varlong
+        return read(bytes(digits), 0, len(digits))[0]
 
     def skip(self, count: int) -> Generator[None, tuple[bytes, int], None]:
         assert self.left is not None
@@ -145,7 +146,7 @@ class _Fields:
         self.position += count
 
     def field(self) -> Generator[None, tuple[bytes, int], int]:
-        size = yield from self.number(5)
+        size = yield from self.number(VARINT_BYTES_MAX)
         assert self.left is not None
         if size > self.left:
             raise record_fault(RecordFault.LONG_FIELD)
@@ -156,14 +157,11 @@ class _Fields:
 
 def _is_whole(piece: bytes, position: int) -> bool:
     """Return whether `_parse` may look at the record at `position`: all of it is in the piece, or its size is wrong."""
-    raw = shift = 0
-    for at in range(position, min(position + 5, len(piece))):
-        raw |= (piece[at] & 0x7F) << shift
-        if piece[at] < 0x80:
-            raw &= 0xFFFF_FFFF
-            return (raw >> 1) ^ -(raw & 1) <= len(piece) - at - 1
-        shift += 7
-    return len(piece) - position >= 5
+    try:
+        size, position = read_varint(piece, position, len(piece))
+    except InvalidRecordError:
+        return len(piece) - position >= VARINT_BYTES_MAX
+    return size <= len(piece) - position
 
 
 class Overview(_Walk):
@@ -293,23 +291,21 @@ class Renumbering:
             raise record_fault(RecordFault.CUT_NUMBER)
 
     def _put_head(self, out: bytearray, data: bytes, position: int) -> int:
-        raw, at = _unsigned(data, position, len(data), 5)
-        raw &= 0xFFFF_FFFF
-        end = at + ((raw >> 1) ^ -(raw & 1))
-        raw, at = _unsigned(data, at + 1, len(data), 10)
-        raw &= 0xFFFF_FFFF_FFFF_FFFF
-        _, at = _unsigned(data, at, len(data), 5)
+        size, at = read_varint(data, position, len(data))
+        end = at + size
+        delta, at = read_varlong(data, at + 1, len(data))
+        _, at = read_varint(data, at, len(data))
         if at > end:
             raise record_fault(RecordFault.RECORD_SIZE)
         timestamp = self._log_append_time
         if timestamp is None:
-            timestamp = _sum(self._base_timestamp, (raw >> 1) ^ -(raw & 1))
+            timestamp = _sum(self._base_timestamp, delta)
         if not self._index:
             self.base_timestamp_made = timestamp
         head = bytearray(1)  # the attributes, of which none is defined
-        _put(head, _sum(timestamp, -self.base_timestamp_made))
-        _put(head, self._index)
-        _put(out, len(head) + end - at)
+        append_varint(head, _sum(timestamp, -self.base_timestamp_made))
+        append_varint(head, self._index)
+        append_varint(out, len(head) + end - at)
         out += head
         self._copied = end - at
         self._index += 1

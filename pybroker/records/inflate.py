@@ -18,6 +18,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
+from pybroker.protocol.wire import DecodeError, read_uvarint
 from pybroker.records.errors import CorruptRecordError
 
 PIECE_BYTES: Final = 1 << 18
@@ -103,12 +104,10 @@ def snappy_pieces(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
 
 
 def _snappy_block(block: memoryview) -> bytes | memoryview:
-    size = shift = 0  # the block opens with its size as an unsigned varint
-    for byte in block[:5]:
-        size |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
+    try:
+        size, _ = read_uvarint(block, 0)
+    except (IndexError, DecodeError) as error:
+        raise CorruptRecordError("damaged snappy data: a block begins without its size") from error
     if size > len(block) * _SNAPPY_RATIO_MAX:
         raise CorruptRecordError(f"a snappy block of {len(block)} bytes claims to hold {size}")
     try:

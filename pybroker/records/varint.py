@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pybroker.records.errors import InvalidRecordError
+from pybroker.records.errors import RecordFault, record_fault
 
 VARINT_BYTES_MAX: Final = 5
 VARLONG_BYTES_MAX: Final = 10
@@ -34,6 +34,8 @@ def small_varints(count: int) -> tuple[bytes, ...]:
 
 def read_varint(buffer: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
     """Read the int32 at `position`. Returns it and the position after it, which is at most `end`. Raises InvalidRecordError."""
+    if position < end and (raw := buffer[position]) < 0x80:
+        return (raw >> 1) ^ -(raw & 1), position + 1
     raw, position = _read(buffer, position, end, VARINT_BYTES_MAX)
     raw &= _INT32_MASK
     return (raw >> 1) ^ -(raw & 1), position
@@ -41,6 +43,8 @@ def read_varint(buffer: bytes | memoryview, position: int, end: int) -> tuple[in
 
 def read_varlong(buffer: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
     """Read the int64 at `position`. Returns it and the position after it, which is at most `end`. Raises InvalidRecordError."""
+    if position < end and (raw := buffer[position]) < 0x80:
+        return (raw >> 1) ^ -(raw & 1), position + 1
     raw, position = _read(buffer, position, end, VARLONG_BYTES_MAX)
     raw &= _INT64_MASK
     return (raw >> 1) ^ -(raw & 1), position
@@ -54,6 +58,4 @@ def _read(buffer: bytes | memoryview, position: int, end: int, bytes_max: int) -
         if byte < 0x80:
             return raw, at + 1
         shift += 7
-    if end - position < bytes_max:
-        raise InvalidRecordError("a record ends inside a variable-length number")
-    raise InvalidRecordError(f"a variable-length number is longer than {bytes_max} bytes")
+    raise record_fault(RecordFault.CUT_NUMBER if end - position < bytes_max else RecordFault.LONG_NUMBER)
