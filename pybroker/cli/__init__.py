@@ -1,5 +1,8 @@
 """The command line; no logic of its own.
 
+A command imports what it needs inside a function, when it runs. So each command, and `pybroker --help`, starts without what only
+others need.
+
 main, lazy_group        the `pybroker` command, whose sub-commands are imported when they are called
 start                   `pybroker start`: run a broker
 container_command       `pybroker container`: the entry point of the container image

@@ -55,7 +55,7 @@ def command(
 
 def load_owned(directories: tuple[Path, ...], config: Path | None, overrides: tuple[str, ...]) -> BrokerConfig:
     """Load the configuration; the broker's number is the one that owns the directories. Raises ConfigurationError."""
-    from pybroker.log import checkpoint  # noqa: PLC0415  only when it runs
+    from pybroker.log import checkpoint
 
     owned = []
     for directory in directories:
@@ -70,7 +70,7 @@ def load_owned(directories: tuple[Path, ...], config: Path | None, overrides: tu
 
 
 def _read_configs(file: Path | None) -> dict[str, dict[str, str]]:
-    from pybroker.broker import topic_configs_file  # noqa: PLC0415
+    from pybroker.broker import topic_configs_file
 
     if file is None:
         return {}
@@ -82,7 +82,7 @@ def _read_configs(file: Path | None) -> dict[str, dict[str, str]]:
 
 def _run(config: BrokerConfig, configs: dict[str, dict[str, str]], *, is_dry: bool, is_partial: bool) -> bool:
     """Adopt, and print the report. Returns False if the directories were ours and only their formats changed."""
-    from pybroker.broker import adoption, kafka_adoption  # noqa: PLC0415
+    from pybroker.broker import adoption, kafka_adoption
 
     with adoption.locked(config, filesystem_of_disk(), is_dry=is_dry) as directories:
 
@@ -107,8 +107,8 @@ def _print_notes(prepared: Adoption) -> None:
 
 
 def _print_report(config: BrokerConfig, prepared: Adoption, plan: Plan, *, is_dry: bool) -> None:
-    from pybroker.broker.kafka_adoption import defaults_line  # noqa: PLC0415
-    from pybroker.model import topic_id_text  # noqa: PLC0415
+    from pybroker.broker.kafka_adoption import defaults_line
+    from pybroker.model import topic_id_text
 
     found = prepared.found
     for topic in plan.topics:

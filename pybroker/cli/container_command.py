@@ -55,13 +55,13 @@ def _become(words: tuple[str, ...]) -> None:
 
 
 def _run(file: Path | None, properties: dict[str, str]) -> int:
-    from pybroker.broker.lifecycle import STARTING  # noqa: PLC0415
-    from pybroker.broker.ready_file import VARIABLE, ReadyFile  # noqa: PLC0415
-    from pybroker.config.load import ConfigFileError  # noqa: PLC0415
-    from pybroker.config.setting import ConfigError  # noqa: PLC0415
-    from pybroker.container.directories import make_usable  # noqa: PLC0415
-    from pybroker.container.entry import read_entry  # noqa: PLC0415
-    from pybroker.container.lifecycle import READY_FILE, ContainerLifecycle  # noqa: PLC0415
+    from pybroker.broker.lifecycle import STARTING
+    from pybroker.broker.ready_file import VARIABLE, ReadyFile
+    from pybroker.config.load import ConfigFileError
+    from pybroker.config.setting import ConfigError
+    from pybroker.container.directories import make_usable
+    from pybroker.container.entry import read_entry
+    from pybroker.container.lifecycle import READY_FILE, ContainerLifecycle
 
     ready_file = ReadyFile(Path(os.environ.get(VARIABLE) or READY_FILE))
     try:
@@ -81,8 +81,8 @@ def _run(file: Path | None, properties: dict[str, str]) -> int:
 
 def _set_up_logging() -> None:
     """Set up the logs from the environment. Raises ConfigError that names the variable."""
-    from pybroker.cli.logging_setup import set_up_logging  # noqa: PLC0415
-    from pybroker.config.setting import ConfigError  # noqa: PLC0415
+    from pybroker.cli.logging_setup import set_up_logging
+    from pybroker.config.setting import ConfigError
 
     levels = [level for level in os.environ.get(_LEVEL_VARIABLE, "").split(",") if level.strip()]
     try:

@@ -43,7 +43,7 @@ def _config_options(function: Callable[..., None]) -> Callable[..., None]:
 @_config_options
 def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
     """Print the directories that the broker has used: present, missing, away or forgotten; and new ones."""
-    from pybroker.broker.known_directories import described  # noqa: PLC0415  only when it runs
+    from pybroker.broker.known_directories import described
 
     loaded = load_config(config, data_dir, overrides)
     rows = with_store(loaded, lambda store: described(store, loaded, filesystem_of_disk()), is_made=False)
@@ -57,7 +57,7 @@ def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ..
 @_config_options
 def forget(*, directory_id: str, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
     """Give up the directory ID, whose disk is lost for good. The next start creates its partitions again, empty."""
-    from pybroker.broker import known_directories  # noqa: PLC0415
+    from pybroker.broker import known_directories
 
     loaded = load_config(config, data_dir, overrides)
     try:
@@ -88,10 +88,10 @@ def adopt(
     Topics get the broker's default settings and those of --set. Retention works from the start on: if a topic was kept longer
     than the defaults keep it, use --set retention.ms=-1 and set the topic's own value afterwards.
     """
-    from pybroker.broker import adoption  # noqa: PLC0415
-    from pybroker.broker.old_data import use_adopt, why_not_by_names  # noqa: PLC0415
-    from pybroker.config.setting import ConfigError  # noqa: PLC0415
-    from pybroker.config.topic import TopicConfig  # noqa: PLC0415
+    from pybroker.broker import adoption
+    from pybroker.broker.old_data import use_adopt, why_not_by_names
+    from pybroker.config.setting import ConfigError
+    from pybroker.config.topic import TopicConfig
 
     loaded = load_config(config, data_dir, overrides)
     wanted = properties_of(settings, "--set")
@@ -121,8 +121,8 @@ def adopt(
 @_config_options
 def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
     """Rename every log to -stray, so that the broker starts without topics. No file that holds records is removed."""
-    from pybroker.broker import adoption  # noqa: PLC0415
-    from pybroker.broker.old_data import sqlite_path  # noqa: PLC0415
+    from pybroker.broker import adoption
+    from pybroker.broker.old_data import sqlite_path
 
     loaded = load_config(config, data_dir, overrides)
     with refusals(), adoption.locked(loaded, filesystem_of_disk()) as directories:
@@ -145,7 +145,7 @@ class refusals:  # noqa: N801  used as a statement
         """Do nothing."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        from pybroker.broker.adoption import AdoptionError  # noqa: PLC0415
+        from pybroker.broker.adoption import AdoptionError
 
         if isinstance(error, AdoptionError):
             raise RunError(str(error)) from error
@@ -156,7 +156,7 @@ class refusals:  # noqa: N801  used as a statement
 
 def filesystem_of_disk() -> Filesystem:
     """Return the file system of the machine."""
-    from pybroker.log.filesystem import Filesystem  # noqa: PLC0415
+    from pybroker.log.filesystem import Filesystem
 
     return Filesystem()
 
@@ -164,9 +164,9 @@ def filesystem_of_disk() -> Filesystem:
 def load_config(file: Path | None, data_dir: str | None, overrides: Sequence[str]) -> BrokerConfig:
     """Load the broker's configuration from where `pybroker start` takes it. Raises ConfigurationError."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from pybroker.cli.logging_setup import set_up_logging  # noqa: PLC0415
-    from pybroker.config.load import ConfigFileError, load  # noqa: PLC0415
-    from pybroker.config.setting import ConfigError  # noqa: PLC0415
+    from pybroker.cli.logging_setup import set_up_logging
+    from pybroker.config.load import ConfigFileError, load
+    from pybroker.config.setting import ConfigError
 
     properties = properties_of(overrides, "--override")
     if data_dir is not None:
@@ -180,7 +180,7 @@ def load_config(file: Path | None, data_dir: str | None, overrides: Sequence[str
 
 def _store_path(config: BrokerConfig) -> Path:
     """Return the file of the metadata store. Raises RunError if there is none."""
-    from pybroker.broker.old_data import sqlite_path  # noqa: PLC0415
+    from pybroker.broker.old_data import sqlite_path
 
     path = sqlite_path(config)
     if path is None:
@@ -196,8 +196,8 @@ def with_store(config: BrokerConfig, work: Callable[[Store], Coroutine[Any, Any,
 
     Raises RunError.
     """
-    from pybroker.metadata.store import open_store  # noqa: PLC0415
-    from pybroker.metadata.store.base import StoreError  # noqa: PLC0415
+    from pybroker.metadata.store import open_store
+    from pybroker.metadata.store.base import StoreError
 
     path = _store_path(config)
     url = f"sqlite:{path}" if is_made or path.exists() else "memory:"
@@ -220,9 +220,9 @@ def with_store_as_it_lies(config: BrokerConfig, work: Callable[[Store], Coroutin
 
     Raises RunError.
     """
-    from pybroker.metadata.store.base import StoreError  # noqa: PLC0415
-    from pybroker.metadata.store.memory import MemoryStore  # noqa: PLC0415
-    from pybroker.metadata.store.sqlite import stored_entries  # noqa: PLC0415
+    from pybroker.metadata.store.base import StoreError
+    from pybroker.metadata.store.memory import MemoryStore
+    from pybroker.metadata.store.sqlite import stored_entries
 
     path = _store_path(config)
     try:

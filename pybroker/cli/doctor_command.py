@@ -31,8 +31,8 @@ def command(address: tuple[str, int], timeout_s: float) -> None:
 
     The broker may be pybroker or Apache Kafka. The exit code is 0 when a client would work, 1 when not.
     """
-    from pybroker.doctor.examine import examine  # noqa: PLC0415  (only when it runs)
-    from pybroker.doctor.look import look  # noqa: PLC0415
+    from pybroker.doctor.examine import examine
+    from pybroker.doctor.look import look
 
     if not examine(*address, functools.partial(look, timeout_s=timeout_s), click.echo, timeout_s):
         raise click.exceptions.Exit(1)

@@ -45,8 +45,8 @@ def command(
 
 
 def _run(config: BrokerConfig, release: str, *, is_dry: bool) -> None:
-    from pybroker.broker import adoption, leaving  # noqa: PLC0415  only when it runs
-    from pybroker.clock import SystemClock  # noqa: PLC0415
+    from pybroker.broker import adoption, leaving
+    from pybroker.clock import SystemClock
 
     with adoption.locked(config, filesystem_of_disk(), is_dry=is_dry) as directories:
 
@@ -58,7 +58,7 @@ def _run(config: BrokerConfig, release: str, *, is_dry: bool) -> None:
 
 
 def _print_report(config: BrokerConfig, departure: Departure, release: str, *, is_dry: bool) -> None:
-    from pybroker.model import topic_id_text  # noqa: PLC0415
+    from pybroker.model import topic_id_text
 
     topics = departure.image.topics
     for name, topic in sorted(topics.items()):

@@ -46,8 +46,8 @@ def dump(
     *, paths: tuple[Path, ...], is_json: bool, has_records: bool, decoder: str | None, first_offset: int, last_offset: int
 ) -> None:
     """Print the batches of data files, and the entries of the files beside them."""
-    from pybroker.inspection.dump import Choice, objects_in  # noqa: PLC0415  only when it runs
-    from pybroker.inspection.lines import line_of  # noqa: PLC0415
+    from pybroker.inspection.dump import Choice, objects_in
+    from pybroker.inspection.lines import line_of
 
     choice = Choice(
         has_records=has_records or decoder is not None,
@@ -81,8 +81,8 @@ def verify(context: click.Context, *, paths: tuple[Path, ...], is_json: bool, is
 
     The exit code is 1 if there is a problem. The last line shows what was checked.
     """
-    from pybroker.inspection.findings import Findings  # noqa: PLC0415
-    from pybroker.inspection.verify import verify as check  # noqa: PLC0415
+    from pybroker.inspection.findings import Findings
+    from pybroker.inspection.verify import verify as check
 
     def emit(found: Problem | Info) -> None:
         click.echo(json.dumps(found.as_json()) if is_json else found.line())
@@ -103,7 +103,7 @@ class _refusals:  # noqa: N801  used as a statement
         """Do nothing."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        from pybroker.inspection.places import UnknownPlaceError  # noqa: PLC0415
+        from pybroker.inspection.places import UnknownPlaceError
 
         if isinstance(error, UnknownPlaceError):
             raise ConfigurationError(str(error)) from error

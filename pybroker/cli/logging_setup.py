@@ -90,7 +90,7 @@ class JsonFormatter(_FieldsFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
-        import json  # noqa: PLC0415  # only needed for JSON
+        import json
 
         fields = self.fields(record)
         if record.exc_info is not None:

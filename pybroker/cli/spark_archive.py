@@ -56,7 +56,7 @@ def command(
 ) -> None:
     """Copy the records that are new in topics to Parquet files under PATH, each record exactly once."""
     if verify:
-        from pybroker.pipeline.archive import verify as verification  # noqa: PLC0415 (only when it runs)
+        from pybroker.pipeline.archive import verify as verification
 
         with job("archive", where) as spark:
             found = verification.verify(spark, path)
@@ -66,7 +66,7 @@ def command(
         raise click.UsageError("--bootstrap-server is needed")
     if bool(topics) == (pattern is not None):
         raise click.UsageError("give either --topic or --pattern")
-    from pybroker.pipeline.archive import job as archive  # noqa: PLC0415 (only when it runs)
+    from pybroker.pipeline.archive import job as archive
 
     options = archive.ArchiveOptions(
         bootstrap=bootstrap,

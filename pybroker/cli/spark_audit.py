@@ -113,8 +113,8 @@ def command(
         raise click.UsageError("give either --topic or --pattern")
     if (incremental or interval_s is not None) and (from_time or to_time):
         raise click.UsageError("--incremental and --every take neither --from-time nor --to-time")
-    from pybroker.pipeline.audit.options import AuditOptions, Incremental  # noqa: PLC0415 (only when it runs)
-    from pybroker.pipeline.errors import PipelineError  # noqa: PLC0415
+    from pybroker.pipeline.audit.options import AuditOptions, Incremental
+    from pybroker.pipeline.errors import PipelineError
 
     how = Incremental(interval_s=interval_s, keep_s=keep_s, pass_records=pass_records, is_loss_allowed=allow_loss)
     try:
@@ -144,8 +144,8 @@ def command(
 
 
 def _run(where: SparkOptions, options: AuditOptions) -> None:
-    from pybroker.pipeline.audit import incremental  # noqa: PLC0415 (only when it runs)
-    from pybroker.pipeline.audit import job as audit  # noqa: PLC0415
+    from pybroker.pipeline.audit import incremental
+    from pybroker.pipeline.audit import job as audit
 
     how = options.incremental
     with job("audit", where) as spark:
@@ -177,7 +177,7 @@ def _printer() -> Callable[[Passed], None]:
 
 
 def _tiers(given: tuple[str, ...], renames: tuple[str, ...]) -> tuple[Tier, ...]:
-    from pybroker.pipeline.audit.sources import SAME_NAME, Tier  # noqa: PLC0415 (only when it runs)
+    from pybroker.pipeline.audit.sources import SAME_NAME, Tier
 
     names = dict(_pair("--rename", one) for one in renames)
     tiers = tuple(Tier(name, source, names.pop(name, SAME_NAME)) for name, source in (_pair("--tier", one) for one in given))

@@ -15,8 +15,8 @@ from pybroker.cli.spark_options import SparkOptions, job, spark_options
 @spark_options
 def command(*, where: SparkOptions, bootstrap: str | None) -> None:
     """Show what Spark runs on here, send records to a broker and read them back."""
-    from pybroker.pipeline import doctor  # noqa: PLC0415 (only when it runs)
-    from pybroker.pipeline.errors import PipelineError  # noqa: PLC0415
+    from pybroker.pipeline import doctor
+    from pybroker.pipeline.errors import PipelineError
 
     try:
         doctor.describe(click.echo, where.jars)

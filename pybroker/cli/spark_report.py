@@ -52,8 +52,8 @@ def command(
     """Write a page with numbers and pictures about topics to PATH: a folder, or a file whose name ends in .html."""
     if topics and pattern is not None:
         raise click.UsageError("give --topic or --pattern, not both")
-    from pybroker.pipeline.report import job as report  # noqa: PLC0415 (only when it runs)
-    from pybroker.pipeline.report.plan import Wanted  # noqa: PLC0415
+    from pybroker.pipeline.report import job as report
+    from pybroker.pipeline.report.plan import Wanted
 
     options = report.ReportOptions(
         bootstrap=bootstrap,
@@ -79,6 +79,6 @@ def command(
 
 
 def _ms(time: dt.datetime | None) -> int | None:
-    import datetime as dt  # noqa: PLC0415
+    import datetime as dt
 
     return None if time is None else int(time.replace(tzinfo=dt.UTC).timestamp() * 1000)

@@ -93,9 +93,9 @@ def _run(
     log_format: str | None,
     log_config: Path | None,
 ) -> int:
-    from pybroker.cli.logging_setup import set_up_logging  # noqa: PLC0415
-    from pybroker.config.load import ConfigFileError, load, read_properties  # noqa: PLC0415
-    from pybroker.config.setting import ConfigError  # noqa: PLC0415
+    from pybroker.cli.logging_setup import set_up_logging
+    from pybroker.config.load import ConfigFileError, load, read_properties
+    from pybroker.config.setting import ConfigError
 
     try:
         set_up_logging(read_properties(log_config) if log_config is not None else {}, levels, log_format)
@@ -107,8 +107,8 @@ def _run(
 
 def _lifecycle() -> Lifecycle | None:
     """Return a lifecycle with the ready file of an image's health check, which the image names to whatever command it runs."""
-    from pybroker.broker.lifecycle import STARTING, Lifecycle  # noqa: PLC0415
-    from pybroker.broker.ready_file import VARIABLE, ReadyFile  # noqa: PLC0415
+    from pybroker.broker.lifecycle import STARTING, Lifecycle
+    from pybroker.broker.ready_file import VARIABLE, ReadyFile
 
     path = os.environ.get(VARIABLE)
     if not path:
@@ -125,8 +125,8 @@ def serve(loaded: Loaded, lifecycle: Lifecycle | None = None) -> int:
     for line in loaded.notices:
         logger.info("%s", line)
 
-    import pybroker.broker.process  # noqa: PLC0415
-    from pybroker.turns.garbage import keep_collections_short  # noqa: PLC0415
+    import pybroker.broker.process
+    from pybroker.turns.garbage import keep_collections_short
 
     keep_collections_short()
     gc.enable()

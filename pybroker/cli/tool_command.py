@@ -24,13 +24,13 @@ def command(context: click.Context, *, name: str | None, arguments: tuple[str, .
     elif name == "install":
         _install(arguments)
     else:
-        from pybroker.commands.run import main  # noqa: PLC0415  only when it runs
+        from pybroker.commands.run import main
 
         main([name, *arguments])
 
 
 def _install(arguments: tuple[str, ...]) -> None:
-    from pybroker.commands.install import install  # noqa: PLC0415
+    from pybroker.commands.install import install
 
     if not arguments or any(one.startswith("-") for one in arguments):
         raise click.UsageError("pybroker tool install needs the names of directories, and takes no options")

@@ -78,12 +78,12 @@ def _scaled(name: str, value: str, units: int) -> int:
 
 def library() -> Any:
     """Import confluent_kafka from where packages are installed. Raises CommandError when it is not installed."""
-    import site  # noqa: PLC0415  a command runs without it until it needs a package
+    import site
 
     if sys.flags.no_site:
         site.main()
     try:
-        import confluent_kafka  # noqa: PLC0415
+        import confluent_kafka
     except ImportError as error:
         raise CommandError(
             f"confluent-kafka is not installed: pip install 'pybroker[container]' ({error})", NOT_SUPPORTED

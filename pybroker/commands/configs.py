@@ -45,9 +45,9 @@ def main(tool: str, arguments: list[str]) -> int:
     options = parse(tool, KINDS, arguments)
     kind, name = _entity(tool, options)
     target = target_of(tool, options)
-    from pybroker.commands import configs_admin  # noqa: PLC0415  needs the codec, and a command line that is right
-    from pybroker.commands.admin import RefusedError  # noqa: PLC0415
-    from pybroker.commands.kafka_errors import exception_of  # noqa: PLC0415
+    from pybroker.commands import configs_admin
+    from pybroker.commands.admin import RefusedError
+    from pybroker.commands.kafka_errors import exception_of
 
     try:
         if options.has("alter"):

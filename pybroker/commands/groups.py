@@ -48,9 +48,9 @@ def main(tool: str, arguments: list[str]) -> int:
     options = parse(tool, KINDS, arguments)
     target = target_of(tool, options, is_required=False)
     _check(options)
-    from pybroker.commands import groups_admin, groups_describe, groups_reset  # noqa: PLC0415  need the codec
-    from pybroker.commands.admin import RefusedError  # noqa: PLC0415
-    from pybroker.commands.kafka_errors import exception_of  # noqa: PLC0415
+    from pybroker.commands import groups_admin, groups_describe, groups_reset
+    from pybroker.commands.admin import RefusedError
+    from pybroker.commands.kafka_errors import exception_of
 
     try:
         with groups_admin.Groups(

@@ -44,7 +44,7 @@ def sentence_of(code: int) -> str:
 
 
 def _derived(code: int) -> tuple[str, str]:
-    from pybroker.protocol.error_codes import ErrorCode  # noqa: PLC0415  only for rare errors
+    from pybroker.protocol.error_codes import ErrorCode
 
     error = next((one for one in ErrorCode if one == code), None)
     if error is None:

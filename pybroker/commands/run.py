@@ -102,7 +102,7 @@ def run(name: str, arguments: list[str]) -> int:
         print(module.HELP, end="", file=sys.stderr)
         return FAILED  # as in Kafka's tools
     if "--version" in arguments:
-        from pybroker import __version__  # noqa: PLC0415
+        from pybroker import __version__
 
         print(f"{RELEASE} (pybroker {__version__})")
         return 0
@@ -115,6 +115,6 @@ def run(name: str, arguments: list[str]) -> int:
 
 def _forget_stdout() -> None:
     """Close standard output, whose reader is gone: the interpreter would complain once more when it flushes at its end."""
-    import os  # noqa: PLC0415
+    import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

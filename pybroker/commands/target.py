@@ -101,7 +101,7 @@ def client_properties(path: str | None) -> dict[str, str]:
 
 def properties_of(path: str) -> dict[str, str]:
     """Read a properties file. Raises CommandError."""
-    from pybroker.config.properties import PropertiesError, parse_properties  # noqa: PLC0415  rare, and slow to import
+    from pybroker.config.properties import PropertiesError, parse_properties
 
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123

@@ -57,7 +57,7 @@ def main(tool: str, arguments: list[str]) -> int:
         if options.has("list"):
             print("\n".join(listed(target, options)))
         else:
-            from pybroker.commands import topics_admin  # noqa: PLC0415  needs the codec
+            from pybroker.commands import topics_admin
 
             topics_admin.run(target, options)
     except TopicError as error:
@@ -90,7 +90,7 @@ def wanted(topics: list[tuple[str, bool]], expression: str | None, *, is_interna
     names = sorted(name for name, is_internal in topics if not (is_internal and is_internal_left_out))
     if expression is None:
         return names
-    import re  # noqa: PLC0415  slow to import
+    import re
 
     expression = expression.strip().replace(",", "|").replace(" ", "").strip("\"'")
     try:

@@ -41,7 +41,7 @@ class Cluster:
 
     def __init__(self, bootstrap: str) -> None:
         try:
-            from confluent_kafka.admin import AdminClient  # noqa: PLC0415 (an extra)
+            from confluent_kafka.admin import AdminClient
         except ImportError as error:
             raise PipelineError(f"{error.name} is missing: pip install 'pybroker[spark]'") from error
         self.bootstrap = bootstrap
@@ -68,7 +68,7 @@ class Cluster:
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
         """Return the ids of topics. A topic that was deleted and created again has another id."""
-        from confluent_kafka import TopicCollection  # noqa: PLC0415
+        from confluent_kafka import TopicCollection
 
         wanted = TopicCollection(list(names))
         if not wanted.topic_names:
@@ -81,8 +81,8 @@ class Cluster:
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """Create a topic and wait until it appears. If it exists already, do nothing."""
-        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415
-        from confluent_kafka.admin import NewTopic  # noqa: PLC0415
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import NewTopic
 
         new = NewTopic(name, num_partitions=partitions, replication_factor=-1, config=dict(settings or {}))
         future = self._admin.create_topics([new], request_timeout=RESPONSE_TIMEOUT_S)[name]
@@ -104,7 +104,7 @@ class Cluster:
 
     def topic_setting(self, topic: str, name: str) -> str:
         """Return the value of a topic's setting."""
-        from confluent_kafka.admin import ConfigResource, ResourceType  # noqa: PLC0415
+        from confluent_kafka.admin import ConfigResource, ResourceType
 
         resource = ConfigResource(ResourceType.TOPIC, topic)
         [future] = self._admin.describe_configs([resource], request_timeout=RESPONSE_TIMEOUT_S).values()
@@ -117,8 +117,8 @@ class Cluster:
 
         For READ_COMMITTED, an extent ends before the first open transaction.
         """
-        from confluent_kafka import TopicPartition  # noqa: PLC0415
-        from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import OffsetSpec
 
         partitions = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
         if not partitions:
@@ -134,7 +134,7 @@ class Cluster:
 
         If a topic was just created, wait until its partitions have leaders that know them.
         """
-        from confluent_kafka import IsolationLevel, KafkaException  # noqa: PLC0415
+        from confluent_kafka import IsolationLevel, KafkaException
 
         level = IsolationLevel[isolation.name]
         deadline = time.monotonic() + RESPONSE_TIMEOUT_S
@@ -156,7 +156,7 @@ class Cluster:
 
     def is_there(self) -> bool:
         """Return whether a broker responds within a few seconds."""
-        from confluent_kafka import KafkaException  # noqa: PLC0415
+        from confluent_kafka import KafkaException
 
         try:
             self._admin.list_topics(timeout=3.0)
@@ -173,7 +173,7 @@ class Cluster:
             time.sleep(_RETRY_PAUSE_S)
 
     def _call(self, what: str, request: Any) -> Any:
-        from confluent_kafka import KafkaException  # noqa: PLC0415
+        from confluent_kafka import KafkaException
 
         try:
             return request()

@@ -119,7 +119,7 @@ def records(spark: SparkSession, options: GenerateOptions, partitions: int) -> D
 
 def chunks(options: GenerateOptions, *, partitions: int, only: int | None) -> Iterator[Chunk]:
     """Yield the records of partition `only`, or of all partitions if it is None, in order."""
-    import numpy as np  # noqa: PLC0415 (an extra)
+    import numpy as np
 
     pool, choice = _pool(options.seed), _Keys(options, partitions) if options.keys else None
     for first in range(0, options.count, CHUNK * (partitions if only is not None and choice is None else 1)):
@@ -169,7 +169,7 @@ class _Keys:
     """The key of each record, and the partition of each key, which is the one that Kafka's producers choose."""
 
     def __init__(self, options: GenerateOptions, partitions: int) -> None:
-        import numpy as np  # noqa: PLC0415
+        import numpy as np
 
         self._seed = options.seed
         weights = 1.0 / np.arange(1, options.keys + 1, dtype=np.float64) ** options.skew
@@ -178,7 +178,7 @@ class _Keys:
         self.partitions = np.array([(murmur2(name) & 0x7FFFFFFF) % partitions for name in self.names], dtype=np.int64)
 
     def of(self, index: np.ndarray) -> np.ndarray:
-        import numpy as np  # noqa: PLC0415
+        import numpy as np
 
         uniform = (_random(self._seed, stream=_KEY, index=index) >> np.uint64(11)) / float(1 << 53)
         return np.minimum(np.searchsorted(self._bounds, uniform, side="right"), len(self.names) - 1)
@@ -186,7 +186,7 @@ class _Keys:
 
 def _random(seed: int, *, stream: int, index: np.ndarray) -> np.ndarray:
     """Return 64 random bits for each index (the finalizer of splitmix64), the same in every task."""
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
     base = (seed * 0x9E3779B97F4A7C15 + stream * 0xD1B54A32D192ED03) & 0xFFFFFFFFFFFFFFFF
     z = (index + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(base)
@@ -197,7 +197,7 @@ def _random(seed: int, *, stream: int, index: np.ndarray) -> np.ndarray:
 
 def _pool(seed: int) -> bytes:
     """Make a long random text, over an alphabet of 64 characters, from which values are cut."""
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
     alphabet = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 .", dtype=np.uint8)
     return bytes(alphabet[_random(seed, stream=0, index=np.arange(_POOL_BYTES, dtype=np.uint64)) >> np.uint64(58)])
@@ -235,7 +235,7 @@ def _partitions_of(batches: Iterable[pa.RecordBatch]) -> list[int | None]:
 
 
 def _rows(options: GenerateOptions, partitions: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     for only in _partitions_of(batches):
@@ -259,8 +259,8 @@ def _rows(options: GenerateOptions, partitions: int, batches: Iterable[pa.Record
 def _write(
     options: GenerateOptions, partitions: int, bases: dict[int, Offset], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa  # noqa: PLC0415
-    from pyspark import TaskContext  # noqa: PLC0415
+    import pyarrow as pa
+    from pyspark import TaskContext
 
     context = TaskContext.get()
     arrived: dict[int, int] = {}

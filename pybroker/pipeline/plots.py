@@ -29,7 +29,7 @@ _DPI: Final = 110
 def figure(width: float = 10.0, *, height: float = 4.0) -> Figure:
     """Make an empty figure with a size in inches; `figure(...).subplots(rows, columns)` makes axes. Raises PipelineError."""
     try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 (an extra)
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise PipelineError(f"{error.name} is missing: pip install 'pybroker[spark]'") from error
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # otherwise it reports on stderr that it builds its font cache
@@ -71,7 +71,7 @@ def unmathematical(text: str) -> str:
 
 def time_axis(axes: Axes) -> Axes:
     """Make the x axis an axis of times: `datetime` in UTC. Return the axes."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415 (an extra)
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator: Any = AutoDateLocator(tz=UTC)
     axes.xaxis.set_major_locator(locator)
@@ -82,7 +82,7 @@ def time_axis(axes: Axes) -> Axes:
 
 def thousands(axes: Axes) -> Axes:
     """Make the y axis an axis of numbers from 0 up, with commas. Return the axes."""
-    from matplotlib.ticker import FuncFormatter  # noqa: PLC0415 (an extra)
+    from matplotlib.ticker import FuncFormatter
 
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))

@@ -36,7 +36,7 @@ def spark_session(
     _check_master(master)
     java, files = find_java(), connector_jars(jars)
     settings = {**_settings(master), "spark.jars": ",".join(str(file) for file in files), **(conf or {})}
-    from pyspark.sql import SparkSession  # noqa: PLC0415 (takes a second)
+    from pyspark.sql import SparkSession
 
     # Spark would also report a failed query as JSON lines, although the exception has everything.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)

@@ -39,7 +39,7 @@ class TopicWriter:
     """The client of a task. Call `finish` at the end: only then has everything arrived."""
 
     def __init__(self, target: Target) -> None:
-        from confluent_kafka import Producer  # noqa: PLC0415 (an extra)
+        from confluent_kafka import Producer
 
         self._target = target
         self._failure: str | None = None

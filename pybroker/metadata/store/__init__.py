@@ -9,6 +9,7 @@ sqlite_reserve    the room that the SQLite file holds for a full volume
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pybroker.metadata.store.base import StoreError
@@ -24,14 +25,12 @@ def open_store(url: str, run: Callable[[Callable[[], None]], Awaitable[None]] | 
     imported. Raises StoreError for an unknown kind, and as `SqliteStore.open`.
     """
     if url == "memory:":
-        from pybroker.metadata.store.memory import MemoryStore  # noqa: PLC0415
+        from pybroker.metadata.store.memory import MemoryStore  # noqa: PLC0415  only the chosen kind
 
         return MemoryStore()
     kind, _, rest = url.partition(":")
     if kind == "sqlite" and rest:
-        from pathlib import Path  # noqa: PLC0415
-
-        from pybroker.metadata.store.sqlite import SqliteStore, run_inline  # noqa: PLC0415
+        from pybroker.metadata.store.sqlite import SqliteStore, run_inline  # noqa: PLC0415  only the chosen kind
 
         return SqliteStore.open(Path(rest), run_inline if run is None else run)
     raise StoreError(f"unknown metadata store {url!r}: it is 'memory:' or 'sqlite:PATH'")

@@ -72,7 +72,7 @@ def compact(spark: SparkSession, archive: Archive, file_bytes: int) -> int:
 
 
 def _join_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa  # noqa: PLC0415 (an extra)
+    import pyarrow as pa
 
     for batch in batches:
         for row in batch.to_pylist():
@@ -82,8 +82,8 @@ def _join_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def join(target: str, paths: Sequence[str]) -> None:
     """Write the rows of some files, in this order, to another file. The memory is bounded by a row group."""
-    import pyarrow as pa  # noqa: PLC0415 (an extra)
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     with pq.ParquetFile(paths[0]) as file:
         schema = file.schema_arrow.remove_metadata()

@@ -76,7 +76,7 @@ def joined(checksums: Iterable[str]) -> str:
 
 def examine(spark: SparkSession, paths: Iterable[Path], base: Path) -> list[ArchivedFile]:
     """Read files to the last byte and return what is in each; their `path` is relative to `base`."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     rows = (
         read(spark, paths, base)

@@ -149,7 +149,7 @@ def with_positions(records: DataFrame, prior: str) -> DataFrame:
 
 def words(records: DataFrame, tier: int, *, width_ms: int) -> DataFrame:
     """Count records by tier, topic, session, kind, bucket and word (64 numbers). The records have the column `late`."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     nibble = "sum(if((sequence >> 4) & 3 = {0}, shiftleft(1L, int(sequence & 15) * 4), 0L)) n{0}"
     keyed = records.selectExpr(
@@ -172,7 +172,7 @@ def words(records: DataFrame, tier: int, *, width_ms: int) -> DataFrame:
 
 def joined(counted: Iterable[DataFrame]) -> DataFrame:
     """Add up several results of `words`."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     everything = reduce(lambda one, other: one.unionByName(other), counted)
     sums = [f.expr(f"sum({name}) {name}") for name in ("n0", "n1", "n2", "n3", "late")]
@@ -183,7 +183,7 @@ def joined(counted: Iterable[DataFrame]) -> DataFrame:
 
 def done(counted: DataFrame, reported: DataFrame | None, until_ms: int) -> DataFrame:
     """Return the chunks that have nothing in a bucket at or after `until_ms`, with DONE_SCHEMA."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     known = counted.where(f"kind = {TAGGED}").selectExpr("topic", "session", "word >> 6 chunk", "bucket")
     if reported is not None:
@@ -194,7 +194,7 @@ def done(counted: DataFrame, reported: DataFrame | None, until_ms: int) -> DataF
 
 def marked(found: DataFrame, finished: DataFrame | None, chunk: str) -> DataFrame:
     """Add the column `is_done`: whether a row's chunk, given by the expression `chunk`, is finished."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     if finished is None:
         return found.selectExpr("*", "false is_done")
@@ -239,7 +239,7 @@ def counts(reported: DataFrame, width_ms: int) -> DataFrame:
 
 def of_topics(reported: DataFrame, topics: Iterable[str]) -> DataFrame:
     """Select the counts of some topics."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     return reported.where(f.col("topic").isin(*topics))
 
@@ -250,7 +250,7 @@ def sessions(reported: DataFrame) -> DataFrame:
     The row without a session is for messages that are not reports. `ill` counts the messages, or chunks in them, that cannot be
     used.
     """
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     return reported.groupBy("session").agg(
         f.expr("max(width_ms) width_ms"),
@@ -261,7 +261,7 @@ def sessions(reported: DataFrame) -> DataFrame:
 
 def ends(reported: DataFrame) -> DataFrame:
     """Return what `sessions` returns, for a part of the reports: an incarnation is whole when its last report is there."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     return reported.groupBy("session").agg(
         f.expr("max(width_ms) width_ms"), f.expr("bool_or(is_end) is_whole"), f.expr("sum(if(session is null, 1, ill)) ill")
@@ -270,7 +270,7 @@ def ends(reported: DataFrame) -> DataFrame:
 
 def ended(each: Iterable[DataFrame]) -> DataFrame:
     """Add up several results of `ends`."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     everything = reduce(lambda one, other: one.unionByName(other), each)
     return everything.groupBy("session").agg(
@@ -280,7 +280,7 @@ def ended(each: Iterable[DataFrame]) -> DataFrame:
 
 def chunks(counted: DataFrame, reported: DataFrame | None, whole: DataFrame | None, *, has_gaps: bool) -> DataFrame:
     """Return a row for each chunk of an incarnation's numbers in a topic, with all that is known about it."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     word = (
         f"struct(tier, bucket, int(word & {CHUNK // WORD - 1}) word, count, bits, "
@@ -317,7 +317,7 @@ def compared(found: DataFrame, parameters: Parameters) -> DataFrame:
 
 def table(found: DataFrame, counted: DataFrame, tiers: list[str], parameters: Parameters) -> DataFrame:
     """Return the result: a row for each producer, topic, tier and bucket. Records without usable tags have a null producer."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     label = f"one -> named_struct('incarnation', right(session, {INCARNATION_DIGITS}), 'first', one.first, 'last', one.last)"
     tagged_rows = found.selectExpr(
@@ -375,7 +375,7 @@ def _joined(name: str) -> str:
 
 def _compare_all(parameters: Parameters, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Compare the chunks in some batches and yield their rows, in the columns of _FOUND."""
-    import pyarrow as pa  # noqa: PLC0415 (an extra)
+    import pyarrow as pa
 
     pair = pa.list_(pa.struct([("first", pa.int64()), ("last", pa.int64())]))
     types = [pa.string(), pa.string(), pa.int32(), pa.int64(), *[pa.int64()] * len(_NUMBERS), pair, pair]

@@ -288,7 +288,7 @@ def _compare(work: _Work, state: State, staging: Path, counts: DataFrame | None,
 
 def _new_words(work: _Work) -> Iterator[DataFrame]:
     """Count the new records of each tier, and find the newest timestamp of each partition."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     options = work.options
     for number, tier in enumerate(options.tiers):

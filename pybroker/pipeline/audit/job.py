@@ -102,7 +102,7 @@ def _begin(spark: SparkSession, options: AuditOptions) -> _Work:
 
 def _words(work: _Work, number: int, piece: Piece) -> DataFrame:
     """Count the records of a tier. With bounds of time, count a margin on both sides, too."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     parameters, options = work.parameters, work.options
     from_ms = None if parameters.from_ms is None else parameters.from_ms - options.margin_ms

@@ -97,7 +97,7 @@ def look_at(whole: DataFrame, options: AuditOptions) -> tuple[int, int]:
 
     Raises PipelineError when a producer's buckets do not fit into those of the audit.
     """
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     # each bucket of a producer has to lie in a single bucket of the audit
     is_other = f"session is not null and {options.width_ms} % width_ms != 0"

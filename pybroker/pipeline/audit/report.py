@@ -50,8 +50,8 @@ def write_report(folder: Path, summary: Summary, cells: Sequence[Cell]) -> None:
 
 def draw(cells: Sequence[Cell], summary: Summary, title: str) -> bytes:
     """Draw a strip of buckets for each tier, above the number of expected records."""
-    from matplotlib.colors import BoundaryNorm, ListedColormap  # noqa: PLC0415 (an extra)
-    from matplotlib.patches import Patch  # noqa: PLC0415
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.patches import Patch
 
     tiers = list(summary.tiers)
     times = sorted({cell.time for cell in cells})

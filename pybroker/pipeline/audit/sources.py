@@ -116,7 +116,7 @@ def messages(spark: SparkSession, piece: Piece) -> DataFrame:
 
 def records(spark: SparkSession, piece: Piece, from_ms: int | None = None) -> DataFrame:
     """Return the records: topic (the producers' name), partition, offset, timestamp and headers; never keys or values."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     if piece.tier.folder is not None:
         root = Archive.read(piece.tier.folder).root
@@ -197,8 +197,8 @@ def _survey_archive(tier: Tier, names: dict[str, str], read_to: Mapping[tuple[st
 
 def _check_files(root: Path, counts: dict[str, int]) -> None:
     """Check, by the metadata at their ends, that the files are those that the manifest names. Raises PipelineError."""
-    import pyarrow as pa  # noqa: PLC0415 (an extra)
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     for path, count in counts.items():
         try:
@@ -222,7 +222,7 @@ def _first_ms(bootstrap: str, topic: str, partition: int, extent: Extent, isolat
 
     Raises PipelineError.
     """
-    from confluent_kafka import Consumer, KafkaError, TopicPartition  # noqa: PLC0415 (an extra)
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     if extent.start >= extent.end:
         return None

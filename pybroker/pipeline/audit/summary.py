@@ -153,7 +153,7 @@ class Cell:
 
 def summarize(spark: SparkSession, folder: Path, header: Header) -> tuple[Summary, list[Cell]]:
     """Add up the table in a result's folder, and write the summary beside it. Return summary and the cells of the pictures."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     table = spark.read.parquet(str(folder / TABLE))
     span = table.agg(
@@ -200,7 +200,7 @@ def summarize(spark: SparkSession, folder: Path, header: Header) -> tuple[Summar
 
 
 def _findings(table: DataFrame) -> tuple[Finding, ...]:
-    from pyspark.sql import functions as f  # noqa: PLC0415 (an extra)
+    from pyspark.sql import functions as f
 
     bucket_text = f.date_format("bucket", "yyyy-MM-dd'T'HH:mm:ss'Z'").alias("bucket_text")
     bad = (

@@ -25,7 +25,7 @@ PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 def register(spark: SparkSession) -> None:
     """Register the format in a session, and let Spark hand filters to it."""
-    from pybroker.pipeline.datasource.source import PybrokerDataSource  # noqa: PLC0415  (needs PySpark)
+    from pybroker.pipeline.datasource.source import PybrokerDataSource
 
     spark.conf.set(PUSHDOWN, "true")
     spark.dataSource.register(PybrokerDataSource)

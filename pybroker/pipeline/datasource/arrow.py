@@ -82,7 +82,7 @@ def check(fields: Any) -> int:
 
 def record_batch(rows: Rows, tp: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
     """Make an Arrow record batch of the rows. The batch owns their buffers from then on."""
-    import pyarrow as pa  # noqa: PLC0415  (of the `spark` extra)
+    import pyarrow as pa
 
     maker = _Maker(rows, tp)
     return pa.RecordBatch.from_arrays([maker.array(field) for field in schema], schema=schema)
@@ -92,8 +92,8 @@ def within(batch: pa.RecordBatch, rows: Rows, *, first_ms: int | None, end_ms: i
     """Return only the rows with these times, or the batch itself if that is all of them."""
     if first_ms is None and end_ms is None:
         return batch
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     count, _, (buffer, least, greatest), *_ = rows.columns
     first_ms, end_ms = 0 if first_ms is None else first_ms, MICROS_MAX_MS if end_ms is None else end_ms
@@ -105,8 +105,8 @@ def within(batch: pa.RecordBatch, rows: Rows, *, first_ms: int | None, end_ms: i
 
 class _Maker:
     def __init__(self, rows: Rows, tp: TopicPartition) -> None:
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.compute as pc  # noqa: PLC0415
+        import pyarrow as pa
+        import pyarrow.compute as pc
 
         self._pa: Any = pa
         self._pc: Any = pc

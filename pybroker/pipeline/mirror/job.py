@@ -192,7 +192,7 @@ def _in_spark(spark: SparkSession, tasks: list[Task]) -> list[Copied]:
 
 
 def _spark_task(tasks: list[Task], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa  # noqa: PLC0415 (an extra)
+    import pyarrow as pa
 
     for number in [number for batch in batches for number in batch.column(0).to_pylist()]:
         copied = mirror_partition(*tasks[number])

@@ -256,8 +256,8 @@ def _write_all(spark: SparkSession, options: ReplayOptions, groups: list[list[_P
 
 
 def _task(options: ReplayOptions, groups: list[list[_Part]], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa  # noqa: PLC0415 (an extra)
-    from pyspark import TaskContext  # noqa: PLC0415
+    import pyarrow as pa
+    from pyspark import TaskContext
 
     context, cluster = TaskContext.get(), Cluster(options.bootstrap)
     for number in [number for batch in batches for number in batch.column(0).to_pylist()]:
@@ -316,7 +316,7 @@ def _numbered(number: int, stream: Iterator[Row]) -> Iterator[tuple[int, Row]]:
 
 def _check_tail(bootstrap: str, part: _Part, arrived: int, row: Row) -> None:
     """Check that the last record that has arrived is the one that this replay wrote there. Raises PipelineError."""
-    from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415 (an extra)
+    from confluent_kafka import Consumer, TopicPartition
 
     settings = {
         **client_settings(bootstrap),

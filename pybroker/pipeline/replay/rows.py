@@ -92,8 +92,8 @@ def rows(partition: int, pieces: Sequence[Piece], selection: Selection) -> Itera
 
 def _file_rows(path: Path, partition: int) -> Iterator[Row]:
     """Yield the records of a file by offset. Raises PipelineError when it is not a file of an archive."""
-    import pyarrow as pa  # noqa: PLC0415 (an extra)
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path) as file:
@@ -117,15 +117,15 @@ def _is_ascending(offsets: list[int], last: int) -> bool:
 
 
 def _sorted_rows(path: Path, partition: int) -> Iterator[Row]:
-    import pyarrow.parquet as pq  # noqa: PLC0415 (an extra)
+    import pyarrow.parquet as pq
 
     for batch in pq.read_table(path, columns=list(_COLUMNS), partitioning=None).sort_by("offset").to_batches(_BATCH):
         yield from _batch_rows(batch, path, partition)
 
 
 def _batch_rows(batch: Any, path: Path, partition: int) -> Iterator[Row]:
-    import pyarrow as pa  # noqa: PLC0415 (an extra)
-    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     if not pc.all(pc.equal(batch.column("partition"), partition)).as_py():
         raise PipelineError(f"{path} holds records of another partition than {partition}")

@@ -150,7 +150,7 @@ class Counting:
         self._batch_sizes.append(size)
 
     def _flush(self) -> None:
-        import numpy as np  # noqa: PLC0415 (an extra)
+        import numpy as np
 
         tally = self._tally
         tally.batch_records.add_array(np.array(self._batch_records, np.int64))
@@ -181,8 +181,8 @@ class Counting:
 
     def _headers(self, headers: Any, rows: int) -> Any:
         """Count headers, and return the bytes of each record's headers."""
-        import numpy as np  # noqa: PLC0415 (an extra)
-        import pyarrow.compute as pc  # noqa: PLC0415
+        import numpy as np
+        import pyarrow.compute as pc
 
         ends = np.frombuffer(headers[0], np.int32)
         count = int(ends[-1])
@@ -201,7 +201,7 @@ class Counting:
         return sizes
 
     def _times(self, times: Any, sizes: Any) -> None:
-        import numpy as np  # noqa: PLC0415 (an extra)
+        import numpy as np
 
         tally, has_time = self._tally, times >= 0
         tally.numbers.timeless += len(times) - int(np.count_nonzero(has_time))
@@ -231,7 +231,7 @@ def _message_count(inside: bytes | memoryview) -> int:
 
 def _sizes(column: Any, rows: int) -> tuple[Any, Any]:
     """Return the size of each byte string, and whether it is not null."""
-    import numpy as np  # noqa: PLC0415 (an extra)
+    import numpy as np
 
     validity, ends, _, _ = column
     sizes = np.diff(np.frombuffer(ends, np.int32)).astype(np.int64)
@@ -242,7 +242,7 @@ def _sizes(column: Any, rows: int) -> tuple[Any, Any]:
 
 def _binary(column: Any, rows: int) -> Any:
     """Return a column as an Arrow array."""
-    import pyarrow as pa  # noqa: PLC0415 (an extra)
+    import pyarrow as pa
 
     validity, ends, data, nulls = column
     buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(ends), pa.py_buffer(data)]

@@ -146,7 +146,7 @@ def _looked(spark: SparkSession, parts: list[Part]) -> dict[int, tuple[Tally, Fo
 def _spark_task(
     tasks: list[tuple[int, Part]], address: ProgressAddress | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa  # noqa: PLC0415 (an extra)
+    import pyarrow as pa
 
     for place in [place for batch in batches for place in batch.column(0).to_pylist()]:
         number, part = tasks[place]
@@ -169,7 +169,7 @@ def _topics(parts: list[Part], found: dict[int, tuple[Tally, Found]]) -> tuple[T
 
 
 def _drawn(topic: TopicReport) -> list[tuple[bytes, str]]:
-    from pybroker.pipeline.report import pictures  # noqa: PLC0415 (needs an extra)
+    from pybroker.pipeline.report import pictures
 
     over_time = pictures.rates(topic)
     pair = pictures.distributions(topic), "Each bar from a power of two to before the next"

@@ -64,8 +64,8 @@ class KeyCounts:
 
     def add(self, keys: Any) -> None:
         """Count these keys, a binary Arrow array without nulls."""
-        import pyarrow as pa  # noqa: PLC0415 (an extra)
-        import pyarrow.compute as pc  # noqa: PLC0415
+        import pyarrow as pa
+        import pyarrow.compute as pc
 
         if not len(keys):
             return
@@ -77,7 +77,7 @@ class KeyCounts:
 
     def found(self) -> Found:
         """Return what was counted so far."""
-        import pyarrow as pa  # noqa: PLC0415 (an extra)
+        import pyarrow as pa
 
         self._join()
         out = pa.BufferOutputStream()
@@ -104,8 +104,8 @@ class KeyCounts:
 
     def _pruned(self, table: Any) -> Any:
         """Keep the most frequent keys, up to half of the limit."""
-        import numpy as np  # noqa: PLC0415 (an extra)
-        import pyarrow.compute as pc  # noqa: PLC0415
+        import numpy as np
+        import pyarrow.compute as pc
 
         if self._registers is None:
             self._registers = np.zeros(1 << REGISTER_BITS, np.uint8)
@@ -121,8 +121,8 @@ class KeyCounts:
 
 def summarized(parts: Sequence[Found]) -> KeySummary:
     """Add up the keys of several partitions."""
-    import numpy as np  # noqa: PLC0415 (an extra)
-    import pyarrow as pa  # noqa: PLC0415
+    import numpy as np
+    import pyarrow as pa
 
     tables = [pa.ipc.open_stream(part.table).read_all() for part in parts]
     if not sum(table.num_rows for table in tables) and not any(part.error for part in parts):
@@ -148,7 +148,7 @@ def summarized(parts: Sequence[Found]) -> KeySummary:
 
 def joined(tables: Sequence[Any]) -> Any:
     """Join tables into one in which each key occurs once."""
-    import pyarrow as pa  # noqa: PLC0415 (an extra)
+    import pyarrow as pa
 
     grouped = pa.concat_tables(tables).group_by("key").aggregate([("count", "sum")])
     return pa.table({"key": grouped["key"], "count": grouped["count_sum"]})
@@ -163,7 +163,7 @@ def gini(counts: Sequence[int]) -> float:
 
 def sketch(registers: Any, keys: Any) -> None:
     """Add these keys, a binary Arrow array without nulls, to a sketch."""
-    import numpy as np  # noqa: PLC0415 (an extra)
+    import numpy as np
 
     hashes = hashed(keys)
     rest = (hashes & np.uint64((1 << _REST_BITS) - 1)).astype(np.float64)  # fewer than 53 bits: exact
@@ -173,7 +173,7 @@ def sketch(registers: Any, keys: Any) -> None:
 
 def estimated(registers: Any) -> int:
     """Return about how many different keys a sketch has seen."""
-    import numpy as np  # noqa: PLC0415 (an extra)
+    import numpy as np
 
     size = len(registers)
     raw = 0.7213 / (1 + 1.079 / size) * size * size / float(np.sum(np.ldexp(1.0, -registers.astype(np.int64))))
@@ -186,8 +186,8 @@ def hashed(keys: Any) -> Any:
 
     The polynomials of all keys are computed at once, from a running sum.
     """
-    import numpy as np  # noqa: PLC0415 (an extra)
-    import pyarrow as pa  # noqa: PLC0415
+    import numpy as np
+    import pyarrow as pa
 
     keys = keys.cast(pa.large_binary())
     _, ends_buffer, data_buffer = keys.buffers()
@@ -205,7 +205,7 @@ def hashed(keys: Any) -> Any:
 
 
 def _powers(base: int, *, count: int) -> Any:
-    import numpy as np  # noqa: PLC0415 (an extra)
+    import numpy as np
 
     found: Any = np.full(count, base, np.uint64)
     found[:1] = 1
@@ -213,6 +213,6 @@ def _powers(base: int, *, count: int) -> Any:
 
 
 def _empty() -> Any:
-    import pyarrow as pa  # noqa: PLC0415 (an extra)
+    import pyarrow as pa
 
     return pa.table({"key": pa.array([], pa.large_binary()), "count": pa.array([], pa.int64())})

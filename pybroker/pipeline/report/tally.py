@@ -46,7 +46,7 @@ class Histogram:
 
     def add_array(self, values: Any) -> None:
         """Add all numbers of a numpy array of int64."""
-        import numpy as np  # noqa: PLC0415 (an extra)
+        import numpy as np
 
         if not len(values):
             return
@@ -120,7 +120,7 @@ class Series:
 
     def add_arrays(self, times_ms: Any, sizes: Any) -> None:
         """Add records, given as numpy arrays of their times and sizes."""
-        import numpy as np  # noqa: PLC0415 (an extra)
+        import numpy as np
 
         starts, places = np.unique(times_ms // self.width_ms, return_inverse=True)
         records = np.bincount(places, minlength=len(starts)).tolist()
