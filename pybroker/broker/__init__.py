@@ -10,6 +10,7 @@
     advertised           which address a client gets, by where it connects from (containers)
     passes, periodic     work that is repeated: retention, checkpoints, expiry
     background           long work of the broker in slices of the loop, beside requests
+    time_slice           has the scheduler let the loop run soon on a busy machine
     free_memory          gives memory back to the system after a peak
     gauges               what the objects of the broker show to the metrics
     dynamic_settings     what a change of a setting changes in the running broker

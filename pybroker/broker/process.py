@@ -14,6 +14,7 @@ from pybroker import native
 from pybroker.broker import descriptors
 from pybroker.broker.broker_server import BrokerServer, StartError
 from pybroker.broker.lifecycle import Lifecycle
+from pybroker.broker.time_slice import ask_for_short_slices
 from pybroker.turns.exceptions import START, STOP
 from pybroker.turns.loop import new_event_loop
 from pybroker.turns.watchdog import SWITCH, Watchdog, fail_ns
@@ -35,6 +36,8 @@ def run(config: BrokerConfig, lifecycle: Lifecycle | None = None) -> int:
     logger.info("%s", native.summary())
     descriptors.allow_many()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    if not ask_for_short_slices():
+        logger.debug("The system grants no short time slices: on a busy machine, the event loop may wait longer for a core")
     with asyncio.Runner(loop_factory=partial(new_event_loop, watchdog)) as runner:
         broker, code = runner.run(_serve(config, lifecycle or Lifecycle(), watchdog))
         if broker.disks.has_hung:  # an ordinary exit would wait for the threads that wait for the disk
