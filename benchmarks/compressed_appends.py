@@ -4,7 +4,8 @@
 
 One connection sends the same request over and over: a Produce of one batch with this many kB of values of 1 kB, of which a codec
 takes half away. The brokers take turns, as in `small_requests`. Both look through each batch, and keep it as it came. GB = 1e9
-bytes of values before compression.
+bytes of values before compression. Old segments are deleted soon, because writing tens of GB to a disk takes processor time from
+either broker that no codec explains.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from testing.wire.batches import sample_batch
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 VALUE_BYTES = 1000
 SHAPE = (1, 4)  # connections, requests under way on each
+OVERRIDES = {
+    "log.segment.bytes": "50000000", "log.retention.bytes": "100000000", "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "0",
+}  # fmt: skip
 
 
 def frame(bootstrap: str, codec: str, batch_bytes: int) -> bytes:
@@ -43,7 +48,7 @@ def main() -> None:
     options = peers.parsed(parser)
     batch_bytes = options.kilobytes * 1000
     rows = []
-    with peers.started(options) as running:
+    with peers.started(options, OVERRIDES) as running:
         for codec in CODECS:
             if options.only in codec:
                 frames = {peer.name: frame(peer.bootstrap, codec, batch_bytes) for peer in running}
