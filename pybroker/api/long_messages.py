@@ -153,6 +153,11 @@ class HeldRequest:
         stays = self._holder is not None and self._holder.hold_request(len(frame))
         self.frame = frame if stays else memoryview(bytearray(frame))
 
+    @property
+    def has_next_request(self) -> bool:
+        """Whether the peer has sent more behind the request."""
+        return self._holder is not None and self._holder.has_next_request
+
     def hold_request(self, size: int) -> bool:  # noqa: ARG002  (the whole request is counted)
         """Keep the bytes beyond the return of the handler."""
         self._is_wanted = True

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.classic.join import JoinRequest
     from pybroker.coordinator.group import GroupRequests
     from pybroker.coordinator.offsets import Committer, NewOffsets, PreparedCommit
+    from pybroker.coordinator.runtime.gathering import Source
     from pybroker.coordinator.runtime.result import LongOperation
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta
@@ -329,7 +330,7 @@ class GroupCoordinator:
         retention_ms: int,
         done: Done,
         *,
-        source: object = None,
+        source: Source,
     ) -> None:
         """Commit offsets by topic; `done` gets the errors of those that are refused (`offsets.Refused`), or the error of all.
 

@@ -279,6 +279,11 @@ class ConnectionCore:
 
     # -- what a handler calls
 
+    @property
+    def has_next_request(self) -> bool:
+        """Whether the peer has sent more behind the request in hand."""
+        return self._receiver.has_more
+
     def hold_request(self, size: int) -> bool:
         """Keep the request's memory until `release_request`; this is the `RequestHolder` of its context."""
         self._is_holding = True

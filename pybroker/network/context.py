@@ -18,7 +18,11 @@ class ProtocolViolation(Exception):  # noqa: N818  (it is the peer's doing)
 
 
 class RequestHolder(Protocol):
-    """What keeps the memory of a connection's request in hand: the connection."""
+    """What keeps the memory of a connection's request in hand, and knows what came behind it: the connection."""
+
+    @property
+    def has_next_request(self) -> bool:
+        """Whether the peer has sent more behind the request in hand, if only a part of the next request."""
 
     def hold_request(self, size: int) -> bool:
         """Keep the memory of the request in hand beyond the handler's return, until `release_request`, and count it.
@@ -80,6 +84,11 @@ class ConnectionContext:
         self.holder: RequestHolder | None = None
         self.client_software_name = ""
         self.client_software_version = ""
+
+    @property
+    def has_next_request(self) -> bool:
+        """Whether the peer has sent more behind the request in hand, which will wait if that request is parked."""
+        return self.holder is not None and self.holder.has_next_request
 
     def __str__(self) -> str:
         return f"{host_and_port(self.peer_host, self.peer_port)} on {self.listener_name}#{self.connection_id}"

@@ -211,6 +211,10 @@ class Holder:
     def __init__(self, *, is_stable: bool) -> None:
         self.is_stable, self.events = is_stable, list[str]()
 
+    @property
+    def has_next_request(self) -> bool:
+        return False
+
     def hold_request(self, size: int) -> bool:
         self.events.append(f"hold {size > 0}")
         return self.is_stable

@@ -41,6 +41,10 @@ class Holder:
         self.calls: list[str] = []
         self._stays = stays
 
+    @property
+    def has_next_request(self) -> bool:
+        return False
+
     def hold_request(self, size: int) -> bool:
         self.calls.append(f"hold {size}")
         return self._stays

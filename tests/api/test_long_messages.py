@@ -42,6 +42,10 @@ class Holder:
         self.held: list[int] = []
         self.released = 0
 
+    @property
+    def has_next_request(self) -> bool:
+        return False
+
     def hold_request(self, size: int) -> bool:
         self.held.append(size)
         return self.stays

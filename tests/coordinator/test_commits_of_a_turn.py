@@ -57,8 +57,22 @@ async def start(folder: Path, later: list[Callable[[], None]] | None, **config: 
     return whole, member_id
 
 
-def send(whole: Whole, connection: int, request: object, version: int) -> Any:
+class Followed:
+    """The holder of a request with others behind it on its connection."""
+
+    has_next_request = True
+
+    def hold_request(self, size: int) -> bool:
+        raise AssertionError(f"a commit holds none of its {size} bytes")
+
+    def release_request(self) -> None:
+        raise AssertionError("nothing was held")
+
+
+def send(whole: Whole, connection: int, request: object, version: int, *, is_followed: bool = False) -> Any:
+    """Send a request on a connection; `is_followed`: others are there behind it."""
     whole.connection = ConnectionContext(connection_id=connection, local_host="127.0.0.1", local_port=9092)
+    whole.connection.holder = Followed() if is_followed else None
     return whole.send(request, version)
 
 
@@ -92,7 +106,7 @@ def commits(draw: st.DrawFn) -> tuple[Any, ...]:
     group = draw(st.sampled_from(GROUPS))
     usual = "member" if group == GROUP else "outside"
     role = draw(st.sampled_from([usual, usual, usual, usual, "member", "outside", "stranger", "late"]))
-    return "commit", draw(st.integers(0, CONNECTIONS - 1)), group, role, partitions
+    return "commit", draw(st.integers(0, CONNECTIONS - 1)), group, role, partitions, draw(st.integers(0, 4)) == 0
 
 
 STEPS = st.one_of(
@@ -118,19 +132,19 @@ class Player:
         while self.later:
             self.later.pop(0)()
 
-    def ask(self, request: object, version: int, connection: int = 9) -> None:
+    def ask(self, request: object, version: int, connection: int = 9, *, is_followed: bool = False) -> None:
         """Send a request, once the one before it on the connection has its response."""
         if connection in self.parked and not self.parked[connection].done():
             self.end_turn()
-        outcome = send(self.whole, connection, request, version)
+        outcome = send(self.whole, connection, request, version, is_followed=is_followed)
         if isinstance(outcome, asyncio.Future):
             self.parked[connection] = outcome
         self.responses.append(outcome)
 
     async def play(self, step: tuple[Any, ...]) -> None:
         match step:
-            case "commit", connection, group, role, partitions:
-                self._commit(connection, group, role, partitions)
+            case "commit", connection, group, role, partitions, is_followed:
+                self._commit(connection, group, role, partitions, is_followed=is_followed)
             case ("end",):
                 self.end_turn()
             case ("heartbeat",):
@@ -164,7 +178,9 @@ class Player:
                 if self.later is not ALONE:
                     self.whole.groups.runtime._gathering._call_soon = self.later.append
 
-    def _commit(self, connection: int, group: str, role: str, partitions: list[tuple[int, int, int]]) -> None:
+    def _commit(
+        self, connection: int, group: str, role: str, partitions: list[tuple[int, int, int]], *, is_followed: bool
+    ) -> None:
         generation = {"member": 1, "outside": -1, "stranger": 1, "late": 0}[role]
         asked = [
             OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata="x" * size)
@@ -176,7 +192,7 @@ class Player:
             member_id={"outside": "", "stranger": "stranger"}.get(role, self.member_id),
             topics=[OffsetCommitRequestTopic(name="t", partitions=asked)],
         )
-        self.ask(request, VERSION, connection)
+        self.ask(request, VERSION, connection, is_followed=is_followed)
 
 
 ALONE: list[Callable[[], None]] = []
@@ -236,8 +252,22 @@ async def test_a_commit_that_comes_alone_gets_its_response_at_once(tmp_path: Pat
     for _ in range(3):
         assert isinstance(send(whole, 1, of_member(member_id), VERSION), bytes)
         later.pop()()
-    pipeline = [whole.send(of_member(member_id), VERSION) for _ in range(5)]
-    assert all(isinstance(one, bytes) for one in pipeline), "a connection that sends several does not wait for itself"
+    several = [whole.send(of_member(member_id), VERSION) for _ in range(5)]
+    assert all(isinstance(one, bytes) for one in several), "a connection that sends several does not wait for itself"
+
+
+async def test_commits_with_others_behind_them_do_not_wait_for_other_connections(tmp_path: Path) -> None:
+    later: list[Callable[[], None]] = []
+    whole, member_id = await start(tmp_path, later)
+    before = len(batch_sizes(whole))
+    waiting = [send(whole, connection, of_member(member_id), VERSION) for connection in range(3)]
+    for connection in (3, 4):
+        pipeline = [send(whole, connection, of_member(member_id), VERSION, is_followed=True) for _ in range(3)]
+        pipeline.append(whole.send(of_member(member_id), VERSION))
+        assert all(isinstance(one, bytes) for one in pipeline), "one of them waits, so those behind it wait"
+    assert batch_sizes(whole)[before:] == [1, 2, *[1] * 8], "what was gathered before comes first"
+    assert isinstance(waiting[2], asyncio.Future)
+    assert waiting[2].done()
 
 
 async def test_after_a_turn_of_one_connection_a_commit_is_alone_again(tmp_path: Path) -> None:

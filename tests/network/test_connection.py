@@ -122,6 +122,23 @@ async def test_a_turn_ends_after_its_number_of_requests_and_the_rest_is_not_read
     assert (server.admission.queued_requests, server.admission.pool.used) == (0, 0)
 
 
+async def test_a_handler_learns_whether_there_is_more_behind_its_request() -> None:
+    found: list[bool] = []
+
+    class Asking(FakeServer):
+        def handler(self, context: ConnectionContext, frame: memoryview) -> EncodedResponse | asyncio.Future[EncodedResponse]:
+            found.append(context.has_next_request)
+            return super().handler(context, frame)
+
+    connection, transport = connect(Asking())
+    transport.deliver(framed(b"x") * 3)
+    transport.deliver(framed(b"x") * 2 + framed(b"x")[:2])
+    transport.deliver(framed(b"x")[2:])
+    assert found == [True, True, False, True, True, False]
+    connection.connection_lost(None)
+    assert not connection.context.has_next_request
+
+
 async def test_a_turn_of_slow_requests_ends_earlier() -> None:
     server = FakeServer()
     server.ns_per_request = TURN_NS // 10

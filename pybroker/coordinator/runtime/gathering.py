@@ -8,10 +8,12 @@ What is gathered
     every operation sees the state that it would see if each was appended alone, and the log has the records in the same order.
 
 What is not delayed
-    A request that comes alone is not gathered. In each turn the first request of a shard is appended at once, and so is what the
-    same connection sends behind it; requests of other connections are gathered from there on. Only if the turn before had
-    requests of several connections is the first gathered, too. The end of a turn is a `call_soon`: it comes when all sockets
-    that were ready have been read.
+    A request that comes alone is not gathered. In each turn the first request of a shard is appended at once; requests of other
+    connections are gathered from there on. Only if the turn before had requests of several connections is the first gathered,
+    too. The end of a turn is a `call_soon`: it comes when all sockets that were ready have been read.
+
+    A request with others behind it on its connection is appended at once, and so is the last of them. If it waited, they would
+    wait, too, since a connection has one request in work. Each of them would need a turn of its own and a write of its own.
 
 When the append fails
     All that was gathered gets the error, each in its own way, as if each had been refused. The only error that depends on the
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 import logging
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pybroker.coordinator.runtime.appender import BATCH_BYTES
 from pybroker.model import new_tuple
@@ -41,6 +43,14 @@ logger = logging.getLogger(__name__)
 
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE})
 """The errors of an append that fewer records may not get."""
+
+
+class Source(Protocol):
+    """What has one request in work at a time: a connection."""
+
+    @property
+    def has_next_request(self) -> bool:
+        """Whether other requests, which wait for the one in work, are there already."""
 
 
 class Gathered(NamedTuple):
@@ -62,7 +72,7 @@ class Turn:
         self.count = 0  # the number of results that were gathered in this turn
         self.is_begun = False
         self.is_shared = False  # the turn before had requests of several sources
-        self.source: object = None  # of the first request, if it was not gathered
+        self.source: Source | None = None  # of the last request that was not gathered
 
     def end(self) -> None:
         """Forget this turn, except whether it had several sources."""
@@ -90,19 +100,19 @@ class Gathering:
         self._durable = durable
         self._begun: list[ActiveShard[Any]] = []  # the shards that had such a request in this turn
 
-    def takes(self, active: ActiveShard[Any], source: object) -> bool:
+    def takes(self, active: ActiveShard[Any], source: Source) -> bool:
         """Return whether the request of `source`, which has come now, is gathered."""
         turn = active.turn
-        if turn.is_begun:
-            return turn.is_shared or source is not turn.source
-        turn.is_begun = True
-        is_taken = turn.is_shared
-        if not is_taken:
-            turn.source = source
-        self._begun.append(active)
-        if len(self._begun) == 1:
-            self._call_soon(self._end_turn)
-        return is_taken
+        is_taken = turn.is_begun or turn.is_shared
+        if not turn.is_begun:
+            turn.is_begun = True
+            self._begun.append(active)
+            if len(self._begun) == 1:
+                self._call_soon(self._end_turn)
+        if is_taken and source is not turn.source and not source.has_next_request:
+            return True
+        turn.source = source
+        return False
 
     def add(self, active: ActiveShard[Any], result: CoordinatorResult, done: Callable[[Any], None]) -> None:
         """Gather a result. Raises EncodeError."""

@@ -46,6 +46,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
+    from pybroker.coordinator.runtime.gathering import Source
     from pybroker.coordinator.runtime.result import (
         BuiltBatch,
         BulkRecords,
@@ -212,10 +213,10 @@ class CoordinatorRuntime(Generic[S]):
                 active.holding.pause()
             self.write(partition, counted, ignore)
 
-    def gather(self, partition: int, operation: Operation, done: Done, source: object) -> None:
+    def gather(self, partition: int, operation: Operation, done: Done, source: Source) -> None:
         """Run `operation` as `write` does; records that may share a batch wait for those of other sources in the same turn.
 
-        `source` is the connection, or whatever else has one request in work at a time. See `gathering`.
+        `source` is the connection. See `gathering`.
         """
         active = self._active.get(partition)
         if active is None or not active.is_loaded:

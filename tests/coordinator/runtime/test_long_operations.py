@@ -11,6 +11,7 @@ from pybroker import slicing
 from pybroker.coordinator.records import group_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation, TimerChange
 from pybroker.model import CoordinatorEpoch, GroupId, ProducerEpoch, ProducerId
+from pybroker.network.context import ConnectionContext
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import batches
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
@@ -48,7 +49,9 @@ def test_what_comes_meanwhile_waits_in_its_order(scene: RuntimeScene) -> None:
     long_operation(scene)
     scene.write(CoordinatorResult("next", [RECORD]))
     scene.read()
-    scene.runtime.gather(0, lambda _shard, _now_ms: CoordinatorResult("gathered"), scene.outcomes.append, None)
+    scene.runtime.gather(
+        0, lambda _shard, _now_ms: CoordinatorResult("gathered"), scene.outcomes.append, ConnectionContext(connection_id=1)
+    )
     assert (scene.outcomes, scene.replicas.appended) == ([], [])
     assert turns(scene) > 6
     assert scene.outcomes == ["long", "next", [*NAMES, "g"], "gathered"]
