@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SWITCH: Final = "PYBROKER_PURE"
 PARTS: Final = (
     "api.dispatch",
+    "coordinator.offset_loops",
     "log.tail",
     "metrics.counts",
     "network.connection",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from pybroker.coordinator import offset_loops
 from pybroker.coordinator.records import (
     NO_TIMESTAMP,
     CommittedOffset,
@@ -183,19 +184,23 @@ def _accept(
     expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, _LAST_MS)
     producer, no_timestamp = committer.producer, NO_TIMESTAMP
     for topic, partitions in new:
-        accepted: dict[int, CommittedOffset] = {}
-        for one in partitions:
-            metadata = one.committed_metadata
-            if metadata and _utf16_length(metadata) > metadata_max_bytes:
-                refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
+        accepted: dict[int, CommittedOffset] | None = None
+        if producer is None and expire_ms == no_timestamp:
+            accepted = offset_loops.usual_offsets(CommittedOffset, partitions, now_ms)
+        if accepted is None:
+            accepted = {}
+            for number, one in enumerate(partitions, place):
+                metadata = one.committed_metadata
+                if metadata and _utf16_length(metadata) > metadata_max_bytes:
+                    refused[number] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                    continue
                 commit_ms = now_ms
                 if producer is None and (named_ms := one.commit_timestamp) != no_timestamp:  # type: ignore[attr-defined]
                     commit_ms = named_ms
                 accepted[one.partition_index] = new_tuple(
                     CommittedOffset, (one.committed_offset, one.committed_leader_epoch, metadata or "", commit_ms, expire_ms)
                 )
-            place += 1
+        place += len(partitions)
         if accepted and producer is not None:
             bulks.append(PendingOffsetsOfTopic(committer.group_id, topic, accepted, producer.producer_id))
         elif accepted:

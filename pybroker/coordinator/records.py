@@ -20,6 +20,7 @@ import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pybroker.coordinator import offset_loops
 from pybroker.coordinator.runtime.result import CoordinatorRecord
 from pybroker.model import GroupId, LeaderEpoch, Offset
 from pybroker.protocol.codec import DecodeError, EncodeError, decode, encode
@@ -31,7 +32,8 @@ from pybroker.protocol.messages.group_records import (
     OffsetCommitValue,
     RecordType,
 )
-from pybroker.records.entries import NO_HEADERS, varint
+from pybroker.records.entries import NO_HEADERS
+from pybroker.records.varint import varint
 
 if TYPE_CHECKING:
     from pybroker.coordinator.classic.group import ClassicGroup
@@ -98,6 +100,9 @@ class OffsetsOfTopic:
     def ends(self) -> list[bytes]:
         """Return the bytes of each record that follow its offset. Raises EncodeError."""
         start, no_timestamp = _end_start(self.group_id, self.topic), NO_TIMESTAMP
+        usual = offset_loops.usual_ends(start, self.offsets)
+        if usual is not None:
+            return usual
         try:
             return [
                 start + _pack_plain_end(partition, _PLAIN_SIZE, _OFFSET_VERSION, offset, leader_epoch, commit_ms)

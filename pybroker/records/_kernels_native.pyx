@@ -345,6 +345,30 @@ def take_records(section, Py_ssize_t position, int64_t record_count, Py_ssize_t 
     return count, position
 
 
+def record_section(ends, int64_t first):
+    cdef int64_t number = first
+    cdef int64_t size = 0
+    cdef int64_t record_size
+    cdef bytes end
+    cdef bytes section
+    cdef uint8_t *out
+    for end in ends:
+        record_size = 2 + varlong_size(number) + len(end)
+        size += varlong_size(record_size) + record_size
+        number += 1
+    section = PyBytes_FromStringAndSize(NULL, size)
+    out = <uint8_t *>PyBytes_AS_STRING(section)
+    number = first
+    for end in ends:
+        out = put_varlong(out, 2 + varlong_size(number) + len(end))
+        out[0] = out[1] = 0  # attributes, and the timestamp's delta
+        out = put_varlong(out + 2, number)
+        memcpy(out, PyBytes_AS_STRING(end), len(end))
+        out += len(end)
+        number += 1
+    return section
+
+
 def note_keys(section, int64_t record_count, int64_t base_offset, dict offsets):
     cdef Py_buffer view
     cdef Parsed record

@@ -29,9 +29,11 @@ from pybroker.records.batch import (
     set_offset_and_epoch,
 )
 from pybroker.records.errors import CorruptRecordError, RecordFault, record_fault
-from pybroker.records.varint import append_varint, read_varint, read_varlong
+from pybroker.records.varint import append_varint, read_varint, read_varlong, varint
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "down_convert_records",
     "down_converted_size",
     "note_keys",
+    "record_section",
     "retain_records",
     "scan_records",
     "up_convert_messages",
@@ -55,6 +58,7 @@ _INT32: Final = struct.Struct(">i")
 _OFFSET_SIZE_CRC: Final = struct.Struct(">qiIbb")
 _INT64: Final = struct.Struct(">q")
 
+_ATTRIBUTES_AND_TIME: Final = b"\0\0"
 _UNUSUAL_BITS: Final = COMPRESSION_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
@@ -340,6 +344,17 @@ def _message_field(messages: bytes, position: int, end: int) -> tuple[bytes | No
     if size < 0:
         return None, position
     return messages[position : position + size], position + size
+
+
+def record_section(ends: Sequence[bytes], first: int) -> bytes:
+    """Return the records of a batch, or some of them, of which the first has the number `first`, from what follows the offset in
+    each. Their timestamp is that of the batch.
+    """
+    section: list[bytes] = []
+    for number, end in enumerate(ends, first):
+        start = _ATTRIBUTES_AND_TIME + varint(number)
+        section += (varint(len(start) + len(end)), start, end)
+    return b"".join(section)
 
 
 def take_records(section: bytes | bytearray | memoryview, position: int, record_count: int, bytes_min: int) -> tuple[int, int]:

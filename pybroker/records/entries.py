@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pybroker.model import FIRST_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from pybroker.records import kernels
 from pybroker.records.batch import TRANSACTIONAL_BIT
 from pybroker.records.build import assemble_batch
 from pybroker.records.compression import compress
 from pybroker.records.errors import InvalidRecordError
-from pybroker.records.varint import append_varint, read_varint, small_varints
+from pybroker.records.varint import read_varint, varint
 
 if TYPE_CHECKING:
     from pybroker.model import ProducerEpoch, ProducerId
@@ -102,22 +103,9 @@ def build_ends(
 
     It belongs to the transaction of `producer`, if there is one.
     """
-    return build_section(record_section(ends), len(ends), timestamp_ms=timestamp_ms, compression=compression, producer=producer)
-
-
-def record_section(ends: Sequence[bytes], first: int = 0) -> bytes:
-    """Return the records of a batch, or some of them, of which the first has the number `first`, from what follows the offset in
-    each.
-    """
-    section: list[bytes] = []
-    end_number = first + len(ends)
-    starts = _STARTS if end_number <= _SMALL else [_ATTRIBUTES_AND_TIME + varint(number) for number in range(first, end_number)]
-    if first and starts is _STARTS:
-        starts = _STARTS[first:]
-    for start, end in zip(starts, ends, strict=False):  # there are as many starts as ends, or more
-        size = len(start) + len(end)
-        section += (_VARINTS[size] if size < _SMALL else _varint(size), start, end)
-    return b"".join(section)
+    return build_section(
+        kernels.record_section(ends, 0), len(ends), timestamp_ms=timestamp_ms, compression=compression, producer=producer
+    )
 
 
 def build_section(
@@ -128,7 +116,7 @@ def build_section(
     compression: CompressionType,
     producer: tuple[ProducerId, ProducerEpoch] | None = None,
 ) -> bytearray:
-    """Build the batch of `build_ends` from all of its records, as `record_section` returns them."""
+    """Build the batch of `build_ends` from all of its records, as `kernels.record_section` returns them."""
     return assemble_batch(
         compress(compression, payload) if compression else payload,
         base_offset=FIRST_OFFSET,
@@ -142,22 +130,6 @@ def build_section(
     )
 
 
-def varint(value: int) -> bytes:
-    """Return a number that is not negative as the sizes and offsets in a record are written."""
-    return _VARINTS[value] if value < _SMALL else _varint(value)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    append_varint(out, value)
-    return bytes(out)
-
-
-_SMALL: Final = 1024  # a turn of commits is seldom more records
-_VARINTS: Final = small_varints(_SMALL)
-_ATTRIBUTES_AND_TIME: Final = b"\0\0"
-_STARTS: Final = tuple(_ATTRIBUTES_AND_TIME + number for number in _VARINTS)
-"""What stands between a record's size and its end, by the record's place in the batch."""
 NO_HEADERS: Final = b"\0"
 """The end of a record without headers."""
 _NULL_AND_NO_HEADERS: Final = b"\x01\0"  # a length of -1, and no headers

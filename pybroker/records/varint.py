@@ -32,6 +32,15 @@ def small_varints(count: int) -> tuple[bytes, ...]:
     return (*one_byte, *(bytes((value << 1 & 0x7F | 0x80, value >> 6)) for value in range(64, count)))
 
 
+def varint(value: int) -> bytes:
+    """Return an int32 that is not negative as `append_varint` writes it."""
+    if value < _SMALL:
+        return _VARINTS[value]
+    out = bytearray()
+    append_varint(out, value)
+    return bytes(out)
+
+
 def read_varint(buffer: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
     """Read the int32 at `position`. Returns it and the position after it, which is at most `end`. Raises InvalidRecordError."""
     if position < end and (raw := buffer[position]) < 0x80:
@@ -59,3 +68,7 @@ def _read(buffer: bytes | memoryview, position: int, end: int, bytes_max: int) -
             return raw, at + 1
         shift += 7
     raise record_fault(RecordFault.CUT_NUMBER if end - position < bytes_max else RecordFault.LONG_NUMBER)
+
+
+_SMALL: Final = 1024  # most records are smaller, and most batches have fewer of them
+_VARINTS: Final = small_varints(_SMALL)

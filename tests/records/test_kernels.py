@@ -20,6 +20,7 @@ from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records import _kernels_python, kernels
 from pybroker.records.batch import BatchView, Record, TimestampType
 from pybroker.records.build import build_batch, build_message_set, build_record_section
+from pybroker.records.entries import record_end
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 from testing.scenes.record_lists import BASE_MS, BOTH, record_lists, some_records
 
@@ -61,6 +62,17 @@ def test_the_native_checksum_is_zlibs_at_every_length(use_clmul: bool) -> None:
             assert _kernels_native.crc32(memoryview(data)[:size]) == zlib.crc32(data[:size])
     finally:
         _kernels_native._use_clmul(True)
+
+
+@pytest.mark.parametrize("module", BOTH)
+@given(
+    pairs=st.lists(st.tuples(st.binary(max_size=80), st.none() | st.binary(max_size=80)), max_size=100),
+    first=st.sampled_from([0, 1, 60, 8190, 1 << 20]),
+)
+def test_records_are_made_of_their_ends(module: ModuleType, pairs: list[tuple[bytes, bytes | None]], first: int) -> None:
+    records = [Record(Offset(number), BASE_MS, *pair) for number, pair in enumerate(pairs, first)]
+    expected = build_record_section(records, base_offset=Offset(0), base_timestamp=BASE_MS)
+    assert module.record_section([record_end(*pair) for pair in pairs], first) == expected
 
 
 @pytest.mark.parametrize("module", BOTH)

@@ -11,7 +11,8 @@ from pybroker.coordinator.runtime.result import BuiltBatch
 from pybroker.log.results import AppendOrigin
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.records.entries import build_ends, build_section, record_end, record_section
+from pybroker.records import kernels
+from pybroker.records.entries import build_ends, build_section, record_end
 from pybroker.replication.produce_data import REFUSED, PartitionProduceResult, ProduceResults
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Appender:
         sections: list[bytes] = []
         count = 0
         for some in ends:
-            sections.append(record_section(some, count))
+            sections.append(kernels.record_section(some, count))
             count += len(some)
             yield
         payload = b"".join(sections)

@@ -29,6 +29,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pybroker.coordinator.runtime.appender import BATCH_BYTES
+from pybroker.coordinator.runtime.result import ends_of
 from pybroker.model import new_tuple
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -116,8 +117,7 @@ class Gathering:
 
     def add(self, active: ActiveShard[Any], result: CoordinatorResult, done: Callable[[Any], None]) -> None:
         """Gather a result. Raises EncodeError."""
-        bulks, turn = result.bulks, active.turn
-        ends = bulks[0].ends() if len(bulks) == 1 else list(chain.from_iterable([bulk.ends() for bulk in bulks]))
+        ends, turn = ends_of(result.bulks), active.turn
         size = sum(map(len, ends))
         if turn.size + size > BATCH_BYTES:
             self.flush(active)

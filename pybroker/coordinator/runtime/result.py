@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pybroker.protocol.error_codes import ErrorCode
@@ -54,6 +55,11 @@ class BulkRecords(Protocol):
 
     def replay(self, shard: Any) -> None:
         """Apply the records to the state of the shard."""
+
+
+def ends_of(bulks: Sequence[BulkRecords]) -> Sequence[bytes]:
+    """Return the ends of all records of `bulks`, as `BulkRecords.ends` does. Raises EncodeError."""
+    return bulks[0].ends() if len(bulks) == 1 else list(chain.from_iterable([bulk.ends() for bulk in bulks]))
 
 
 class BuiltBatch(NamedTuple):

@@ -30,7 +30,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic
@@ -40,7 +39,7 @@ from pybroker.coordinator.runtime.active import ActiveShard, S, Shard, ShardTime
 from pybroker.coordinator.runtime.appender import SECTION_RECORDS, Appender, RuntimeSettings, Serialize
 from pybroker.coordinator.runtime.countdown import Countdown
 from pybroker.coordinator.runtime.gathering import TOO_LARGE, Gathering
-from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.coordinator.runtime.result import CoordinatorResult, ends_of
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
@@ -350,7 +349,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def _carry_out_in_one_step(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
         if result.bulks:
-            ends = [end for bulk in result.bulks for end in bulk.ends()]
+            ends = ends_of(result.bulks)
 
             def replay() -> None:
                 for bulk in result.bulks:
@@ -441,7 +440,7 @@ class CoordinatorRuntime(Generic[S]):
         if built is not None:
             append = partial(self._appender.append_batch, active, memoryview(built.data), built.record_count)
         else:
-            ends = list(chain.from_iterable([bulk.ends() for bulk in result.bulks]))
+            ends = ends_of(result.bulks)
             append = partial(self._appender.append, active, ends, producer=result.producer)
 
         def replay() -> Iterator[None]:
