@@ -38,7 +38,7 @@ from pybroker.metadata.kraft.cluster_records import METADATA_VERSIONS, cluster_r
 from pybroker.metadata.kraft.reading import METADATA_DIRECTORY
 from pybroker.metadata.kraft.writing import snapshot, snapshot_name
 from pybroker.metadata.store.base import Change, Conflict
-from pybroker.model import ProducerId, TopicPartition, topic_id_parse, topic_id_text
+from pybroker.model import LeaderEpoch, Offset, ProducerId, TopicPartition, topic_id_parse, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 RELEASES: Final = tuple(METADATA_VERSIONS)
 DEFAULT_RELEASE: Final = "3.9"
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
-FIRST_EPOCH: Final = 1
+FIRST_EPOCH: Final = LeaderEpoch(1)
 _UNFINISHED: Final = re.compile(re.escape(METADATA_DIRECTORY) + r"\.[0-9a-f]{32}" + strays.DELETE_SUFFIX)
 
 
@@ -214,7 +214,8 @@ def _write(departure: Departure, directories: Sequence[LogDirectory], now_ms: in
     new = f"{path}.{uuid.uuid4().hex}{strays.DELETE_SUFFIX}"
     data = snapshot(departure.records, epoch=FIRST_EPOCH, now_ms=now_ms)
     filesystem.make_directory(new)
-    filesystem.write_file(f"{new}/{snapshot_name(next_offset=len(departure.records), epoch=FIRST_EPOCH)}", data, sync=True)
+    name = snapshot_name(next_offset=Offset(len(departure.records)), epoch=FIRST_EPOCH)
+    filesystem.write_file(f"{new}/{name}", data, sync=True)
     filesystem.sync_directory(new)
     bootstrap = f"{directory.path}/{BOOTSTRAP_FILE}"
     if not filesystem.exists(bootstrap):

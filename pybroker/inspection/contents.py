@@ -107,7 +107,7 @@ def _whole(file: DataFile, batch: Batch) -> BatchView | MessageView:
     return BatchView(memoryview(data)) if batch.magic == MAGIC else MessageView(memoryview(data))
 
 
-def _last_offset(inner: bytes | memoryview) -> int:
+def _last_offset(inner: bytes | memoryview) -> Offset:
     last = None
     for message in legacy.messages(inner):
         last = message.offset
@@ -116,7 +116,7 @@ def _last_offset(inner: bytes | memoryview) -> int:
     return last
 
 
-def _base_of_inner(wrapper: MessageView, last: int) -> int:
+def _base_of_inner(wrapper: MessageView, last: Offset) -> int:
     """Return what is added to the offsets inside: they are real in magic 0, and if the wrapper's own is 0."""
     if not wrapper.magic or not wrapper.offset:
         return 0

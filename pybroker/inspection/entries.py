@@ -41,7 +41,7 @@ class IndexEntry(NamedTuple):
     """An entry of an offset index (`value` is the position) or of a time index (`value` is the timestamp in ms)."""
 
     at: int
-    offset: int
+    offset: Offset
     value: int
 
 

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pybroker.model import Offset
+
 PROBLEMS_MAX: Final = 100
 """This many problems of one file are reported; more are counted."""
 
@@ -36,7 +38,7 @@ class Problem(NamedTuple):
     kind: str
     text: str
     position: int | None = None
-    offset: int | None = None
+    offset: Offset | None = None
 
     def line(self) -> str:
         """Return one line for a person."""
@@ -85,7 +87,7 @@ class Findings:
         self.counts: Counter[str] = Counter()
         self._found: Counter[tuple[Path, str]] = Counter()
 
-    def add(self, path: Path, kind: str, text: str, *, position: int | None = None, offset: int | None = None) -> None:
+    def add(self, path: Path, kind: str, text: str, *, position: int | None = None, offset: Offset | None = None) -> None:
         """Note a problem."""
         self._found[path, kind] += 1
         if self.per_file[path] <= PROBLEMS_MAX:

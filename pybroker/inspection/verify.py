@@ -23,12 +23,11 @@ from pybroker.inspection.verify_segment import Course, verify_segment
 from pybroker.inspection.verify_small import read_epochs, read_offsets, verify_properties, verify_small
 from pybroker.log import checkpoint
 from pybroker.log.names import offset_of
-from pybroker.model import Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pybroker.model import TopicPartition
+    from pybroker.model import Offset, TopicPartition
 
 ATTEMPTS: Final = 5
 _INDEXES: Final = frozenset({Place.OFFSET_INDEX, Place.TIME_INDEX, Place.TRANSACTION_INDEX})
@@ -67,7 +66,7 @@ def _may_have_gaps(partition: Path, known: bool | None) -> bool:
 
 
 def _verify_data_directory(findings: Findings, path: Path, may_have_gaps: bool | None) -> None:
-    checkpoints: dict[str, tuple[Path, dict[TopicPartition, int]]] = {}
+    checkpoints: dict[str, tuple[Path, dict[TopicPartition, Offset]]] = {}
     _note_oddities(findings, path)
     with _readable(findings, path / checkpoint.META_PROPERTIES_FILE):
         verify_properties(findings, path)
@@ -79,7 +78,7 @@ def _verify_data_directory(findings: Findings, path: Path, may_have_gaps: bool |
                 verify_segment(findings, file, Course(), base_offset=None)
             elif place not in _OF_SEGMENTS:
                 verify_small(findings, place, file)
-    ends: dict[TopicPartition, int] = {}
+    ends: dict[TopicPartition, Offset] = {}
     for one in partitions_in(path):
         end = None
         with _readable(findings, one):
@@ -111,17 +110,17 @@ def _readable(findings: Findings, path: Path) -> Iterator[None]:
 
 
 def _verify_ends(
-    findings: Findings, file: Path, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    findings: Findings, file: Path, offsets: Mapping[TopicPartition, Offset], ends: Mapping[TopicPartition, Offset]
 ) -> None:
     for tp, offset in offsets.items():
         if tp in ends and offset > ends[tp]:
             findings.add(file, "checkpoint", f"{tp} has the offset {offset}, but its log ends at {ends[tp]}", offset=offset)
 
 
-def _verify_partition(findings: Findings, path: Path, may_have_gaps: bool) -> int | None:
+def _verify_partition(findings: Findings, path: Path, may_have_gaps: bool) -> Offset | None:
     """Check a partition's directory, and return the log's end offset; None if it is not known."""
     findings.counts["partitions"] += 1
-    end: int | None = None
+    end: Offset | None = None
     for attempt in range(ATTEMPTS):
         before, found = _identities(path), Findings()
         try:
@@ -136,9 +135,9 @@ def _verify_partition(findings: Findings, path: Path, may_have_gaps: bool) -> in
     return end
 
 
-def _verify_partition_once(findings: Findings, path: Path, may_have_gaps: bool) -> int | None:
+def _verify_partition_once(findings: Findings, path: Path, may_have_gaps: bool) -> Offset | None:
     course = Course(may_have_gaps=may_have_gaps)
-    segments: dict[int, dict[Place, Path]] = {}
+    segments: dict[Offset, dict[Place, Path]] = {}
     snapshots: list[Path] = []
     producers: list[Path] = []
     _note_oddities(findings, path)
@@ -166,7 +165,7 @@ def _verify_partition_once(findings: Findings, path: Path, may_have_gaps: bool) 
             continue
         is_read = False
         with _readable(findings, data):
-            verify_segment(findings, data, course, base_offset=Offset(number), indexes=list(files.items()))
+            verify_segment(findings, data, course, base_offset=number, indexes=list(files.items()))
             is_read = True
         if not is_read:
             course.stop()

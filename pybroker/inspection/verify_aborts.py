@@ -16,6 +16,7 @@ from pybroker.inspection.contents import BATCH_BYTES_MAX, records
 from pybroker.inspection.data_file import DataFile
 from pybroker.inspection.entries import transaction_entries
 from pybroker.inspection.places import Place
+from pybroker.model import Offset
 from pybroker.records.batch import BatchView
 from pybroker.records.control import ControlType, control_type_of
 from pybroker.records.errors import CorruptRecordError
@@ -76,7 +77,7 @@ class AbortCourse:
                     (one.last_offset, one.producer_id) for _, _, one in transaction_entries(file) if one.last_offset in wanted
                 }
         for at in range(0, len(markers), 3):
-            offset, producer_id, first = markers[at : at + 3]
+            offset, producer_id, first = Offset(markers[at]), *markers[at + 1 : at + 3]
             if (offset, producer_id) not in entries:
                 text = f"the transaction of producer {producer_id} from offset {first} was aborted at {offset}, but has no entry"
                 self._findings.add(path, "transaction index", text, offset=offset)

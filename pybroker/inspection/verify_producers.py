@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.inspection.data_file import DataFile
 from pybroker.inspection.entries import EntryError, producers
 from pybroker.log.names import offset_of
+from pybroker.model import NO_OFFSET
 from pybroker.records.batch import BatchView
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from pybroker.inspection.batches import Batch
     from pybroker.inspection.findings import Findings
+    from pybroker.model import Offset, ProducerId
 
 PRODUCERS_MAX: Final = 100_000
 """A log with more producers is not compared, to keep the memory bounded."""
@@ -32,9 +34,9 @@ class ProducerCourse:
     def __init__(self, findings: Findings, paths: Sequence[Path]) -> None:
         self._findings = findings
         self._pending = sorted(paths, key=lambda path: offset_of(path.name), reverse=True)
-        self._first_offset = -1
-        self._last: dict[int, tuple[int, int]] = {}  # the last offset and the last sequence, by producer id
-        self._open: dict[int, int] = {}  # the first offset of the open transaction, by producer id
+        self._first_offset = NO_OFFSET
+        self._last: dict[ProducerId, tuple[Offset, int]] = {}  # the last offset and the last sequence, by producer id
+        self._open: dict[ProducerId, Offset] = {}  # the first offset of the open transaction, by producer id
 
     def stop(self) -> None:
         """Compare nothing from here on: batches are missing."""
@@ -57,7 +59,7 @@ class ProducerCourse:
         if len(self._last) > PRODUCERS_MAX:
             self.stop()
 
-    def compare(self, next_offset: int) -> None:
+    def compare(self, next_offset: Offset) -> None:
         """Compare the snapshots of offsets up to `next_offset`; those inside of a batch are passed over."""
         while self._pending and offset_of(self._pending[-1].name) <= next_offset:
             path = self._pending.pop()
@@ -72,7 +74,7 @@ class ProducerCourse:
                     if one.last_offset >= self._first_offset and found != stored:
                         text = f"producer {one.producer_id} has the last offset and sequence {stored}, but {found} in the log"
                         self._add(path, text)
-                    first, in_log = one.transaction_first_offset, self._open.get(one.producer_id, -1)
+                    first, in_log = one.transaction_first_offset, self._open.get(one.producer_id, NO_OFFSET)
                     if first != in_log and (first >= self._first_offset or first < 0):
                         text = f"the transaction of producer {one.producer_id} begins at {first}, but at {in_log} in the log"
                         self._add(path, text)

@@ -187,7 +187,7 @@ def _contents(findings: Findings, file: DataFile, batch: Batch) -> Contents | No
     return contents
 
 
-def _verify_order(findings: Findings, file: DataFile, batch: Batch, *, base: int, expected: int, course: Course) -> None:
+def _verify_order(findings: Findings, file: DataFile, batch: Batch, *, base: Offset, expected: Offset, course: Course) -> None:
     kind = None
     if base < expected or batch.last_offset < base:
         kind = "order"

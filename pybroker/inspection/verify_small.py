@@ -85,13 +85,14 @@ def read_epochs(findings: Findings, path: Path) -> list[EpochEntry] | None:
     return entries
 
 
-def read_offsets(findings: Findings, path: Path) -> dict[TopicPartition, int]:
+def read_offsets(findings: Findings, path: Path) -> dict[TopicPartition, Offset]:
     """Check a checkpoint of offsets, and return them. Raises OSError."""
     if path.name == checkpoint.CLEANER_OFFSET_FILE and not path.stat().st_size:
         return {}  # Kafka begins with an empty file, and writes it when it has compacted a log
     try:
         entries = {
-            TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in checkpoint_entries(path, fields=3)
+            TopicPartition(topic, int(partition)): Offset(int(offset))
+            for topic, partition, offset in checkpoint_entries(path, fields=3)
         }
     except EntryError as error:
         findings.add(path, error.kind, str(error), position=error.position)

@@ -88,7 +88,7 @@ def check(
         )
 
 
-def _out_of_order(*, position: int, first: int, last: int, base_offset: Offset, end_offset: Offset) -> CorruptDataError:
+def _out_of_order(*, position: int, first: Offset, last: Offset, base_offset: Offset, end_offset: Offset) -> CorruptDataError:
     limit = "" if end_offset == OFFSET_END else f" and below {end_offset}"
     return CorruptDataError(
         position, f"a batch with the offsets {first} to {last} where they must be at least {base_offset}{limit}"
@@ -101,7 +101,7 @@ def find(
     end: int,
     offset: Offset,
     *,
-    first_last_offset: int = NO_OFFSET,
+    first_last_offset: Offset = NO_OFFSET,
     base_offset: Offset = FIRST_OFFSET,
     end_offset: Offset = OFFSET_END,
 ) -> tuple[int, int] | None:
@@ -130,7 +130,7 @@ def find(
             raise _out_of_order(position=position, first=first, last=last, base_offset=base_offset, end_offset=end_offset)
         if last <= first_last_offset:
             if last == first_last_offset:
-                first_last_offset = -1
+                first_last_offset = NO_OFFSET
         elif first_last_offset >= 0:
             raise CorruptDataError(position, f"a batch up to {last} where the index has {first_last_offset}")
         elif first != base_offset and last >= offset:
@@ -144,7 +144,7 @@ def find(
     return None
 
 
-def _check_order(file: SegmentFile, *, position: int, following: int, end: int, last: int) -> None:
+def _check_order(file: SegmentFile, *, position: int, following: int, end: int, last: Offset) -> None:
     """Check that the batch at `position`, up to offset `last`, ends before the batch at `following` begins.
 
     Compaction leaves gaps before batches, but a damaged base offset looks like a gap too.

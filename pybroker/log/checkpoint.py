@@ -21,7 +21,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pybroker.model import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition, topic_id_parse, topic_id_text
+from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition, topic_id_parse, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,23 +72,23 @@ def _entries_text(entries: Iterable[str]) -> bytes:
     return "\n".join((str(VERSION), str(len(lines)), *lines, "")).encode()
 
 
-def read_offsets(filesystem: Filesystem, path: str) -> dict[TopicPartition, int]:
+def read_offsets(filesystem: Filesystem, path: str) -> dict[TopicPartition, Offset]:
     """Read an offset checkpoint. Raises CorruptCheckpointError."""
     try:
         return {
-            TopicPartition(topic, int(partition)): int(offset)
+            TopicPartition(topic, int(partition)): Offset(int(offset))
             for topic, partition, offset in read_entries(filesystem, path, fields=3)
         }
     except ValueError as error:
         raise CorruptCheckpointError(f"{path}: not a number") from error
 
 
-def offsets_text(offsets: Iterable[tuple[TopicPartition, int]]) -> bytes:
+def offsets_text(offsets: Iterable[tuple[TopicPartition, Offset]]) -> bytes:
     """Return an offset checkpoint of entries in their order, as it is in the file; `offset_checkpoint` writes it."""
     return _entries_text(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets)
 
 
-def write_offsets(filesystem: Filesystem, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
+def write_offsets(filesystem: Filesystem, path: str, offsets: Mapping[TopicPartition, Offset], *, sync: bool = True) -> None:
     """Replace an offset checkpoint as another program would, without topic ids. Blocks if `sync`."""
     filesystem.replace_file(path, offsets_text(sorted(offsets.items())), sync=sync)
 

@@ -200,7 +200,7 @@ def read_stored(filesystem: Filesystem, path: str) -> dict[TopicPartition, Store
         if _checksum_of(filesystem, path) in checksums:
             return stored
         logger.info("%s was written by another program: its entries are used if they fit the logs", path)
-    return {tp: StoredOffset(ZERO_TOPIC_ID, Offset(offset)) for tp, offset in checkpoint.read_offsets(filesystem, path).items()}
+    return {tp: StoredOffset(ZERO_TOPIC_ID, offset) for tp, offset in checkpoint.read_offsets(filesystem, path).items()}
 
 
 def _checksum_of(filesystem: Filesystem, path: str) -> int:

@@ -204,11 +204,11 @@ class _Writer:
             self._write(self._gathered, CompressionType.NONE, timestamp_type, append_ms)
             self._gathered, self._gathered_bytes = [], 0
 
-    def _check_order(self, offsets: list[int]) -> None:
+    def _check_order(self, offsets: list[Offset]) -> None:
         for offset in offsets:
             if offset < self.next_offset:
                 raise CorruptRecordError(f"offset {offset} follows offset {self.next_offset - 1}")
-            self.next_offset = Offset(offset + 1)
+            self.next_offset = offset + 1
 
     def _write(self, records: list[Record], codec: CompressionType, timestamp_type: TimestampType, append_ms: int) -> None:
         self._append(

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.log.batch_scan import OFFSET_END
 from pybroker.log.entry_file import CorruptIndexError, EntryFile, NotInMemoryError
 from pybroker.log.filesystem import SHORTAGES
-from pybroker.model import FIRST_OFFSET, NO_OFFSET, new_tuple
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset, new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Container, Generator
 
     from pybroker.log.filesystem import Filesystem
-    from pybroker.model import Offset, ProducerId
+    from pybroker.model import ProducerId
 
 ENTRY: Final = struct.Struct(">hqqqq")
 assert ENTRY.size == 34
@@ -60,7 +60,7 @@ class TransactionIndex(EntryFile):
         super().__init__(filesystem, path, _ORDER, sys.maxsize)
         self.base_offset = base_offset
         self._is_loaded = False
-        self._last_offset: int = NO_OFFSET  # of the last entry
+        self._last_offset = NO_OFFSET  # of the last entry
 
     def load(self) -> None:
         """Look into the file: how many entries it has, and whether its ends can be true. A torn tail is dropped.
@@ -81,7 +81,7 @@ class TransactionIndex(EntryFile):
         self.release()
         if self.count:
             self.fields(0)
-            self._last_offset = self.fields(self.count - 1)[0]
+            self._last_offset = Offset(self.fields(self.count - 1)[0])
         self._is_loaded = True
 
     @property
@@ -156,7 +156,7 @@ class TransactionIndex(EntryFile):
         self.load()
         if self.count:
             self.truncate_entries(self.floor_slot(offset - 1) + 1)
-            self._last_offset = self.fields(self.count - 1)[0] if self.count else NO_OFFSET
+            self._last_offset = Offset(self.fields(self.count - 1)[0]) if self.count else NO_OFFSET
 
     def keep(self, last_offsets: Container[Offset]) -> None:
         """Drop the transactions whose markers are not at one of these offsets, durably. Blocks."""

@@ -26,7 +26,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
-from pybroker.model import FIRST_OFFSET
+from pybroker.model import FIRST_OFFSET, NO_OFFSET
 from pybroker.records import kernels, legacy, sections
 from pybroker.records.batch import (
     CONTROL_BIT,
@@ -83,14 +83,14 @@ class ValidationResult:
         self.conversion_ns = 0
 
     @property
-    def first_offset(self) -> int:
+    def first_offset(self) -> Offset:
         """The offset of the first record; -1 without a batch."""
-        return self.batches[0].base_offset if self.batches else -1
+        return self.batches[0].base_offset if self.batches else NO_OFFSET
 
     @property
-    def last_offset(self) -> int:
+    def last_offset(self) -> Offset:
         """The offset of the last record; -1 without a batch."""
-        return self.batches[0].last_offset if self.batches else -1
+        return self.batches[0].last_offset if self.batches else NO_OFFSET
 
     @property
     def max_timestamp(self) -> int:

@@ -86,7 +86,8 @@ class DataDirectory:
     def checkpoint(self, high_watermarks: dict[TopicPartition, int] | None = None) -> None:
         """Write the checkpoint that a broker writes every few seconds: the ends of the logs, unless watermarks are given."""
         self.flush()
-        offsets = {tp: log.log_end_offset for tp, log in self.logs.items()} | (high_watermarks or {})
+        offsets = {tp: log.log_end_offset for tp, log in self.logs.items()}
+        offsets |= {tp: Offset(offset) for tp, offset in (high_watermarks or {}).items()}
         starts = {tp: log.log_start_offset for tp, log in self.logs.items() if log.log_start_offset}
         for name, values in ((checkpoint.REPLICATION_OFFSET_FILE, offsets), (checkpoint.LOG_START_OFFSET_FILE, starts)):
             checkpoint.write_offsets(Filesystem(), f"{self.path}/{name}", values)
@@ -102,7 +103,7 @@ def lay_down(path: Path, files: dict[int, bytes], *, tp: TopicPartition = TP, hi
     for base_offset, data in files.items():
         (folder / f"{base_offset:020d}.log").write_bytes(data)
     if high_watermark is not None:
-        checkpoint.write_offsets(Filesystem(), f"{path}/{checkpoint.REPLICATION_OFFSET_FILE}", {tp: high_watermark})
+        checkpoint.write_offsets(Filesystem(), f"{path}/{checkpoint.REPLICATION_OFFSET_FILE}", {tp: Offset(high_watermark)})
     return folder
 
 

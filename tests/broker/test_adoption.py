@@ -173,9 +173,9 @@ async def test_logs_without_an_id_get_that_of_their_topic(tmp_path: Path) -> Non
 
 async def test_a_topic_that_was_compacted_stays_so(tmp_path: Path) -> None:
     scene = AdoptionScene(tmp_path).fill()
-    checkpoint.write_offsets(FS, f"{scene.folders[0]}/{checkpoint.CLEANER_OFFSET_FILE}", {TopicPartition("users", 0): 3})
+    checkpoint.write_offsets(FS, f"{scene.folders[0]}/{checkpoint.CLEANER_OFFSET_FILE}", {TopicPartition("users", 0): Offset(3)})
     for folder in scene.folders[1:]:
-        checkpoint.write_offsets(FS, f"{folder}/{checkpoint.CLEANER_OFFSET_FILE}", {TopicPartition("users", 0): 3})
+        checkpoint.write_offsets(FS, f"{folder}/{checkpoint.CLEANER_OFFSET_FILE}", {TopicPartition("users", 0): Offset(3)})
     controller = await scene.adopt()
     assert controller.image.topics["users"].configs == {"cleanup.policy": "compact"}
     assert controller.image.topics["orders"].configs == {}

@@ -481,7 +481,7 @@ def test_of_two_copies_one_without_a_topic_id_loses(tmp_path: Path) -> None:
     folder = copies.broker.path(copies.first)
     (folder / "orders-0" / "partition.metadata").unlink()
     # As another program writes it, so that the checkpoint does not give the id either.
-    checkpoint.write_offsets(Filesystem(), str(folder / checkpoint.RECOVERY_POINT_FILE), {TopicPartition("orders", 0): 0})
+    checkpoint.write_offsets(Filesystem(), str(folder / checkpoint.RECOVERY_POINT_FILE), {TopicPartition("orders", 0): Offset(0)})
     assert copies.settled() == (copies.second, 100)
 
 

@@ -122,7 +122,7 @@ def test_a_transaction_index_has_kafka_s_bytes(tmp_path: Path) -> None:
 
 def test_checkpoints_have_kafka_s_text(tmp_path: Path) -> None:
     path = str(tmp_path / "recovery-point-offset-checkpoint")
-    offsets = {TopicPartition("b", 0): 7, TopicPartition("a", 10): 0, TopicPartition("a", 2): 2**40}
+    offsets = {TopicPartition("b", 0): Offset(7), TopicPartition("a", 10): Offset(0), TopicPartition("a", 2): Offset(2**40)}
     checkpoint.write_offsets(FS, path, offsets)
     text = Path(path).read_text()
     assert text == "0\n3\na 2 1099511627776\na 10 0\nb 0 7\n"

@@ -173,4 +173,4 @@ def test_an_entry_that_ends_where_no_batch_does_is_noticed(tmp_path: Path, ends_
         append(log, batch(4, timestamp=START_MS + number))
     segment = log.segments.active
     with pytest.raises(CorruptDataError, match=f"where the index has {ends_at}"):
-        batch_scan.find(segment.file, 0, segment.size, Offset(35), first_last_offset=ends_at)
+        batch_scan.find(segment.file, 0, segment.size, Offset(35), first_last_offset=Offset(ends_at))

@@ -199,7 +199,7 @@ def with_start_offset(disk: Disk, write: Callable[[str], None]) -> LogManager:
 def test_a_start_offset_beyond_the_end_that_another_program_wrote_is_ignored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    manager = with_start_offset(Disk(tmp_path), lambda path: checkpoint.write_offsets(FS, path, {TP: 1000}))
+    manager = with_start_offset(Disk(tmp_path), lambda path: checkpoint.write_offsets(FS, path, {TP: Offset(1000)}))
     assert span(the_log(manager)) == (0, 300)
     assert "the log start offset 1000 of its checkpoint is ignored" in caplog.text
     assert not list(tmp_path.glob("*-stray"))
@@ -207,7 +207,7 @@ def test_a_start_offset_beyond_the_end_that_another_program_wrote_is_ignored(
 
 
 def test_a_start_offset_that_another_program_wrote_is_believed_within_the_log(tmp_path: Path) -> None:
-    manager = with_start_offset(Disk(tmp_path), lambda path: checkpoint.write_offsets(FS, path, {TP: 120}))
+    manager = with_start_offset(Disk(tmp_path), lambda path: checkpoint.write_offsets(FS, path, {TP: Offset(120)}))
     assert span(the_log(manager)) == (120, 300)
     manager.stop()
 
@@ -264,7 +264,7 @@ def test_an_entry_is_believed_for_its_own_topic_id_only(tmp_path: Path) -> None:
 def test_what_another_program_wrote_is_of_no_certain_topic(tmp_path: Path) -> None:
     path = f"{tmp_path}/a-checkpoint"
     OffsetCheckpoint(FS, path).writer({TP: StoredOffset(TOPIC_ID, Offset(7))})()
-    checkpoint.write_offsets(FS, path, {TP: 9})
+    checkpoint.write_offsets(FS, path, {TP: Offset(9)})
     assert OffsetCheckpoint(FS, path).offset_for(TP, NEW_ID) == BelievedOffset(Offset(9), is_certain=False)
     Path(path).unlink()
     assert OffsetCheckpoint(FS, path).offset_for(TP, TOPIC_ID) is None, (

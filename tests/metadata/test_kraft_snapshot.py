@@ -8,6 +8,7 @@ from pybroker.clock import ManualClock
 from pybroker.metadata.kraft import writing
 from pybroker.metadata.kraft.reading import metadata_records
 from pybroker.metadata.kraft.writing import snapshot, snapshot_name
+from pybroker.model import LeaderEpoch, Offset
 from pybroker.protocol.messages.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
 from pybroker.records.batch import batches
 from testing.simulation.disk import SimulatedDisk
@@ -16,7 +17,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def test_a_snapshot_begins_and_ends_with_control_records() -> None:
-    first, data, last = batches(snapshot([TopicRecord(name="a", topic_id=bytes(16))], epoch=7, now_ms=NOW_MS))
+    first, data, last = batches(snapshot([TopicRecord(name="a", topic_id=bytes(16))], epoch=LeaderEpoch(7), now_ms=NOW_MS))
     assert [batch.is_control for batch in (first, data, last)] == [True, False, True]
     assert [batch.base_offset for batch in (first, data, last)] == [0, 1, 2]
     assert {batch.partition_leader_epoch for batch in (first, data, last)} == {7}
@@ -34,8 +35,8 @@ def test_the_reader_gets_what_was_written(count: int, monkeypatch: pytest.Monkey
     messages: list[object] = [
         ConfigRecord(resource_type=2, resource_name=f"topic-{number}", name="retention.ms", value="-1") for number in range(count)
     ]
-    data = snapshot(messages, epoch=1, now_ms=NOW_MS)
-    disk.write_file(f"/m/{snapshot_name(next_offset=count, epoch=1)}", data, sync=True)
+    data = snapshot(messages, epoch=LeaderEpoch(1), now_ms=NOW_MS)
+    disk.write_file(f"/m/{snapshot_name(next_offset=Offset(count), epoch=LeaderEpoch(1))}", data, sync=True)
     assert [record.message for record in metadata_records(disk, "/m", was_clean=True)] == messages
     assert max(batch.batch_length for batch in batches(data)) < 1300
 
@@ -51,7 +52,7 @@ def test_partitions_have_the_version_with_directories() -> None:
         partition_epoch=2,
         directories=[b"d" * 16],
     )
-    _, data, _ = batches(snapshot([message], epoch=1, now_ms=NOW_MS))
+    _, data, _ = batches(snapshot([message], epoch=LeaderEpoch(1), now_ms=NOW_MS))
     (record,) = data.records()
     assert record.value is not None
     assert record.value.startswith(b"\1\3\1")

@@ -33,27 +33,27 @@ _HEADER: Final = struct.Struct(">hqB")
 _FOOTER: Final = struct.Struct(">hB")
 
 
-def snapshot_name(*, next_offset: int, epoch: int) -> str:
+def snapshot_name(*, next_offset: Offset, epoch: LeaderEpoch) -> str:
     """Return the name of a snapshot of all records below `next_offset`, the last of which was written in `epoch`."""
     return f"{next_offset:020}-{epoch:010}.checkpoint"
 
 
-def snapshot(messages: Sequence[object], *, epoch: int, now_ms: int) -> bytes:
+def snapshot(messages: Sequence[object], *, epoch: LeaderEpoch, now_ms: int) -> bytes:
     """Return the file of a snapshot with these messages of `METADATA_RECORDS`. Raises EncodeError."""
     records = [Record(Offset(0), now_ms, _key(ControlType.SNAPSHOT_HEADER), _HEADER.pack(0, now_ms, 0))]
-    out = build_batch(records, is_control=True, leader_epoch=LeaderEpoch(epoch))
+    out = build_batch(records, is_control=True, leader_epoch=epoch)
     records, size = [], 0
     for offset, message in enumerate(messages, start=1):
         value = to_bytes(message, _VERSIONS.get(type(message), 0))
         if records and size + len(value) > BATCH_BYTES:
-            out += build_batch(records, leader_epoch=LeaderEpoch(epoch))
+            out += build_batch(records, leader_epoch=epoch)
             records, size = [], 0
         records.append(Record(Offset(offset), now_ms, None, value))
         size += len(value)
     if records:
-        out += build_batch(records, leader_epoch=LeaderEpoch(epoch))
+        out += build_batch(records, leader_epoch=epoch)
     records = [Record(Offset(len(messages) + 1), now_ms, _key(ControlType.SNAPSHOT_FOOTER), _FOOTER.pack(0, 0))]
-    return bytes(out + build_batch(records, is_control=True, leader_epoch=LeaderEpoch(epoch)))
+    return bytes(out + build_batch(records, is_control=True, leader_epoch=epoch))
 
 
 def _key(control_type: ControlType) -> bytes:

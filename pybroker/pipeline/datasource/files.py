@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pybroker.log import offset_index, time_index
 from pybroker.log.file_records import SegmentFile
@@ -23,6 +23,7 @@ from pybroker.log.segment_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from pybroker.model import LAST_OFFSET, Offset
 from pybroker.pipeline.errors import PipelineError
 from pybroker.records.batch import (
     COMPRESSION_MASK,
@@ -34,9 +35,6 @@ from pybroker.records.batch import (
     claimed_size,
 )
 from pybroker.records.errors import CorruptRecordError
-
-if TYPE_CHECKING:
-    from pybroker.model import Offset
 
 HEADER_WINDOW: Final = 4096
 _INT64: Final = struct.Struct(">q")
@@ -116,16 +114,16 @@ class Entry(NamedTuple):
     magic: int
 
     @property
-    def offset(self) -> int:
+    def offset(self) -> Offset:
         """The value of the first field: the first offset of a batch, or the last offset of a message."""
-        return int(_INT64.unpack_from(self.buffer, self.at)[0])
+        return Offset(_INT64.unpack_from(self.buffer, self.at)[0])
 
     @property
-    def last_offset(self) -> int:
+    def last_offset(self) -> Offset:
         """The last offset of the batch or message."""
         return BatchView(self.buffer, self.at).last_offset if self.magic == MAGIC else self.offset
 
-    def begins_at_or_after(self, offset: int) -> bool:
+    def begins_at_or_after(self, offset: Offset) -> bool:
         """Return whether all its records do, as far as the header shows. The header of a wrapper has only the last offset."""
         is_wrapper = self.magic < MAGIC and self.buffer[self.at + SIZE_TO_MAGIC] & COMPRESSION_MASK
         return not is_wrapper and self.offset >= offset
@@ -245,7 +243,7 @@ class SegmentLookup:
         is_right = batch.magic == MAGIC and batch.last_offset == self._segment.base_offset + entry[0]
         return batch if is_right and batch.batch_length >= HEADER_SIZE else None
 
-    def position_before(self, offset: int) -> int:
+    def position_before(self, offset: Offset) -> int:
         """Return a position at which a batch begins, at or before the batch that holds `offset`."""
         entry = self._offsets.floor(offset - self._segment.base_offset)
         return entry[1] if entry is not None and self._batch_at(entry) is not None else 0
@@ -255,7 +253,7 @@ class SegmentLookup:
         entry = self._offsets.last()
         return entry[1] if entry is not None and self._batch_at(entry) is not None else 0
 
-    def batch_near(self, position: int) -> tuple[int, int] | None:
+    def batch_near(self, position: int) -> tuple[Offset, int] | None:
         """Return the first offset and the position of the last indexed batch at or before `position`.
 
         Return None at the start of the segment.
@@ -264,7 +262,7 @@ class SegmentLookup:
         batch = self._batch_at(entry)
         return None if entry is None or batch is None else (batch.base_offset, entry[1])
 
-    def older_until(self, timestamp: int, *, is_sealed: bool) -> int:
+    def older_until(self, timestamp: int, *, is_sealed: bool) -> Offset:
         """Return the offset up to which every record is older than `timestamp` (ms).
 
         If that is unknown, it is the segment's base offset - 1. In a sealed segment the last entry of the time index has the
@@ -281,5 +279,5 @@ class SegmentLookup:
             if one.last_offset >= offset:
                 if BatchView(one.buffer, one.at).max_timestamp != found:
                     break
-                return (1 << 63) - 1 if is_sealed and entry == times.last() else offset
+                return LAST_OFFSET if is_sealed and entry == times.last() else offset
         return base_offset - 1

@@ -30,12 +30,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pybroker.model import TopicPartition
+from pybroker.model import Offset, TopicPartition
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.isolation import Isolation
 
-EARLIEST: Final = -2
-LATEST: Final = -1
+EARLIEST: Final = Offset(-2)
+LATEST: Final = Offset(-1)
 _ISOLATION: Final = ("isolation.level", "kafka.isolation.level", "isolation")
 """The names of one option: Kafka's, the Kafka connector's, and a short one."""
 SPLIT_BYTES: Final = 64 << 20
@@ -66,10 +66,10 @@ _NAMES: Final = (
 class Bound:
     """The offsets at which to start or to end: of the named partitions, and of all others."""
 
-    default: int
-    offsets: Mapping[TopicPartition, int]
+    default: Offset
+    offsets: Mapping[TopicPartition, Offset]
 
-    def of(self, tp: TopicPartition) -> int:
+    def of(self, tp: TopicPartition) -> Offset:
         """Return an offset, EARLIEST or LATEST."""
         return self.offsets.get(tp, self.default)
 
@@ -136,11 +136,11 @@ def parse(given: Mapping[str, str]) -> Options:
     )
 
 
-def parse_offsets(text: str) -> dict[TopicPartition, int]:
+def parse_offsets(text: str) -> dict[TopicPartition, Offset]:
     """Return offsets by partition from {"topic": {"0": 5}}. Raises PipelineError."""
     try:
         return {
-            TopicPartition(topic, int(partition)): int(offset)
+            TopicPartition(topic, int(partition)): Offset(int(offset))
             for topic, offsets in json.loads(text).items()
             for partition, offset in offsets.items()
         }

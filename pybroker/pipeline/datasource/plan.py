@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from pybroker.model import Offset
 from pybroker.pipeline.datasource.files import Segment, SegmentLookup
 from pybroker.pipeline.datasource.filters import TIMESTAMP_MAX, TIMESTAMP_MIN, Constraints
 from pybroker.pipeline.datasource.options import EARLIEST, LATEST, Bound, Options
@@ -15,7 +14,7 @@ from pybroker.pipeline.datasource.snapshot import PartitionSnapshot, places, tak
 from pybroker.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
-    from pybroker.model import TopicPartition
+    from pybroker.model import Offset, TopicPartition
     from pybroker.pipeline.datasource.transactions import AbortedRange
 
 logger = logging.getLogger(__name__)
@@ -60,14 +59,14 @@ def _with_times(options: Options, constraints: Constraints) -> Constraints:
     return constraints
 
 
-def resolve(bound: Bound, snapshot: PartitionSnapshot) -> int:
+def resolve(bound: Bound, snapshot: PartitionSnapshot) -> Offset:
     """Return the offset of a bound in this partition."""
     offset = bound.of(snapshot.tp)
     return {EARLIEST: snapshot.start_offset, LATEST: snapshot.end_offset}.get(offset, offset)
 
 
 def plan_partition(
-    snapshot: PartitionSnapshot, *, start: int, end: int, options: Options, constraints: Constraints = EVERYTHING
+    snapshot: PartitionSnapshot, *, start: Offset, end: Offset, options: Options, constraints: Constraints = EVERYTHING
 ) -> Iterator[SegmentRange]:
     """Yield the ranges of [start, end) of a partition. Raises PipelineError if the log begins later and that is a failure."""
     constraints = _with_times(options, constraints)
@@ -97,7 +96,7 @@ def plan_partition(
                 yield _with_aborted(one, snapshot.aborted, constraints)
 
 
-def lost(tp: TopicPartition, *, start: int, end: int, reason: str, options: Options) -> None:
+def lost(tp: TopicPartition, *, start: Offset, end: Offset, reason: str, options: Options) -> None:
     """Report requested offsets that are gone. Raises PipelineError unless the options allow the loss."""
     text = f"{end - start} offsets of {tp}, from {start} to {end - 1}, are gone: {reason}"
     if options.is_data_loss_failure:
@@ -106,12 +105,19 @@ def lost(tp: TopicPartition, *, start: int, end: int, reason: str, options: Opti
 
 
 def _split(
-    tp: TopicPartition, segment: Segment, *, first: int, last: int, split_bytes: int, constraints: Constraints, is_sealed: bool
+    tp: TopicPartition,
+    segment: Segment,
+    *,
+    first: Offset,
+    last: Offset,
+    split_bytes: int,
+    constraints: Constraints,
+    is_sealed: bool,
 ) -> Iterator[SegmentRange]:
     """Yield ranges of about `split_bytes` that begin at batches in the offset index, without ranges that are wholly too old."""
     file = segment.open()
     if file is None:  # deleted since it was listed: the task that reads it finds out what that means
-        yield SegmentRange(tp=tp, segment=segment, position=0, start_offset=Offset(first), end_offset=Offset(last))
+        yield SegmentRange(tp=tp, segment=segment, position=0, start_offset=first, end_offset=last)
         return
     lookup = SegmentLookup(segment, file)
     if constraints.min_timestamp > TIMESTAMP_MIN:
@@ -125,10 +131,10 @@ def _split(
         if found is not None and found[1] > position and found[0] > first:
             if found[0] >= last:
                 break
-            yield SegmentRange(tp=tp, segment=segment, position=position, start_offset=Offset(first), end_offset=Offset(found[0]))
+            yield SegmentRange(tp=tp, segment=segment, position=position, start_offset=first, end_offset=found[0])
             first, position = found
         goal += split_bytes
-    yield SegmentRange(tp=tp, segment=segment, position=position, start_offset=Offset(first), end_offset=Offset(last))
+    yield SegmentRange(tp=tp, segment=segment, position=position, start_offset=first, end_offset=last)
 
 
 def _with_aborted(one: SegmentRange, aborted: frozenset[AbortedRange], constraints: Constraints) -> SegmentRange:

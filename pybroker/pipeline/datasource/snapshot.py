@@ -16,7 +16,7 @@ from pybroker.log import checkpoint, producer_snapshot
 from pybroker.log.names import offset_of
 from pybroker.log.offset_checkpoint import StoredOffset, read_stored
 from pybroker.log.segment_files import DATA_SUFFIX, SWAP_SUFFIX
-from pybroker.model import ZERO_TOPIC_ID, Offset, TopicPartition
+from pybroker.model import FIRST_OFFSET, ZERO_TOPIC_ID, Offset, TopicPartition
 from pybroker.pipeline.datasource.files import FILESYSTEM, CorruptSegmentError, Segment, SegmentLookup, walk
 from pybroker.pipeline.datasource.transactions import AbortedRange, TransactionState, indexed_aborts
 from pybroker.pipeline.errors import PipelineError
@@ -38,7 +38,7 @@ class Place:
     tp: TopicPartition
     directory: str
     log_start_offset: Offset
-    high_watermark: int | None
+    high_watermark: Offset | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class PartitionSnapshot:
     log_end_offset: Offset
     aborted: frozenset[AbortedRange] = field(default_factory=frozenset)
 
-    def bounds(self) -> Iterator[tuple[Segment, int, int]]:
+    def bounds(self) -> Iterator[tuple[Segment, Offset, Offset]]:
         """Yield each segment with its first offset and the offset after its last."""
         for index, segment in enumerate(self.segments):
             is_last = index + 1 == len(self.segments)
@@ -105,26 +105,26 @@ def _places_in(directory: str, options: Options, seen_topics: set[str]) -> Itera
             )
         path = f"{directory}/{entry.name}"
         known = None if options.is_until_log_end or watermarks is None else _offset_in(watermarks, tp, path)
-        yield Place(tp, path, Offset(_offset_in(starts, tp, path)), known)
+        yield Place(tp, path, _offset_in(starts, tp, path), known)
     if not seen_topics and not FILESYSTEM.exists(f"{directory}/{checkpoint.META_PROPERTIES_FILE}"):
         raise PipelineError(
             f"{directory} is not the data directory of a broker: it has neither topics nor {checkpoint.META_PROPERTIES_FILE}"
         )
 
 
-def _offset_in(stored: Mapping[TopicPartition, StoredOffset], tp: TopicPartition, path: str) -> int:
+def _offset_in(stored: Mapping[TopicPartition, StoredOffset], tp: TopicPartition, path: str) -> Offset:
     """Return the offset that a checkpoint has for the log in `path`.
 
     It is 0 if the checkpoint does not have the partition, or has it only for an older topic of the same name.
     """
     one = stored.get(tp)
     if one is None:
-        return 0
+        return FIRST_OFFSET
     try:
         topic_id = checkpoint.read_partition_metadata(FILESYSTEM, path)
     except (OSError, checkpoint.CorruptCheckpointError):
         topic_id = None
-    return 0 if topic_id is not None and one.topic_id not in (topic_id, ZERO_TOPIC_ID) else one.offset
+    return FIRST_OFFSET if topic_id is not None and one.topic_id not in (topic_id, ZERO_TOPIC_ID) else one.offset
 
 
 def _checkpoint(directory: str, name: str) -> dict[TopicPartition, StoredOffset] | None:
@@ -142,24 +142,24 @@ def take(place: Place, options: Options, states: dict[TopicPartition, Transactio
         start = place.log_start_offset
         return PartitionSnapshot(place.tp, (), start, start, start)
     segments[-1], log_end = _find_end(segments[-1], are_checksums_checked=options.is_until_log_end)
-    start = Offset(min(max(place.log_start_offset, segments[0].base_offset), log_end))
+    start = min(max(place.log_start_offset, segments[0].base_offset), log_end)
     end = max(start, log_end if place.high_watermark is None else min(place.high_watermark, log_end))
     if options.isolation is Isolation.READ_UNCOMMITTED:
-        return PartitionSnapshot(place.tp, tuple(segments), start, Offset(end), Offset(log_end))
+        return PartitionSnapshot(place.tp, tuple(segments), start, end, log_end)
     state = None if states is None else states.get(place.tp)
     if state is None or not start <= state.offset <= end:
-        state = TransactionState.at_snapshot(place.directory, snapshots, end_offset=Offset(end), start_offset=start)
-    state.advance(segments, Offset(end))
+        state = TransactionState.at_snapshot(place.directory, snapshots, end_offset=end, start_offset=start)
+    state.advance(segments, end)
     if states is not None:
         states[place.tp] = state
     stable = max(start, min(end, state.stable_offset()))
     aborted = {one for one in state.aborted if one[2] >= start and one[1] < stable} | indexed_aborts(
-        segments, start_offset=start, end_offset=Offset(stable)
+        segments, start_offset=start, end_offset=stable
     )
-    return PartitionSnapshot(place.tp, tuple(segments), start, Offset(stable), Offset(log_end), frozenset(aborted))
+    return PartitionSnapshot(place.tp, tuple(segments), start, stable, log_end, frozenset(aborted))
 
 
-def _list(place: Place) -> tuple[list[Segment], list[int]]:
+def _list(place: Place) -> tuple[list[Segment], list[Offset]]:
     """List the segments and the offsets of the producer snapshots.
 
     While the cleaner puts a rewritten segment in place, files are missing for a moment; this function waits for them.
@@ -168,7 +168,7 @@ def _list(place: Place) -> tuple[list[Segment], list[int]]:
         try:
             names = [entry.name for entry in FILESYSTEM.list(place.directory)]
             if not any(name.endswith(DATA_SUFFIX + SWAP_SUFFIX) for name in names):
-                segments = [Segment.of(place.directory, Offset(offset)) for offset in _offsets(names, DATA_SUFFIX)]
+                segments = [Segment.of(place.directory, offset) for offset in _offsets(names, DATA_SUFFIX)]
                 return segments, _offsets(names, producer_snapshot.SUFFIX)
         except FileNotFoundError as error:  # deleted between listing and opening
             if not FILESYSTEM.exists(place.directory):
@@ -179,11 +179,11 @@ def _list(place: Place) -> tuple[list[Segment], list[int]]:
     raise PipelineError(f"{place.directory} holds an unfinished rewrite (.swap files): start its broker once to finish it")
 
 
-def _offsets(names: list[str], suffix: str) -> list[int]:
+def _offsets(names: list[str], suffix: str) -> list[Offset]:
     return [offset for offset in (offset_of(name) for name in names if name.endswith(suffix)) if offset >= 0]
 
 
-def _find_end(segment: Segment, *, are_checksums_checked: bool) -> tuple[Segment, int]:
+def _find_end(segment: Segment, *, are_checksums_checked: bool) -> tuple[Segment, Offset]:
     """Return the last segment without a torn or preallocated end, and the offset after its last whole batch."""
     file = segment.open()
     if file is None:
@@ -195,7 +195,7 @@ def _find_end(segment: Segment, *, are_checksums_checked: bool) -> tuple[Segment
                 batch = BatchView(memoryview(file.pread(entry.size, entry.position)))
                 if not batch.is_valid:
                     break
-            end, position = Offset(entry.last_offset + 1), entry.position + entry.size
+            end, position = entry.last_offset + 1, entry.position + entry.size
     except CorruptSegmentError:
         pass  # a batch that is being written, or was torn by a crash: the log ends before it
     return Segment(segment.directory, segment.base_offset, position, segment.inode), end

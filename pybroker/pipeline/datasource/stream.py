@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from pybroker.model import TopicPartition
+from pybroker.model import FIRST_OFFSET, Offset, TopicPartition
 from pybroker.pipeline.datasource.plan import SegmentRange, lost, plan_partition, resolve
 from pybroker.pipeline.datasource.snapshot import PartitionSnapshot, places, take
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pybroker.pipeline.datasource.transactions import TransactionState
 
 StreamOffsets = dict[str, dict[str, int]]
-_FIRST: Final = 0
 
 
 class StreamPlanner:
@@ -26,7 +25,7 @@ class StreamPlanner:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._states: dict[TopicPartition, TransactionState] = {}
-        self._target: dict[TopicPartition, int] | None = None
+        self._target: dict[TopicPartition, Offset] | None = None
 
     def _look(self) -> dict[TopicPartition, PartitionSnapshot]:
         return {place.tp: take(place, self._options, self._states) for place in places(self._options)}
@@ -48,7 +47,7 @@ class StreamPlanner:
         starts, snapshots = read(start), self._look()
         for tp in starts.keys() - snapshots.keys():
             lost(tp, start=starts[tp], end=starts[tp] + 1, reason="the topic was deleted", options=self._options)
-        ends: dict[TopicPartition, int] = {}
+        ends: dict[TopicPartition, Offset] = {}
         for tp, snapshot in snapshots.items():
             if self._target is not None and tp not in self._target:
                 continue  # created after the query began
@@ -69,17 +68,17 @@ class StreamPlanner:
 
     @staticmethod
     def _limited(
-        starts: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int],
+        starts: Mapping[TopicPartition, Offset],
+        ends: Mapping[TopicPartition, Offset],
         snapshots: Mapping[TopicPartition, PartitionSnapshot],
         offsets_max: int,
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[TopicPartition, Offset]:
         """Divide the limit among the partitions by how many offsets each has; while any are left, one that has some gets some."""
-        begins = {tp: max(starts.get(tp, _FIRST), snapshots[tp].start_offset) for tp in ends}
+        begins = {tp: max(starts.get(tp, FIRST_OFFSET), snapshots[tp].start_offset) for tp in ends}
         total = sum(max(ends[tp] - begins[tp], 0) for tp in ends)
         if total <= offsets_max:
             return dict(ends)
-        limited: dict[TopicPartition, int] = {}
+        limited: dict[TopicPartition, Offset] = {}
         left = offsets_max
         for tp, end in ends.items():
             size = max(end - begins[tp], 0)
@@ -97,12 +96,12 @@ class StreamPlanner:
         for tp, until in ends.items():
             snapshot = snapshots.get(tp)
             if snapshot is None:
-                lost(tp, start=starts.get(tp, _FIRST), end=until, reason="the topic was deleted", options=self._options)
+                lost(tp, start=starts.get(tp, FIRST_OFFSET), end=until, reason="the topic was deleted", options=self._options)
                 continue
             yield from plan_partition(snapshot, start=starts.get(tp, snapshot.start_offset), end=until, options=self._options)
 
 
-def written(offsets: Mapping[TopicPartition, int]) -> StreamOffsets:
+def written(offsets: Mapping[TopicPartition, Offset]) -> StreamOffsets:
     """Return offsets in the form in which Spark keeps them in a checkpoint."""
     found: StreamOffsets = {}
     for tp, offset in sorted(offsets.items()):
@@ -110,6 +109,10 @@ def written(offsets: Mapping[TopicPartition, int]) -> StreamOffsets:
     return found
 
 
-def read(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+def read(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, Offset]:
     """Return offsets by partition from the form that `written` returns."""
-    return {TopicPartition(topic, int(partition)): offset for topic, one in offsets.items() for partition, offset in one.items()}
+    return {
+        TopicPartition(topic, int(partition)): Offset(offset)
+        for topic, one in offsets.items()
+        for partition, offset in one.items()
+    }

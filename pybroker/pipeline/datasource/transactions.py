@@ -7,12 +7,12 @@ The `.txnindex` files have the aborted transactions whose markers lie before tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.log import producer_snapshot
 from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.transaction_index import TransactionIndex
-from pybroker.model import Offset
+from pybroker.model import NO_OFFSET, Offset, ProducerId
 from pybroker.pipeline.datasource.files import FILESYSTEM, CorruptSegmentError, Segment, SegmentLookup, walk
 from pybroker.pipeline.errors import PipelineError
 from pybroker.records.batch import MAGIC, BatchView
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
     from pybroker.log.file_records import SegmentFile
     from pybroker.log.transaction_index import AbortedTransaction
-    from pybroker.model import ProducerId
 
-AbortedRange = tuple[int, int, int]  # producer id, first offset, offset of the marker
-_NO_OFFSET: Final = -1
+AbortedRange = tuple[ProducerId, Offset, Offset]
+"""The id of the producer, the first offset, and the offset of the marker."""
 
 
 class TransactionState:
@@ -35,26 +34,28 @@ class TransactionState:
 
     __slots__ = ("aborted", "offset", "open")
 
-    def __init__(self, offset: int, open_: dict[ProducerId, Offset] | None = None) -> None:
+    def __init__(self, offset: Offset, open_: dict[ProducerId, Offset] | None = None) -> None:
         self.offset = offset
         self.open = open_ or {}  # producer id -> first offset
         self.aborted: set[AbortedRange] = set()
 
     @classmethod
-    def at_snapshot(cls, directory: str, offsets: Iterable[int], *, end_offset: Offset, start_offset: Offset) -> TransactionState:
+    def at_snapshot(
+        cls, directory: str, offsets: Iterable[Offset], *, end_offset: Offset, start_offset: Offset
+    ) -> TransactionState:
         """Return the state of the latest sound snapshot up to `end_offset`, or else of the start of the log."""
         for offset in sorted((one for one in offsets if start_offset <= one <= end_offset), reverse=True):
             try:
-                entries = producer_snapshot.read(FILESYSTEM, producer_snapshot.path(directory, Offset(offset)))
+                entries = producer_snapshot.read(FILESYSTEM, producer_snapshot.path(directory, offset))
             except (producer_snapshot.CorruptSnapshotError, FileNotFoundError):
                 continue
             open_ = {
-                one.producer_id: one.transaction_first_offset for one in entries if one.transaction_first_offset != _NO_OFFSET
+                one.producer_id: one.transaction_first_offset for one in entries if one.transaction_first_offset != NO_OFFSET
             }
             return cls(offset, open_)
         return cls(start_offset)
 
-    def stable_offset(self) -> int:
+    def stable_offset(self) -> Offset:
         """Return the offset below which every transaction is decided."""
         return min(self.open.values(), default=self.offset)
 
@@ -110,8 +111,8 @@ def indexed_aborts(segments: Iterable[Segment], *, start_offset: Offset, end_off
     found: set[AbortedRange] = set()
     for segment in segments:
         try:
-            index = TransactionIndex(FILESYSTEM, segment.transaction_index_path, Offset(segment.base_offset))
-            pieces = index.collect(fetch_offset=Offset(start_offset), upper_offset=Offset(end_offset))
+            index = TransactionIndex(FILESYSTEM, segment.transaction_index_path, segment.base_offset)
+            pieces = index.collect(fetch_offset=start_offset, upper_offset=end_offset)
             is_complete = _add_ranges(found, pieces)
         except CorruptIndexError as error:
             if not FILESYSTEM.exists(segment.transaction_index_path):  # deleted meanwhile
