@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 class Services:
     """The services of one broker, built by the composition root; the same for every request.
 
+    Every handler gets all of them, under the name `broker`, because for a handler they are the broker: `broker.config` is
+    the broker's configuration, `broker.groups` its coordinator of groups. The dispatcher calls all handlers in the same
+    way. A handler's own functions get `broker` too, as a rule: which services they need is their matter, and those made
+    when they are first needed must not be named before. Layers below `api` get only the services that they use.
+
     `config` is the configuration in force: another object after a change of a dynamic setting.
     """
 

@@ -224,7 +224,7 @@ class Dispatcher(DispatcherCore):
     def _unsupported(self, header: RequestHeader) -> EncodedResponse:
         if header.api_key != ApiKey.API_VERSIONS:
             raise ProtocolViolation(f"version {header.api_version} of API key {header.api_key} is not served")
-        response = api_versions.unsupported_version_response(self._broker)
+        response = api_versions.unsupported_version_response()
         (encoded,) = encode_response(response, 0, header.correlation_id)
         assert type(encoded) is bytes  # none of its fields is large
         return encoded

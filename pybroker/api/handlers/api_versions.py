@@ -71,7 +71,7 @@ def handle(broker: Services, context: RequestContext, request: ApiVersionsReques
     )
 
 
-def unsupported_version_response(broker: Services) -> ApiVersionsResponse:  # noqa: ARG001
+def unsupported_version_response() -> ApiVersionsResponse:
     """Return the response, to be encoded as v0, to an ApiVersions request whose version is not served."""
     own = [api for api in _served() if api.api_key == ApiKey.API_VERSIONS]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
