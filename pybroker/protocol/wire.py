@@ -3,7 +3,7 @@
     type                what the attribute holds        on the wire (classic; compact, in flexible versions)
     Bool                bool                            1 byte, zero is false
     Int8 .. Int64       int                             big endian, two's complement
-    UInt16, UInt32      int                             big endian
+    UInt16              int                             big endian
     Float64             float                           IEEE 754, big endian
     Uuid                bytes, exactly 16               16 bytes
     str                 str                             int16 length, UTF-8; compact: varint of length + 1
@@ -57,7 +57,6 @@ Int8: TypeAlias = Annotated[int, Wire("b", "number")]
 Int16: TypeAlias = Annotated[int, Wire("h", "number")]
 UInt16: TypeAlias = Annotated[int, Wire("H", "number")]
 Int32: TypeAlias = Annotated[int, Wire("i", "number")]
-UInt32: TypeAlias = Annotated[int, Wire("I", "number")]
 Int64: TypeAlias = Annotated[int, Wire("q", "number")]
 Float64: TypeAlias = Annotated[float, Wire("d", "number")]
 Uuid: TypeAlias = Annotated[bytes, Wire("16s", "uuid")]

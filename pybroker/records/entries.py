@@ -80,11 +80,6 @@ def entries(batch: BatchView) -> Iterator[Entry]:
         raise InvalidRecordError(f"there are {section_end - position} bytes after the last of {batch.record_count} records")
 
 
-def build_entries(pairs: Sequence[tuple[bytes, bytes | None]], *, timestamp_ms: int, compression: CompressionType) -> bytearray:
-    """Build one batch of `pairs`, all with the same timestamp and with offsets from 0 on; the batch is the caller's."""
-    return build_ends([record_end(key, value) for key, value in pairs], timestamp_ms=timestamp_ms, compression=compression)
-
-
 def record_end(key: bytes, value: bytes | None) -> bytes:
     """Return what follows the offset in a record without headers."""
     if value is None:
@@ -99,9 +94,10 @@ def build_ends(
     compression: CompressionType,
     producer: tuple[ProducerId, ProducerEpoch] | None = None,
 ) -> bytearray:
-    """Build the batch of `build_entries` from what follows the offset in each record, as `record_end` returns it.
+    """Build one batch from what follows the offset in each record, as `record_end` returns it; the batch is the caller's.
 
-    It belongs to the transaction of `producer`, if there is one.
+    All records have the same timestamp, and offsets from 0 on. The batch belongs to the transaction of `producer`, if there
+    is one.
     """
     return build_section(
         kernels.record_section(ends, 0), len(ends), timestamp_ms=timestamp_ms, compression=compression, producer=producer

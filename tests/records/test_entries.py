@@ -10,7 +10,7 @@ from pybroker.model import Offset
 from pybroker.records.batch import HEADER_SIZE, Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
-from pybroker.records.entries import build_entries, entries
+from pybroker.records.entries import build_ends, entries, record_end
 from pybroker.records.errors import InvalidRecordError
 
 FIELD = st.none() | st.binary(max_size=200)
@@ -32,7 +32,7 @@ def test_they_are_the_records(fields: list[tuple[int, bytes | None, bytes | None
 )
 def test_they_are_built_as_records_are(pairs: list[tuple[bytes, bytes | None]], now_ms: int, codec: CompressionType) -> None:
     expected = build_batch([Record(Offset(number), now_ms, *pair) for number, pair in enumerate(pairs)], compression=codec)
-    assert build_entries(pairs, timestamp_ms=now_ms, compression=codec) == expected
+    assert build_ends([record_end(*pair) for pair in pairs], timestamp_ms=now_ms, compression=codec) == expected
 
 
 BATCH = build_batch([Record(Offset(0), 5, b"key", b"value"), Record(Offset(1), 6, b"k" * 70, b"v" * 300)])
