@@ -11,6 +11,7 @@ LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
 HEADING_LINK = re.compile(r"\]\((?!https?://)([^)#\s]+\.md)?#([^)\s]+)\)")
 PATH = re.compile(r"`([A-Za-z_][\w./-]*)`")
 SUFFIXES = (".py", ".pyx", ".pxd", ".md", ".toml", ".java")
+FOLDER = re.compile(r"`([a-z][\w/]*/)`")
 IN_FILE = re.compile(r"`([\w/]+\.py): ([\w.]+)`")
 METHOD = re.compile(r"`([A-Z]\w+[a-z]\w*)\.([a-z]\w*)`")
 MAKE = re.compile(r"`make ([a-z][a-z-]*)")
@@ -30,9 +31,10 @@ CLASSES = {
 }
 
 
-def exists(name: str, beside: Path) -> bool:
-    """Return whether a file has this path, or a path that ends in it."""
-    return any((base / name).exists() for base in (ROOT, beside.parent)) or any(ROOT.glob(f"[!.]*/**/{name}"))
+def exists(name: str, document: Path) -> bool:
+    """Return whether the name is a path from the root, from the package, from the document, or from a folder that it names."""
+    folders = [ROOT / folder for folder in FOLDER.findall(text(document))]
+    return any((base / name).exists() for base in (ROOT, PACKAGE, document.parent, *folders))
 
 
 def headings(document: str) -> set[str]:
