@@ -83,7 +83,7 @@ def _is_export(statement: ast.stmt) -> bool:
 
 
 @functools.cache
-def used() -> tuple[frozenset[str], frozenset[str]]:
+def used() -> tuple[set[str], set[str]]:
     """Return what all installed modules use, as `used_in` does, with the words of native code and of the build."""
     found = [used_in(tree(path)) for path in sources(".py", folders=("pybroker", "container"))]
     paths = [*sources(*NATIVE, folders=("pybroker",)), ROOT / "pyproject.toml", ROOT / "setup.py"]
