@@ -28,7 +28,7 @@ from testing.clients.isolation import read_whole, reader_options
 from testing.clients.stock import create_topic
 from testing.places import JAVA_SOURCES
 from testing.process.broker import BrokerProcess
-from testing.process.java import QUICK_JVM, compiled
+from testing.process.java import quick_java
 from testing.process.maven import streams_jars
 from testing.waiting import LONG_WAIT_S, WAIT_S, Deadline, line_of
 
@@ -67,12 +67,10 @@ class Application:
     """The program as a process that is killed and started again. Its state and its log are in `folder`."""
 
     def __init__(self, bootstrap: str, folder: Path, release: str, store: str, instance: str | None) -> None:
-        classes = streams_jars(release)
-        options = [*QUICK_JVM, "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-        program = ["-cp", f"{compiled(PROGRAM, classes)}:{classes}", PROGRAM.stem]
+        java = [*quick_java(streams_jars(release), PROGRAM), "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         self._state, self._log = folder / "state", folder / "streams.log"
         arguments = [bootstrap, APPLICATION, INPUT, OUTPUT, str(self._state), store]
-        self._command = ["java", *options, *program, *arguments, *([instance] if instance else [])]
+        self._command = [*java, PROGRAM.stem, *arguments, *([instance] if instance else [])]
         self._process: Popen[bytes] | None = None
 
     def start(self) -> None:

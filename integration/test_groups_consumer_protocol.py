@@ -14,11 +14,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from integration.test_java_tools import LOG4J2
 from testing.clients.stock import create_topic, unique
 from testing.process.broker import BrokerProcess
-from testing.process.java import QUICK_JVM
-from testing.process.kafka_peer import classpath
+from testing.process.tool_runner import ToolRunner
 from testing.waiting import WAIT_S
 
 PARTITIONS = 6
@@ -153,21 +151,18 @@ def test_the_java_console_consumer_reads_in_a_group(broker: BrokerProcess, tmp_p
     topic, group = unique("java"), unique("java-kip848")
     create_topic(broker.bootstrap, topic, PARTITIONS)
     produce(broker.bootstrap, topic, range(600))
-    (tmp_path / "log4j2.xml").write_text(LOG4J2)
-    java = ["java", "-Xmx256m", *QUICK_JVM, "-cp", classpath("4.3.1")]
-    java += [f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.xml"]
-
-    def run(name: str, *arguments: str) -> str:
-        command = [*java, name, "--bootstrap-server", broker.bootstrap, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=True).stdout
-
-    console = ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--topic", topic, "--group", group]
-    console += ["--consumer-property", "group.protocol=consumer"]
-    printed = run(*console, "--from-beginning", "--max-messages", "600").splitlines()
-    assert sorted(line for line in printed if line.isdigit()) == sorted(map(str, range(600)))
-    rest = run(*console, "--timeout-ms", "5000").splitlines()
-    assert not [line for line in rest if line.isdigit()], "everything was committed"
-    tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    lines = [line.split() for line in run(tool, "--describe", "--group", group).splitlines()]
-    assert sorted(line[2:6] for line in lines if line[:2] == [group, topic]) == [[str(n), "100", "100", "0"] for n in range(6)]
-    assert [group, "Consumer"] in [line.split()[:2] for line in run(tool, "--list", "--type", "consumer").splitlines()]
+    tools, at = ToolRunner("4.3.1", tmp_path), ("--bootstrap-server", broker.bootstrap)
+    console = ("console-consumer", *at, "--topic", topic, "--group", group, "--consumer-property", "group.protocol=consumer")
+    try:
+        printed = tools.succeed(*console, "--from-beginning", "--max-messages", "600").splitlines()
+        assert sorted(line for line in printed if line.isdigit()) == sorted(map(str, range(600)))
+        rest = tools.succeed(*console, "--timeout-ms", "5000").splitlines()
+        assert not [line for line in rest if line.isdigit()], "everything was committed"
+        lines = [line.split() for line in tools.succeed("consumer-groups", *at, "--describe", "--group", group).splitlines()]
+        assert sorted(line[2:6] for line in lines if line[:2] == [group, topic]) == [
+            [str(n), "100", "100", "0"] for n in range(6)
+        ]
+        listed = tools.succeed("consumer-groups", *at, "--list", "--type", "consumer").splitlines()
+        assert [group, "Consumer"] in [line.split()[:2] for line in listed]
+    finally:
+        tools.close()

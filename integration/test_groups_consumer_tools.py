@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from integration.test_groups_consumer_protocol import QUICK, Readers, produce
-from integration.test_java_tools import LOG4J2
 from testing.clients.stock import create_topic, unique
 from testing.process.broker import BrokerProcess
-from testing.process.java import QUICK_JVM
-from testing.process.kafka_peer import classpath
+from testing.process.tool_runner import ToolRunner
 
 pytestmark = pytest.mark.skipif(
     shutil.which("java") is None or shutil.which("mvn") is None, reason="needs Java, and Maven for the jars"
 )
 
-GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
+GROUPS = "consumer-groups"
+CONFIGS = "configs"
 PARTITIONS = 6
 Tool = Callable[..., list[str]]
 
@@ -32,18 +28,21 @@ def broker(start_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
     return start_broker(QUICK)
 
 
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolRunner]:
+    runner = ToolRunner("4.3.1", tmp_path_factory.mktemp("tools"))
+    yield runner
+    runner.close()
+
+
 @pytest.fixture
-def tool(broker: BrokerProcess, tmp_path: Path) -> Tool:
-    """Return a function that runs a tool: `tool(class, *arguments)` -> the words of each line, with one space between them."""
-    (tmp_path / "log4j2.xml").write_text(LOG4J2)
-    java = ["java", "-Xmx256m", *QUICK_JVM, "-cp", classpath("4.3.1")]
-    java += [f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.xml"]
+def tool(broker: BrokerProcess, tools: ToolRunner) -> Tool:
+    """Return a function that runs a tool: `tool(name, *arguments)` -> the words of each line, with one space between them."""
 
     def run(name: str, *arguments: str) -> list[str]:
-        command = [*java, name, "--bootstrap-server", broker.bootstrap, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-        lines = (line.strip() for line in done.stdout.splitlines())
-        return [re.sub(r"\s+", " ", line) for line in lines if line and not line.startswith("SLF4J")]
+        printed = tools.run(name, "--bootstrap-server", broker.bootstrap, *arguments).out
+        lines = (line.strip() for line in printed.splitlines())
+        return [re.sub(r"\s+", " ", line) for line in lines if line]
 
     return run
 

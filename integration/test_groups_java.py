@@ -6,27 +6,25 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from integration.test_java_tools import LOG4J1, LOG4J2, RELEASES
+from integration.test_java_tools import RELEASES
 from testing.clients.stock import create_topic, record_count, unique
 from testing.places import JAVA_SOURCES
 from testing.process.broker import BrokerProcess
-from testing.process.java import QUICK_JVM, compiled
-from testing.process.kafka_peer import classpath
+from testing.process.java import quick_java
 from testing.process.maven import old_client_jars
+from testing.process.tool_runner import ToolRunner
 
 TIMEOUT_S = 180
 OLD_RELEASES = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
-DUMP = {"3.9.2": "kafka.tools.DumpLogSegments", "4.3.1": "org.apache.kafka.tools.DumpLogSegments"}
 OLD_PROGRAM = JAVA_SOURCES / "OldGroupConsumer.java"
-COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+COMMAND = "consumer-groups"
+CONSUMER = "console-consumer"
 
 pytestmark = pytest.mark.skipif(
     shutil.which("java") is None or shutil.which("mvn") is None, reason="needs Java, and Maven for the jars"
@@ -35,27 +33,17 @@ pytestmark = pytest.mark.skipif(
 Tool = Callable[..., str]
 
 
-@pytest.fixture(params=RELEASES)
+@pytest.fixture(scope="module", params=RELEASES)
 def release(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def tool(release: str, tmp_path: Path) -> Tool:
-    """Return a function that runs a class of a release's jars: `tool(class, *arguments, code=0)` -> what it printed to stdout."""
-    (tmp_path / "log4j.properties").write_text(LOG4J1)
-    (tmp_path / "log4j2.xml").write_text(LOG4J2)
-    java = ["java", "-Xmx256m", *QUICK_JVM, "-cp", classpath(release)]
-    java += [f"-Dlog4j.configuration=file:{tmp_path}/log4j.properties", f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.xml"]
-
-    def run(name: str, *arguments: str, code: int = 0) -> str:
-        command = [*java, name, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-        assert done.returncode == code, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
-        # 4.x prints on stdout that an option has a new name, which 3.9 does not know yet
-        return "".join(line for line in done.stdout.splitlines(keepends=True) if not line.startswith("Option --"))
-
-    return run
+@pytest.fixture(scope="module")
+def tool(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tool]:
+    """Yield a function that runs a tool of the release: `tool(name, *arguments, given="", code=0)` returns stdout."""
+    runner = ToolRunner(release, tmp_path_factory.mktemp("tools"))
+    yield runner.succeed
+    runner.close()
 
 
 def rows(text: str) -> list[list[str]]:
@@ -81,9 +69,10 @@ def commit(bootstrap: str, group: str, *offsets: TopicPartition) -> None:
 
 def test_the_console_consumer_reads_in_a_group(bootstrap: str, tool: Tool) -> None:
     topic, group = filled_topic(bootstrap, 100, 2), unique("console")
-    arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--timeout-ms", "15000"]
-    assert sorted(tool(CONSUMER, *arguments, "--from-beginning").split("\n")[:-1]) == sorted(f"value {n}" for n in range(100))
-    assert tool(CONSUMER, *arguments) == "", "everything was committed"
+    arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--group", group]
+    printed = tool(CONSUMER, *arguments, "--from-beginning", "--max-messages", "100")
+    assert sorted(printed.split("\n")[:-1]) == sorted(f"value {n}" for n in range(100))
+    assert tool(CONSUMER, *arguments, "--timeout-ms", "15000") == "", "everything was committed"
     described = tool(COMMAND, "--bootstrap-server", bootstrap, "--describe", "--group", group)
     assert sorted(row[:6] for row in rows(described) if row[0] == group) == [
         [group, topic, "0", "50", "50", "0"],
@@ -145,7 +134,7 @@ def test_kafka_reads_our_records(start_broker: Callable[..., BrokerProcess], too
     assert '"protocolType":"consumer"' in groups
     broker.stop()
     (segment,) = (broker.data_dir / "__consumer_offsets-0").glob("*.log")
-    dumped = tool(DUMP[release], "--offsets-decoder", "--files", str(segment))
+    dumped = tool("dump-log", "--offsets-decoder", "--files", str(segment))
     assert "isvalid: false" not in dumped
     assert '"group":"simple"' in dumped
     assert '"offset":4' in dumped
@@ -160,8 +149,7 @@ def test_java_consumers_of_the_first_releases_read_in_a_group(start_broker: Call
     bootstrap = start_broker({"pybroker.down.conversion.padding": "fitted"}).bootstrap
     topic, group = filled_topic(bootstrap, 100), unique(f"old-{version}")
     classes = ":".join(map(str, old_client_jars(version)))
-    program = [f"{compiled(OLD_PROGRAM, classes)}:{classes}", OLD_PROGRAM.stem]
-    command = ["java", *QUICK_JVM, "-cp", *program, bootstrap, topic, group, "100"]
+    command = [*quick_java(classes, OLD_PROGRAM), OLD_PROGRAM.stem, bootstrap, topic, group, "100"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["100", "100"]

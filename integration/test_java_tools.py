@@ -5,65 +5,46 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from testing.clients.stock import KafkaPython, create_topic, record_count, unique
-from testing.process.java import QUICK_JVM
-from testing.process.kafka_peer import classpath
+from testing.process.tool_runner import ToolRunner
 from testing.samples import assert_equal, varied, without_headers
 
-TIMEOUT_S = 180
 RELEASES = ("3.9.2", "4.3.1")
-LOG4J1 = "log4j.rootLogger=ERROR, E\nlog4j.appender.E=org.apache.log4j.ConsoleAppender\nlog4j.appender.E.target=System.err\n"
-LOG4J1 += "log4j.appender.E.layout=org.apache.log4j.SimpleLayout\n"
-LOG4J2 = '<Configuration status="ERROR"><Appenders><Console name="E" target="SYSTEM_ERR"/></Appenders>'
-LOG4J2 += '<Loggers><Root level="ERROR"><AppenderRef ref="E"/></Root></Loggers></Configuration>'
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("java") is None or shutil.which("mvn") is None, reason="needs Java, and Maven for the jars"),
-    pytest.mark.parametrize("release", RELEASES),
-]
+pytestmark = pytest.mark.skipif(
+    shutil.which("javac") is None or shutil.which("mvn") is None, reason="needs a Java compiler, and Maven for the jars"
+)
+
+Tool = Callable[..., str]
 
 
-@pytest.fixture
-def tool(release: str, tmp_path: Path) -> Callable[..., str]:
-    """Return a function that runs a class of the release to its end.
-
-    `tool(class, *arguments, given=None)` returns stdout; an error fails the test.
-    """
-    (tmp_path / "log4j.properties").write_text(LOG4J1)
-    (tmp_path / "log4j2.xml").write_text(LOG4J2)
-    java = ["java", "-Xmx256m", *QUICK_JVM, "-cp", classpath(release)]
-    java += [f"-Dlog4j.configuration=file:{tmp_path}/log4j.properties", f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.xml"]
-
-    def run(name: str, *arguments: str, given: str | None = None) -> str:
-        done = subprocess.run(
-            [*java, name, *arguments], input=given, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-        )
-        assert done.returncode == 0, f"{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
-        # 4.x prints on stdout that an option has a new name, which 3.9 does not know yet
-        return "".join(line for line in done.stdout.splitlines(keepends=True) if not line.startswith("Option --"))
-
-    return run
+@pytest.fixture(scope="module", params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
-def console_producer(release: str) -> str:
-    return "kafka.tools.ConsoleProducer" if release.startswith("3") else "org.apache.kafka.tools.ConsoleProducer"
+@pytest.fixture(scope="module")
+def tool(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tool]:
+    """Yield a function that runs a tool of the release: `tool(name, *arguments, given="", code=0)` returns stdout."""
+    runner = ToolRunner(release, tmp_path_factory.mktemp("tools"))
+    yield runner.succeed
+    runner.close()
 
 
 def test_the_console_consumer_reads_what_the_console_producer_wrote(
-    tool: Callable[..., str], release: str, bootstrap: str, tmp_path: Path
+    tool: Tool, release: str, bootstrap: str, tmp_path: Path
 ) -> None:
     topic = unique(f"console-{release}")
     create_topic(bootstrap, topic, 2)
     lines = [f"key{n}\tvalue {n} ü" for n in range(200)]
     properties = ["--property", "parse.key=true"]
     tool(
-        console_producer(release), "--bootstrap-server", bootstrap, "--topic", topic, "--compression-codec", "zstd", *properties,
+        "console-producer", "--bootstrap-server", bootstrap, "--topic", topic, "--compression-codec", "zstd", *properties,
         given="\n".join(lines) + "\n",
     )  # fmt: skip
     client = tmp_path / "consumer.properties"
@@ -71,7 +52,7 @@ def test_the_console_consumer_reads_what_the_console_producer_wrote(
     read: list[str] = []
     for partition in ("0", "1"):
         text = tool(
-            "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, "--topic", topic,
+            "console-consumer", "--bootstrap-server", bootstrap, "--topic", topic,
             "--partition", partition, "--offset", "earliest", "--consumer.config", str(client), "--property", "print.key=true",
             "--max-messages", str(record_count(bootstrap, topic, int(partition))),
         )  # fmt: skip
@@ -80,7 +61,7 @@ def test_the_console_consumer_reads_what_the_console_producer_wrote(
     assert KafkaPython().consume(bootstrap, topic, 1)[0].sample.value is not None
 
 
-def test_the_console_consumer_reads_what_other_clients_wrote(tool: Callable[..., str], bootstrap: str, release: str) -> None:
+def test_the_console_consumer_reads_what_other_clients_wrote(tool: Tool, bootstrap: str, release: str) -> None:
     topic, samples = unique(f"read-{release}"), without_headers(varied(50))
     create_topic(bootstrap, topic)
     for codec in ("none", "lz4"):
@@ -88,18 +69,18 @@ def test_the_console_consumer_reads_what_other_clients_wrote(tool: Callable[...,
             bootstrap, topic, [s._replace(key=b"k", value=b"v%d" % n) for n, s in enumerate(samples)], codec=codec
         )
     text = tool(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0",
+        "console-consumer", "--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0",
         "--offset", "earliest", "--max-messages", "100", "--property", "print.timestamp=true", "--property", "print.offset=true",
     )  # fmt: skip
     expected = [f"CreateTime:{s.timestamp_ms}\tOffset:{n}\tv{n % 50}" for n, s in enumerate([*samples, *samples])]
     assert text.splitlines() == expected
 
 
-def test_the_verifiable_producer_gets_every_record_acknowledged(tool: Callable[..., str], bootstrap: str, release: str) -> None:
+def test_the_verifiable_producer_gets_every_record_acknowledged(tool: Tool, bootstrap: str, release: str) -> None:
     topic = unique(f"verifiable-{release}")
     create_topic(bootstrap, topic, 3)
     text = tool(
-        "org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", bootstrap, "--topic", topic, "--max-messages", "500",
+        "verifiable-producer", "--bootstrap-server", bootstrap, "--topic", topic, "--max-messages", "500",
         "--acks", "-1",
     )  # fmt: skip
     printed = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
@@ -116,44 +97,44 @@ def test_the_verifiable_producer_gets_every_record_acknowledged(tool: Callable[.
 
 
 @pytest.mark.parametrize("acks", ["1", "all"])
-def test_the_performance_tool_of_producers_runs(tool: Callable[..., str], bootstrap: str, release: str, acks: str) -> None:
+def test_the_performance_tool_of_producers_runs(tool: Tool, bootstrap: str, release: str, acks: str) -> None:
     topic = unique(f"performance-{release}")
     create_topic(bootstrap, topic, 3)
     text = tool(
-        "org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--num-records", "20000", "--record-size", "1000",
+        "producer-perf-test", "--topic", topic, "--num-records", "20000", "--record-size", "1000",
         "--throughput", "-1", "--producer-props", f"bootstrap.servers={bootstrap}", f"acks={acks}",
     )  # fmt: skip
     assert re.search(r"^20000 records sent", text, re.MULTILINE)
-    text = tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", bootstrap, "--topic", topic)
+    text = tool("get-offsets", "--bootstrap-server", bootstrap, "--topic", topic)
     ends = dict(re.findall(r":(\d+):(\d+)$", text, re.MULTILINE))
     assert len(ends) == 3
     assert sum(map(int, ends.values())) == 20_000
-    text = tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", bootstrap, "--topic", topic, "--time", "earliest")
+    text = tool("get-offsets", "--bootstrap-server", bootstrap, "--topic", topic, "--time", "earliest")
     assert dict(re.findall(r":(\d+):(\d+)$", text, re.MULTILINE)) == {"0": "0", "1": "0", "2": "0"}
 
 
-def test_the_performance_tool_commits_transactions(tool: Callable[..., str], bootstrap: str, release: str) -> None:
+def test_the_performance_tool_commits_transactions(tool: Tool, bootstrap: str, release: str) -> None:
     topic = unique(f"transactions-{release}")
     create_topic(bootstrap, topic, 3)
     text = tool(
-        "org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--num-records", "2000", "--record-size", "100",
+        "producer-perf-test", "--topic", topic, "--num-records", "2000", "--record-size", "100",
         "--throughput", "-1", "--producer-props", f"bootstrap.servers={bootstrap}",
         "--transactional-id", topic, "--transaction-duration-ms", "5",
     )  # fmt: skip
     assert re.search(r"^2000 records sent", text, re.MULTILINE)
     text = tool(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning",
+        "console-consumer", "--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning",
         "--isolation-level", "read_committed", "--max-messages", "2000",
     )  # fmt: skip
     assert len(text.split()) >= 2000
-    text = tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", bootstrap, "--topic", topic)
+    text = tool("get-offsets", "--bootstrap-server", bootstrap, "--topic", topic)
     ends = dict(re.findall(r":(\d+):(\d+)$", text, re.MULTILINE))
     assert sum(map(int, ends.values())) > 2_000  # records, and at least a marker
 
 
-def test_the_tool_for_topics_creates_lists_and_deletes(tool: Callable[..., str], bootstrap: str, release: str) -> None:
+def test_the_tool_for_topics_creates_lists_and_deletes(tool: Tool, bootstrap: str, release: str) -> None:
     topic = unique(f"command-{release}")
-    name = "org.apache.kafka.tools.TopicCommand"
+    name = "topics"
     tool(name, "--bootstrap-server", bootstrap, "--create", "--topic", topic, "--partitions", "3", "--replication-factor", "1")
     assert topic in tool(name, "--bootstrap-server", bootstrap, "--list").splitlines()
     tool(name, "--bootstrap-server", bootstrap, "--delete", "--topic", topic)

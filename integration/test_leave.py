@@ -31,6 +31,7 @@ from integration.kafka_directory import (
 from pybroker.log import checkpoint
 from pybroker.log.filesystem import Filesystem
 from testing.process.broker import BrokerProcess
+from testing.process.java import quick_java
 from testing.process.kafka_peer import classpath
 from testing.waiting import until
 
@@ -73,7 +74,7 @@ def refuse_complaints(kafka: KafkaDirectory) -> None:
 
 def tool(kafka: KafkaDirectory, name: str, *arguments: str) -> str:
     """Run a tool of the release, and return what it printed."""
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(kafka.release), name, *arguments]
+    command = [*quick_java(classpath(kafka.release)), "-Xmx256m", name, *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout

@@ -13,6 +13,7 @@ import pytest
 
 from integration.old_directories import NAMES, unpack
 from testing.process.broker import is_kafka
+from testing.process.java import quick_java
 from testing.process.kafka_peer import classpath
 from testing.process.kafka_tools import java
 
@@ -56,7 +57,7 @@ def ours(files: list[Path], decoder: str | None) -> list[str]:
 
 
 def theirs(files: list[Path], decoder: str | None, release: str) -> list[str]:
-    command = [java(), "-Xmx512m", "-cp", classpath(release), TOOLS[release], *OPTIONS[decoder]]
+    command = [*quick_java(classpath(release), java=java()), "-Xmx512m", TOOLS[release], *OPTIONS[decoder]]
     arguments = ["--files", ",".join(map(str, files))]
     run = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert run.returncode == 0, run.stderr

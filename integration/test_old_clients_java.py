@@ -11,7 +11,7 @@ import pytest
 from testing.clients.stock import Confluent, create_topic
 from testing.places import JAVA_SOURCES
 from testing.process.broker import BrokerProcess
-from testing.process.java import QUICK_JVM, compiled
+from testing.process.java import quick_java
 from testing.process.maven import old_client_jars
 from testing.samples import varied
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(shutil.which("javac") is None, reason="no Java c
 
 def consume(version: str, bootstrap: str, topic: str) -> subprocess.CompletedProcess[str]:
     classes = ":".join(map(str, old_client_jars(version)))
-    command = ["java", *QUICK_JVM, "-cp", f"{compiled(PROGRAM, classes)}:{classes}", PROGRAM.stem, bootstrap, topic, str(RECORDS)]
+    command = [*quick_java(classes, PROGRAM), PROGRAM.stem, bootstrap, topic, str(RECORDS)]
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 

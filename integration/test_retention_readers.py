@@ -20,6 +20,7 @@ from integration.test_retention import BATCH_RECORDS, RECORDS, STEP_MS, Scene, e
 from pybroker.records.compression import CompressionType
 from testing.places import CLIENT_PROGRAMS, JAVA_SOURCES
 from testing.process.broker import is_kafka
+from testing.process.java import quick_java
 from testing.process.kafka_peer import classpath
 from testing.process.maven import old_client_jars
 from testing.process.venvs import old_python_client
@@ -32,6 +33,7 @@ STARTS = (53, 117, 171)
 TURN = 12
 """The records that a consumer reads before the start moves again: fewer than lie between two starts."""
 TOPIC = "moving"
+JAVA_PROGRAM = JAVA_SOURCES / "PacedConsumer.java"
 
 
 def python_client(client: str, group: str | None = None, *, old: str = "", **options: Any) -> list[str]:
@@ -41,8 +43,7 @@ def python_client(client: str, group: str | None = None, *, old: str = "", **opt
 
 def java_client(classes: str, **options: str) -> list[str]:
     settings = [f"{name.replace('_', '.')}={value}" for name, value in options.items()]
-    jvm = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    return [*jvm, "-cp", classes, str(JAVA_SOURCES / "PacedConsumer.java"), TOPIC, str(RECORDS - 1), *settings]
+    return [*quick_java(classes, JAVA_PROGRAM), "-Xmx128m", JAVA_PROGRAM.stem, TOPIC, str(RECORDS - 1), *settings]
 
 
 def readers() -> dict[str, list[str]]:
@@ -79,7 +80,7 @@ class Reader:
 
     @staticmethod
     def _with_address(command: list[str], bootstrap: str) -> list[str]:
-        if command[0] == "java":
+        if JAVA_PROGRAM.stem in command:
             place = command.index(TOPIC)
             return [*command[:place], bootstrap, *command[place:]]
         return [*command[:-1], json.dumps({**json.loads(command[-1]), "bootstrap": bootstrap})]

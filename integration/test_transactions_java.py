@@ -15,7 +15,7 @@ from testing.clients.isolation import read_whole
 from testing.clients.stock import create_topic
 from testing.places import JAVA_SOURCES
 from testing.process.broker import BrokerProcess
-from testing.process.java import QUICK_JVM, compiled
+from testing.process.java import quick_java
 from testing.process.kafka_peer import classpath
 from testing.process.tool_runner import ToolRunner
 from testing.waiting import LONG_WAIT_S, line_of
@@ -29,8 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def command(release: str, *arguments: str) -> list[str]:
-    jars = classpath(release)
-    return ["java", *QUICK_JVM, "-Xmx256m", "-cp", f"{compiled(PROGRAM, jars)}:{jars}", PROGRAM.stem, *arguments]
+    return [*quick_java(classpath(release), PROGRAM), "-Xmx256m", PROGRAM.stem, *arguments]
 
 
 def java(release: str, *arguments: str) -> list[str]:

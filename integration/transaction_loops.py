@@ -27,7 +27,7 @@ from testing.clients.isolation import has_no_open_transaction, read_values, read
 from testing.clients.stock import create_topic
 from testing.places import JAVA_SOURCES, ROOT
 from testing.process.broker import BrokerProcess
-from testing.process.java import QUICK_JVM, compiled
+from testing.process.java import quick_java
 from testing.process.kafka_peer import classpath, logging_options
 from testing.waiting import LONG_WAIT_S, WAIT_S, Deadline, line_of, until
 
@@ -81,11 +81,9 @@ class Instance:
         where = [bootstrap, INPUT, OUTPUT, NAME]
         if client.startswith("java-"):
             _, release, protocol = client.split("-")
-            classes = classpath(release)
             # the client of 4.x otherwise logs errors to stdout
-            options = [*QUICK_JVM, "-Xmx256m", *logging_options(folder, folder / f"client{number}.log")]
-            program = ["-cp", f"{compiled(JAVA_PROGRAM, classes)}:{classes}", JAVA_PROGRAM.stem]
-            command = ["java", *options, *program, protocol, *where]
+            options = ["-Xmx256m", *logging_options(folder, folder / f"client{number}.log")]
+            command = [*quick_java(classpath(release), JAVA_PROGRAM), *options, JAVA_PROGRAM.stem, protocol, *where]
         else:
             command = [sys.executable, "-m", "testing.clients.transaction_loop", client, *where]
         self._log = folder / f"instance{number}.log"

@@ -35,7 +35,7 @@ from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from testing.places import JAVA_SOURCES
-from testing.process.java import QUICK_JVM
+from testing.process.java import quick_java
 from testing.process.kafka_peer import classpath
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, delete_old_segments
@@ -77,7 +77,7 @@ class KafkaCleaner:
 
     def __init__(self, release: str = "3.9.2") -> None:
         self._process = subprocess.Popen(
-            ["java", "-Xmx384m", *QUICK_JVM, "-cp", classpath(release), str(PROGRAM)],
+            [*quick_java(classpath(release), PROGRAM), "-Xmx384m", PROGRAM.stem],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 

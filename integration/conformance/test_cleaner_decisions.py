@@ -17,7 +17,7 @@ from pybroker.model import Offset
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from testing.places import JAVA_SOURCES
-from testing.process.java import QUICK_JVM
+from testing.process.java import quick_java
 from testing.process.kafka_peer import classpath
 from testing.scenes.logs import TOPIC_ID, TP, Disk, append
 from testing.waiting import line_of
@@ -128,7 +128,7 @@ def test_what_is_cleanable_and_due_is_what_it_is_in_kafka(tmp_path: Path) -> Non
     shutil.copytree(Path(log.path), theirs)
     config, different, due, overdue = log.config, [], 0, 0
     with subprocess.Popen(
-        ["java", "-Xmx256m", *QUICK_JVM, "-cp", classpath("3.9.2"), str(PROGRAM), str(theirs)],
+        [*quick_java(classpath("3.9.2"), PROGRAM), "-Xmx256m", PROGRAM.stem, str(theirs)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         for one in questions(log):

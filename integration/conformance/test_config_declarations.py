@@ -23,7 +23,7 @@ from pybroker.config.topic_settings import TOPIC_SETTINGS
 from pybroker.metadata.kraft.cluster_records import is_own_setting
 from pybroker.metadata.kraft.state import BROKER_RESOURCE, TOPIC_RESOURCE
 from testing.places import JAVA_SOURCES
-from testing.process.java import QUICK_JVM
+from testing.process.java import quick_java
 from testing.process.kafka_peer import classpath
 
 pytestmark = pytest.mark.skipif(
@@ -96,7 +96,7 @@ NOT_DYNAMIC = dict.fromkeys(_OF_LISTENERS, "listeners are opened at the start on
 
 @lru_cache
 def kafka(release: str) -> dict[str, Any]:
-    command = ["java", *QUICK_JVM, "-cp", classpath(release), str(PROGRAM), *TEXTS]
+    command = [*quick_java(classpath(release), PROGRAM), PROGRAM.stem, *TEXTS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))

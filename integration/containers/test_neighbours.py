@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from testing.hosts.toy_container import Container, toy_container
+from testing.places import cache_dir
 from testing.process.kafka_tools import KAFKA_VERSION, java
-from testing.process.maven import cache_dir, folder_of_jars, unpacked
+from testing.process.maven import folder_of_jars, unpacked
 
 CONNECT = tuple(("org.apache.kafka", name, KAFKA_VERSION) for name in ("connect-runtime", "connect-file", "connect-json"))
 REGISTRY = "io.apicurio:apicurio-registry-app:3.3.3:tar.gz:all"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from testing.places import cache_dir
 from testing.process.broker import BrokerProcess, own_brokers
 from testing.process.class_archive import jvm_options
 from testing.process.java import QUICK_JVM
-from testing.process.maven import cache_dir
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import confluent_kafka
 
 from testing.places import JAVA_SOURCES
-from testing.process.java import QUICK_JVM, compiled
+from testing.process.java import quick_java
 from testing.process.kafka_peer import classpath
 from testing.waiting import WAIT_S, joined
 
@@ -143,9 +143,8 @@ class JavaWatcher(Watcher):
     def __init__(self, bootstrap: str, policies: Mapping[str, str]) -> None:
         super().__init__()
         asked = [f"{topic}={policy}" for topic, policy in policies.items()]
-        classes = f"{compiled(PROGRAM, classpath(JAVA_RELEASE))}:{classpath(JAVA_RELEASE)}"
         self._process = subprocess.Popen(
-            ["java", "-Xmx256m", *QUICK_JVM, "-cp", classes, PROGRAM.stem, bootstrap, *asked],
+            [*quick_java(classpath(JAVA_RELEASE), PROGRAM), "-Xmx256m", PROGRAM.stem, bootstrap, *asked],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self._lines: queue.Queue[str] = queue.Queue()

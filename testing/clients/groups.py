@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from testing.places import JAVA_SOURCES
-from testing.process.java import QUICK_JVM
+from testing.process.java import quick_java
 from testing.process.kafka_peer import classpath
 
 CLIENTS = ("kafka-python", "confluent-kafka", "aiokafka")
@@ -37,8 +37,8 @@ class Member:
         """Start the process. `where` is the client, the broker, the group and the topic."""
         client, *rest = where
         if client.startswith("java-"):
-            java = ["java", "-Xmx256m", *QUICK_JVM, "-cp", classpath("4.3.1")]
-            command = [*java, str(JAVA_MEMBER), client.removeprefix("java-"), *rest]
+            java = [*quick_java(classpath("4.3.1"), JAVA_MEMBER), "-Xmx256m"]
+            command = [*java, JAVA_MEMBER.stem, client.removeprefix("java-"), *rest]
         else:
             command = [sys.executable, "-m", "testing.clients.group_member", *where]
         self.number = number

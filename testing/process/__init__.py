@@ -5,7 +5,8 @@ kafka_peer                Apache Kafka as a broker
 kafka_tools, tool_runner  Apache Kafka's command line tools: one run, or many in one JVM
 go                        programs in Go
 class_archive             an archive of classes, with which Spark's JVMs start quickly
-java                      options for short runs, and programs compiled once
+kafka_archive             the same for Kafka's JVMs
+java                      short runs with such an archive, and programs compiled once
 our_commands              our own kafka-*.sh commands
 maven, venvs              artifacts and packages that are downloaded once
 bring                     downloads everything before the tests

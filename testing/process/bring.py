@@ -4,8 +4,8 @@
 
 Each test also downloads what it needs. But a first run downloads some hundred megabytes, with one Maven at a time, and a test
 that waits for its turn would reach its limit. A line names each part that cannot be downloaded. The test that needs the part
-reports the reason: it is skipped where Java or Maven is missing, and fails otherwise. Without the archive of classes, the tests
-with Spark only take longer.
+reports the reason: it is skipped where Java or Maven is missing, and fails otherwise. Without an archive of classes, the tests
+with Spark or Kafka only take longer.
 """
 
 from __future__ import annotations
@@ -14,43 +14,61 @@ import importlib.util
 import shutil
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from pybroker.pipeline.errors import PipelineError
 from testing.clients.testcontainers_runs import JAVA_ARTIFACT, PYTHON_PACKAGES
-from testing.process import class_archive
+from testing.process import class_archive, kafka_archive
 from testing.process.go import built
+from testing.process.kafka_archive import KAFKA_RELEASES
 from testing.process.kafka_peer import classpath
-from testing.process.kafka_tools import tools_folder
 from testing.process.maven import folder_of_jars, old_client_jars, streams_jars
 from testing.process.venvs import OLD_PYTHON_CLIENTS, old_python_client, python_with
 
-KAFKA_RELEASES = ("3.9.2", "4.3.1")
 OLD_JAVA_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.10.1.1", "0.10.2.2")
 
 
 def main() -> None:
-    """Download the parts in turn."""
+    """Download the parts in turn, then make the archives side by side."""
+    for name, bring in downloads().items():
+        _try(name, bring)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for name, make in archives().items():
+            pool.submit(_try, name, make)
+
+
+def downloads() -> dict[str, Callable[[], object]]:
+    """Return what to download by its name, with what downloads it."""
     things: dict[str, Callable[[], object]] = {}
     if shutil.which("java") and shutil.which("mvn"):
-        things |= {f"Apache Kafka {release}": lambda release=release: classpath(release) for release in KAFKA_RELEASES}  # type: ignore[misc]
-        things |= {f"Kafka Streams {release}": lambda release=release: streams_jars(release) for release in KAFKA_RELEASES}  # type: ignore[misc]
-        things["Apache Kafka's tools"] = tools_folder
-        things["Testcontainers for Java"] = lambda: folder_of_jars("testcontainers-java", JAVA_ARTIFACT)
+        things |= {f"Apache Kafka {release}": partial(classpath, release) for release in KAFKA_RELEASES}
+        things |= {f"Kafka Streams {release}": partial(streams_jars, release) for release in KAFKA_RELEASES}
+        things["Testcontainers for Java"] = partial(folder_of_jars, "testcontainers-java", JAVA_ARTIFACT)
     if shutil.which("java"):
-        for version in OLD_JAVA_CLIENTS:
-            things[f"the Java client {version}"] = lambda version=version: old_client_jars(version)  # type: ignore[misc]
+        things |= {f"the Java client {version}": partial(old_client_jars, version) for version in OLD_JAVA_CLIENTS}
     if shutil.which("go"):
-        things["franz-go"] = lambda: built("transactions")
-    for release in OLD_PYTHON_CLIENTS:
-        things[f"kafka-python {release}"] = lambda release=release: old_python_client(release)  # type: ignore[misc]
-    things["Testcontainers for Python"] = lambda: python_with(*PYTHON_PACKAGES)
+        things["franz-go"] = partial(built, "transactions")
+    things |= {f"kafka-python {release}": partial(old_python_client, release) for release in OLD_PYTHON_CLIENTS}
+    things["Testcontainers for Python"] = partial(python_with, *PYTHON_PACKAGES)
+    return things
+
+
+def archives() -> dict[str, Callable[[], object]]:
+    """Return the archives of classes by their names, with what makes them."""
+    things: dict[str, Callable[[], object]] = {}
     if importlib.util.find_spec("pyspark"):
         things["the archive of Spark's classes"] = class_archive.make
-    for name, bring in things.items():
-        try:
-            bring()
-        except (RuntimeError, OSError, PipelineError, AssertionError, subprocess.SubprocessError) as error:
-            print(f"{name} is not there: {str(error).strip().splitlines()[-1:]}")
+    if shutil.which("javac") and shutil.which("mvn"):
+        things |= {f"the archive of Kafka {each}'s classes": partial(kafka_archive.make, each) for each in KAFKA_RELEASES}
+    return things
+
+
+def _try(name: str, bring: Callable[[], object]) -> None:
+    try:
+        bring()
+    except (RuntimeError, OSError, PipelineError, AssertionError, subprocess.SubprocessError) as error:
+        print(f"{name} is not there: {str(error).strip().splitlines()[-1:]}")
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 from pybroker.pipeline.java import find_java
-from testing.process.java import QUICK_JVM
-from testing.process.maven import cache_dir
+from testing.places import cache_dir
+from testing.process.java import QUICK_JVM, archive_options
 from testing.waiting import LONG_WAIT_S
 
 JOB = """
@@ -44,7 +44,7 @@ sys.exit(java.wait(240))
 
 def jvm_options() -> str:
     """Return the options for the JVMs of short Spark jobs. The archive need not be there."""
-    return f"{' '.join(QUICK_JVM)} -XX:SharedArchiveFile={_archive()} -Xshare:auto -Xlog:cds*=off -Xlog:class+path*=off"
+    return " ".join((*QUICK_JVM, *archive_options(_archive())))
 
 
 def make() -> None:

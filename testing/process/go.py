@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from testing.places import GO_SOURCES
-from testing.process.maven import cache_dir
+from testing.places import GO_SOURCES, cache_dir
 
 BUILD_S_MAX: Final = 500
 """The first build on a machine also compiles Go's own packages."""

@@ -2,15 +2,15 @@
 
     python -m testing.process.kafka_peer start --port 0 --data-dir DIR [--override k=v]... [--release 3.9.2] [--heap 1G]
 
-It formats the data directory when that is new, starts broker and controller in one JVM with the options of Kafka's own start
-script, prints `READY host:port` once the broker responds to Metadata, and stops on SIGTERM. The jars are kept in the cache
-folder: `.cache/` in the repository, or PYBROKER_CACHE_DIR. It needs a Java runtime (17 or newer) and, the first time, Maven.
+It formats the data directory when that is new, starts broker and controller in one JVM with options for short runs, prints
+`READY host:port` once the broker responds to Metadata, and stops on SIGTERM. Benchmarks start the broker with the options of
+Kafka's own start script instead. The jars are kept in the cache folder: `.cache/` in the repository, or PYBROKER_CACHE_DIR. It
+needs a Java runtime (17 or newer) and, the first time, Maven.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import signal
 import socket
@@ -22,8 +22,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from testing.places import ROOT
-from testing.process.java import QUICK_JVM
+from testing.places import cache_dir
+from testing.process.java import quick_java
 
 RELEASE = "3.9.2"
 CLUSTER_ID = "cHlicm9rZXItcGVlci0wMQ"
@@ -87,14 +87,14 @@ def require(release: str = RELEASE) -> None:
 
 def classpath(release: str = RELEASE) -> str:
     """Return a class path of broker and tools of a release, with every dependency, which Maven downloads once."""
-    folder = _cache() / f"kafka-{release}"
+    folder = cache_dir() / f"kafka-{release}"
     if not folder.exists():
         if shutil.which("mvn") is None:
             raise RuntimeError("Apache Kafka is brought by Maven, which is not installed; --no-kafka measures ours alone")
-        _cache().mkdir(parents=True, exist_ok=True)
+        cache_dir().mkdir(parents=True, exist_ok=True)
         from testing.process import maven  # noqa: PLC0415 (only where Kafka has not been brought yet)
 
-        with tempfile.TemporaryDirectory(dir=_cache()) as work:
+        with tempfile.TemporaryDirectory(dir=cache_dir()) as work:
             binding = LOG4J1_BINDING if release.startswith("3.") else LOG4J2_BINDING
             (Path(work) / "pom.xml").write_text(POM.format(release=release, binding=binding))
             goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs")
@@ -105,11 +105,6 @@ def classpath(release: str = RELEASE) -> str:
                 if not folder.exists():  # another process was faster
                     raise
     return f"{folder}/*"
-
-
-def _cache() -> Path:
-    chosen = os.environ.get("PYBROKER_CACHE_DIR")
-    return Path(chosen) if chosen else ROOT / ".cache"
 
 
 def logging_options(folder: Path, log: Path) -> list[str]:
@@ -139,24 +134,31 @@ def serves_metadata(host: str, port: int, timeout_s: float = 5) -> bool:
         return False
 
 
-def command(data: Path, port: int, overrides: Iterable[str] = (), *, release: str = RELEASE, heap: str = "1G") -> list[str]:
-    """Write the configuration, format the directory when it is new, and return the command that starts the broker."""
+def command(
+    data: Path, port: int, overrides: Iterable[str] = (), *, release: str = RELEASE, heap: str = "1G", is_short: bool = False
+) -> list[str]:
+    """Write the configuration, format the directory when it is new, and return the command that starts the broker.
+
+    The JVM gets the options of Kafka's own start script, or those of a short run.
+    """
     data = data.resolve()
     data.mkdir(parents=True, exist_ok=True)
     properties = PROPERTIES.format(port=port, controller_port=free_port(), logs=data / "logs")
     (data / "server.properties").write_text(properties + "".join(f"{line}\n" for line in overrides))
-    options = [*logging_options(data, data / "server.log"), "-cp", classpath(release)]
+    logging = logging_options(data, data / "server.log")
+    short = quick_java(classpath(release))
     if not (data / "logs" / "meta.properties").exists():
         arguments = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(data / "server.properties")]
-        subprocess.run(["java", *QUICK_JVM, *options, *arguments], check=True, timeout=START_TIMEOUT_S, capture_output=True)
-    return ["java", f"-Xmx{heap}", f"-Xms{heap}", *JVM_OPTIONS, *options, "kafka.Kafka", str(data / "server.properties")]
+        subprocess.run([*short, *logging, *arguments], check=True, timeout=START_TIMEOUT_S, capture_output=True)
+    server = ["java", f"-Xms{heap}", *JVM_OPTIONS, "-cp", classpath(release)]
+    return [*(short if is_short else server), f"-Xmx{heap}", *logging, "kafka.Kafka", str(data / "server.properties")]
 
 
 def start(options: argparse.Namespace) -> None:
     require(options.release)
     data = Path(options.data_dir)
     port = options.port or free_port()
-    java = command(data, port, options.override, release=options.release, heap=options.heap)
+    java = command(data, port, options.override, release=options.release, heap=options.heap, is_short=True)
     began = time.monotonic()
     with (data / "stdout.log").open("wb") as output:
         broker = subprocess.Popen(java, stdout=output, stderr=subprocess.STDOUT)

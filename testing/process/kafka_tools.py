@@ -6,12 +6,11 @@ import os
 import shutil
 import subprocess
 from functools import lru_cache
-from pathlib import Path
 
 import pytest
 
-from testing.process.java import QUICK_JVM
-from testing.process.maven import folder_of_jars
+from testing.process.java import quick_java
+from testing.process.kafka_peer import classpath
 
 KAFKA_VERSION = "3.9.2"
 TIMEOUT_S = 300
@@ -28,13 +27,10 @@ def java() -> str:
     return found
 
 
-@lru_cache
-def tools_folder() -> Path:
-    """Return the folder with Kafka's jars and their dependencies; skip the test where Maven is missing. Raises RuntimeError."""
-    return folder_of_jars(f"kafka-tools-{KAFKA_VERSION}", ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION))
-
-
 def run_tool(class_name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a class of Kafka's jars to its end and return its exit code and what it printed."""
-    command = [java(), "-Xmx512m", *QUICK_JVM, "-cp", f"{tools_folder()}/*", class_name, *arguments]
+    """Run a class of Kafka's jars to its end. Return its exit code and what it printed. Skip the test without Java or mvn."""
+    virtual_machine = java()
+    if shutil.which("mvn") is None:
+        pytest.skip("Apache Kafka's own tools are brought by Maven (mvn), which is not installed")
+    command = [*quick_java(classpath(KAFKA_VERSION), java=virtual_machine), "-Xmx512m", class_name, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

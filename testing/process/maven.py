@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.places import ROOT
+from testing.places import cache_dir
 from testing.waiting import until, within
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
@@ -164,12 +164,6 @@ def _is_locked(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def cache_dir() -> Path:
-    """Return the folder for everything that tests download."""
-    chosen = os.environ.get("PYBROKER_CACHE_DIR")
-    return Path(chosen) if chosen else ROOT / ".cache"
 
 
 def _download(group: str, artifact: str, version: str, target: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from testing.places import JAVA_SOURCES
-from testing.process.java import QUICK_JVM
+from testing.process.java import quick_java
 from testing.process.kafka_peer import classpath
 from testing.waiting import LONG_WAIT_S, line_of
 
@@ -55,16 +56,16 @@ class Ran(NamedTuple):
 class ToolRunner:
     """The JVM that runs tools. `folder` is its working directory, with the files that the tools' arguments name."""
 
-    def __init__(self, release: str, folder: Path) -> None:
+    def __init__(self, release: str, folder: Path, *, more_options: Sequence[str] = ()) -> None:
         self._tools = TOOLS if release.startswith("3.") else TOOLS | MOVED_IN_4
         (folder / "log4j.properties").write_text(LOG4J1)
         (folder / "log4j2.xml").write_text(LOG4J2)
-        options = ["-Xmx384m", *QUICK_JVM, "-Duser.timezone=UTC"]
+        options = ["-Xmx384m", *more_options, "-Duser.timezone=UTC"]
         options += ["--add-opens", "java.base/java.lang=ALL-UNNAMED"]
         options += ["-Dlog4j.configuration=file:log4j.properties", "-Dlog4j2.configurationFile=file:log4j2.xml"]
         self._log = (folder / "tools.log").open("wb")
         self._process = subprocess.Popen(
-            ["java", *options, "-cp", classpath(release), str(PROGRAM)],
+            [*quick_java(classpath(release), PROGRAM), *options, PROGRAM.stem],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=folder,
         )  # fmt: skip
 
@@ -77,6 +78,13 @@ class ToolRunner:
         self._process.stdin.flush()
         code, out, err = line_of(self._process.stdout, f"{tool} {' '.join(arguments)}", LONG_WAIT_S).rstrip(b"\n").split(b" ")
         return Ran(int(code), base64.b64decode(out).decode(), base64.b64decode(err).decode())
+
+    def succeed(self, tool: str, *arguments: str, given: str = "", code: int = 0) -> str:
+        """Run a tool as `run` does, and return what it printed to stdout. Raises AssertionError if it ends with another code."""
+        ran = self.run(tool, *arguments, given=given)
+        assert ran.code == code, f"{ran.out[-2000:]}\n{ran.err[-3000:]}"
+        # 4.x prints on stdout that an option has a new name, which 3.9 does not know yet
+        return "".join(line for line in ran.out.splitlines(keepends=True) if not line.startswith("Option --"))
 
     def close(self) -> None:
         """End the JVM."""

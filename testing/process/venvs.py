@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from testing.process.maven import cache_dir
+from testing.places import cache_dir
 
 TIMEOUT_S = 200
 OLD_PYTHON_CLIENTS = ("1.4.7", "2.0.2")
