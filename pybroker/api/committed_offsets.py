@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
@@ -42,6 +43,7 @@ TopicResponse = Callable[[str, bytes, list[Any]], Any]
 
 PartitionResponse = Callable[[int, ErrorCode], Any]
 
+_index: Final = attrgetter("partition_index")
 _NONE: Final = ErrorCode.NONE
 _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -72,7 +74,7 @@ class CommitLayout:
                 continue
             count, partitions = len(known.partitions), topic.partitions
             self.codes.append((_UNKNOWN_PARTITION, count))
-            numbers = [one.partition_index for one in partitions]
+            numbers = list(map(_index, partitions))
             if numbers and not (min(numbers) >= 0 and max(numbers) < count):
                 partitions = [one for one in partitions if 0 <= one.partition_index < count]
                 self.is_known = False
@@ -110,7 +112,7 @@ def responses(
     if not outcome and layout.is_known:
         return [
             topic_response(
-                topic.name, topic.topic_id, [partition_response(one.partition_index, _NONE) for one in topic.partitions]
+                topic.name, topic.topic_id, list(map(partition_response, map(_index, topic.partitions), itertools.repeat(_NONE)))
             )
             for topic in topics
         ]

@@ -36,6 +36,9 @@ def error_codes(response: Any) -> Sequence[int]:
 ERROR_NAMES: Final[dict[int, str]] = {int(code): code.name for code in ErrorCode}
 
 
+_code: Final[Callable[[Any], int]] = attrgetter("error_code")
+
+
 class Places(NamedTuple):
     """The places where the messages of a class have codes: their own, and those in lists of messages by the lists' names."""
 
@@ -126,10 +129,9 @@ def _list_reader(name: str, places: Places) -> Callable[[Any], list[int]]:
         inner_messages = attrgetter(places.inner[0][0])
 
         def read_list_of_lists(message: Any) -> list[int]:
-            codes = []  # a comprehension costs one more call
+            codes: list[int] = []
             for one in messages(message) or ():
-                for inner in inner_messages(one) or ():
-                    codes.append(inner.error_code)  # noqa: PERF401
+                codes += map(_code, inner_messages(one) or ())
             return codes
 
         return read_list_of_lists
