@@ -180,7 +180,7 @@ class Story:
 
 def played(release: str, bootstrap: str, folder: Path, settle_s: float = 0) -> Iterator[tuple[Step, list[str]]]:
     """Go through the whole story with the tools of a release, and return each step with its lines."""
-    story = Story(ToolRunner(release, folder), bootstrap, folder, settle_s)
+    story = Story(ToolRunner(release, folder, has_archive=False), bootstrap, folder, settle_s)
     try:
         for step in steps(release):
             yield step, story.play(step)

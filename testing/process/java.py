@@ -17,15 +17,15 @@ QUICK_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Options for JVMs that run for seconds: they mostly compile, and compile less like this; other collectors start threads."""
 
 
-def quick_java(classes: str, program: Path | None = None, *, java: str = "java") -> list[str]:
+def quick_java(classes: str, program: Path | None = None, *, java: str = "java", has_archive: bool = True) -> list[str]:
     """Return how the command of a short run begins: the JVM with the class path `classes`. A class or more options follow.
 
     `program` is a program of one file. The class path ends with its classes, because an archive serves the class paths that begin
-    with its own.
+    with its own. Classes of an archive have their methods in another order, in which some tools write the fields of an object.
     """
     path = f"{classes}:{compiled(program, classes)}" if program else classes
     archive = archive_of(classes)
-    return [java, *QUICK_JVM, *(archive_options(archive) if archive.exists() else ()), "-cp", path]
+    return [java, *QUICK_JVM, *(archive_options(archive) if has_archive and archive.exists() else ()), "-cp", path]
 
 
 def archive_of(classes: str) -> Path:

@@ -56,7 +56,7 @@ class Ran(NamedTuple):
 class ToolRunner:
     """The JVM that runs tools. `folder` is its working directory, with the files that the tools' arguments name."""
 
-    def __init__(self, release: str, folder: Path, *, more_options: Sequence[str] = ()) -> None:
+    def __init__(self, release: str, folder: Path, *, more_options: Sequence[str] = (), has_archive: bool = True) -> None:
         self._tools = TOOLS if release.startswith("3.") else TOOLS | MOVED_IN_4
         (folder / "log4j.properties").write_text(LOG4J1)
         (folder / "log4j2.xml").write_text(LOG4J2)
@@ -65,7 +65,7 @@ class ToolRunner:
         options += ["-Dlog4j.configuration=file:log4j.properties", "-Dlog4j2.configurationFile=file:log4j2.xml"]
         self._log = (folder / "tools.log").open("wb")
         self._process = subprocess.Popen(
-            [*quick_java(classpath(release), PROGRAM), *options, PROGRAM.stem],
+            [*quick_java(classpath(release), PROGRAM, has_archive=has_archive), *options, PROGRAM.stem],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=folder,
         )  # fmt: skip
 
