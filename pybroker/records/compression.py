@@ -12,7 +12,7 @@
 | 4  | zstd   | a zstd frame (KIP-110), magic 2 only                                                                      |
 
 A codec's package is imported when the first batch in that codec comes, so a broker without such clients starts faster.
-Everything here may run in a thread: each thread keeps its own state, which is that of zstd's usual frames.
+Everything here may run in a thread: each thread keeps its own state (`spare.py`), which is that of zstd's usual frames.
 
 Source: `org.apache.kafka.common.compress`.
 """
@@ -20,7 +20,6 @@ Source: `org.apache.kafka.common.compress`.
 from __future__ import annotations
 
 import struct
-import threading
 import zlib
 from collections.abc import Callable, Iterator
 from enum import IntEnum
@@ -31,6 +30,7 @@ from pybroker.records import inflate
 from pybroker.records.copies import joined
 from pybroker.records.errors import InvalidRecordError
 from pybroker.records.inflate import GZIP_WBITS, XERIAL_HEADER, lz4_header_checksum
+from pybroker.records.spare import Spare
 
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
 """The default bound. A batch of `max.message.bytes` (1 MB by default) would have to shrink 128 times to reach it."""
@@ -43,7 +43,6 @@ _XERIAL_BLOCK_BYTES: Final = 32 << 10
 _INT32: Final = struct.Struct(">i")
 
 _ZSTD_LEVEL: Final = 3
-_OF_THREAD: Final = threading.local()
 
 
 class CompressionType(IntEnum):
@@ -74,7 +73,7 @@ def compress(codec: CompressionType, data: bytes | bytearray | memoryview, *, le
         case CompressionType.LZ4:
             return _compress_lz4(data, level, wrong_checksum=magic == 0)
         case CompressionType.ZSTD:
-            return bytes(_zstd_compressor(_ZSTD_LEVEL if level is None else level).compress(data))
+            return _compress_zstd(data, _ZSTD_LEVEL if level is None else level)
         case CompressionType.NONE:
             return bytes(data)
 
@@ -93,7 +92,7 @@ class Compressing:
             case CompressionType.GZIP:
                 stream = _gzip_stream(level)
             case CompressionType.ZSTD:
-                stream = _zstd_compressor(_ZSTD_LEVEL if level is None else level).compressobj()
+                stream = _zstd_compressor(_ZSTD_LEVEL if level is None else level).compressobj()  # lives in its compressor
             case CompressionType.LZ4:
                 frame = import_module("lz4.frame")
                 stream = frame.LZ4FrameCompressor(
@@ -195,12 +194,19 @@ def _compress_lz4(data: bytes | bytearray | memoryview, level: int | None, *, wr
     return compressed[:6] + bytes([lz4_header_checksum(compressed[:6])]) + compressed[7:]
 
 
-def _zstd_compressor(level: int) -> Any:
-    """Return a compressor of this thread; one of another level than the default may need much memory, and is not kept."""
-    zstandard = import_module("zstandard")
+def _compress_zstd(data: bytes | bytearray | memoryview, level: int) -> bytes:
     if level != _ZSTD_LEVEL:
-        return zstandard.ZstdCompressor(level=level)
-    kept = getattr(_OF_THREAD, "compressor", None)
-    if kept is None:
-        kept = _OF_THREAD.compressor = zstandard.ZstdCompressor(level=level)
-    return kept
+        return bytes(_zstd_compressor(level).compress(data))
+    compressor = _ZSTD_COMPRESSORS.take()
+    try:
+        return bytes(compressor.compress(data))
+    finally:
+        _ZSTD_COMPRESSORS.keep(compressor)
+
+
+def _zstd_compressor(level: int = _ZSTD_LEVEL) -> Any:
+    """Return a new compressor; one of another level than the default may need much memory, and is not kept."""
+    return import_module("zstandard").ZstdCompressor(level=level)
+
+
+_ZSTD_COMPRESSORS: Final = Spare(_zstd_compressor)

@@ -11,7 +11,6 @@ The codecs let go of the interpreter while they work. Everything here may run in
 from __future__ import annotations
 
 import struct
-import threading
 import zlib
 from collections.abc import Iterator
 from functools import cache
@@ -20,6 +19,7 @@ from typing import Any, Final
 
 from pybroker.protocol.wire import DecodeError, read_uvarint
 from pybroker.records.errors import CorruptRecordError
+from pybroker.records.spare import Spare
 
 PIECE_BYTES: Final = 1 << 18
 
@@ -34,7 +34,6 @@ _ZSTD_WINDOW_BYTES: Final = 1 << 21  # of the default level
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_BLOCKS_INDEPENDENT: Final = 0x20
 _LZ4_CONTENT_SIZE: Final = 0x08
-_OF_THREAD: Final = threading.local()
 
 
 def plain_pieces(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
@@ -167,14 +166,17 @@ def zstd_pieces(data: bytes | memoryview) -> Iterator[bytes]:
     """Inflate zstd frames that follow each other."""
     zstandard = import_module("zstandard")
     given = 0
+    decompressor = _ZSTD_DECOMPRESSORS.take()
     try:
-        for piece in _read_zstd(_zstd_decompressor(), data):
+        for piece in _read_zstd(decompressor, data):
             given += len(piece)
             yield piece
     except zstandard.ZstdError:
         pass  # a large window, or damage
     else:
         return
+    finally:
+        _ZSTD_DECOMPRESSORS.keep(decompressor)
     try:
         for piece in _read_zstd(zstandard.ZstdDecompressor(), data):
             known = min(given, len(piece))
@@ -185,12 +187,11 @@ def zstd_pieces(data: bytes | memoryview) -> Iterator[bytes]:
 
 
 def _zstd_decompressor() -> Any:
-    """Return this thread's decompressor, which refuses frames that want a large window: it would keep that memory."""
-    kept = getattr(_OF_THREAD, "decompressor", None)
-    if kept is None:
-        kept = import_module("zstandard").ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
-        _OF_THREAD.decompressor = kept
-    return kept
+    """Return a decompressor that refuses frames that want a large window: it would keep that memory."""
+    return import_module("zstandard").ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
+
+
+_ZSTD_DECOMPRESSORS: Final = Spare(_zstd_decompressor)
 
 
 def _read_zstd(decompressor: Any, data: bytes | memoryview) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 import tracemalloc
+from itertools import zip_longest
 
 import lz4.frame
 import pytest
@@ -13,7 +14,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.records.compression import CompressionType, compress, decompress
+from pybroker.records.compression import Compressing, CompressionType, compress, decompress, inflated
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 from testing.scenes.record_lists import kafka_codec, unless_corrupt
 
@@ -89,6 +90,32 @@ def test_lz4_of_magic_0_has_the_wrong_header_checksum_and_either_is_read() -> No
 def test_lz4_blocks_that_the_java_client_cannot_read_are_refused() -> None:
     with pytest.raises(CorruptRecordError, match="depend"):
         decompress(CompressionType.LZ4, lz4.frame.compress(DATA, block_linked=True))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_streams_of_one_thread_that_are_under_way_at_once_have_nothing_in_common(codec: CompressionType) -> None:
+    """A search by time pauses between two pieces of a batch, and others inflate meanwhile."""
+    texts = [DATA * 4, DATA[::-1] * 4]
+    streams = [inflated(codec, compress(codec, text)) for text in texts]
+    pieces = [b"".join(parts) for parts in zip(*zip_longest(*streams, fillvalue=b""), strict=True)]
+    assert pieces == texts
+    abandoned = inflated(codec, compress(codec, texts[0]))
+    next(abandoned)
+    assert decompress(codec, compress(codec, texts[1])) == texts[1]
+    abandoned.close()  # type: ignore[attr-defined]  # they are generators
+    assert decompress(codec, compress(codec, texts[1])) == texts[1]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_compressing_in_pieces_and_at_once_have_nothing_in_common(codec: CompressionType) -> None:
+    streams, results = [Compressing(codec), Compressing(codec)], [bytearray(), bytearray()]
+    for at in range(0, len(DATA), 10_000):
+        for stream, result in zip(streams, results, strict=True):
+            result += stream.add(DATA[at : at + 10_000])
+        assert decompress(codec, compress(codec, DATA)) == DATA
+    for stream, result in zip(streams, results, strict=True):
+        result += stream.end()
+        assert decompress(codec, bytes(result)) == DATA
 
 
 @pytest.mark.parametrize("codec", CODECS)
