@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Spare(Generic[T]):
-    """At most one object for each thread. All methods may be called in any thread."""
+    """Keeps at most one object for each thread. All methods may be called in any thread."""
 
     __slots__ = ("_make", "_of_thread")
 

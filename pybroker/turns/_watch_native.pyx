@@ -71,7 +71,7 @@ cdef class Watch:
 
     def collection(self, str phase, info):
         """Time a garbage collection, as a turn of its own."""
-        cdef int64_t length_ns
+        cdef int64_t length_ns, before_ns, waited_ns
         cdef int generation = info["generation"]
         if phase == "start":
             self._collection_ns = monotonic_ns()
@@ -81,7 +81,8 @@ cdef class Watch:
         if length_ns < self._look_ns:
             self.apart("", length_ns, 0)
         else:
-            waited_ns = self.waited_ns() - self._collection_waited_ns if generation == 2 else 0
+            before_ns = self._collection_waited_ns if generation == 2 else self._base_waited_ns + self._apart_waited_ns
+            waited_ns = min(self.waited_ns() - before_ns, length_ns)
             self.apart(f"garbage collection of generation {generation}", length_ns, waited_ns)
 
     cpdef apart(self, str what, int64_t length_ns, int64_t waited_ns):

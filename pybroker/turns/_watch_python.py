@@ -105,16 +105,23 @@ class Watch:
             self._lengths.observe(length_ns)
 
     def collection(self, phase: str, info: Mapping[str, int]) -> None:
-        """Time a garbage collection, as a turn of its own; an entry of `gc.callbacks`."""
+        """Time a garbage collection, as a turn of its own; an entry of `gc.callbacks`.
+
+        Young collections are frequent and short, so the time waited is not read when one begins. If it was long, all that the
+        thread has waited for since the account was last read counts as waited in it, as for turns.
+        """
         is_full = info["generation"] == _OLDEST
         if phase == "start":
             self._collection_ns = monotonic_ns()
             self._collection_waited_ns = self.waited_ns() if is_full else 0
             return
         length_ns = monotonic_ns() - self._collection_ns
-        is_long = length_ns >= self._look_ns
-        waited_ns = self.waited_ns() - self._collection_waited_ns if is_full and is_long else 0
-        self.apart(f"garbage collection of generation {info['generation']}" if is_long else "", length_ns, waited_ns)
+        if length_ns < self._look_ns:
+            self.apart("", length_ns, 0)
+            return
+        before_ns = self._collection_waited_ns if is_full else self._base_waited_ns + self._apart_waited_ns
+        waited_ns = min(self.waited_ns() - before_ns, length_ns)
+        self.apart(f"garbage collection of generation {info['generation']}", length_ns, waited_ns)
 
     def apart(self, what: str, length_ns: int, waited_ns: int) -> None:
         """Count what ran up to now as a turn of its own, and not as a part of the turn under way.

@@ -213,6 +213,25 @@ def test_a_turn_in_which_more_is_counted_apart_than_it_took_has_no_length() -> N
     assert turns.watchdog.lengths.sum < 11_000_000_000
 
 
+@pytest.mark.parametrize("generation", [0, 1, 2])
+def test_a_collection_that_waits_for_a_core_is_not_long(generation: int, tmp_path: Path) -> None:
+    """Nor does the turn around it count the same time again."""
+    long: list[LongTurn] = []
+    watchdog, account = Watchdog(LIMIT_MS * 1_000_000, long.append), Account(tmp_path / "schedstat")
+    watch = watchdog.watch
+    account.wait(1_000_000_000)  # before
+    watch.bind(account)
+    watch.begin()
+    for _ in range(2):
+        watch.collection("start", {"generation": generation})
+        began_ns = time.monotonic_ns()
+        time.sleep(2 * LIMIT_MS / 1_000)
+        account.wait(time.monotonic_ns() - began_ns)
+        watch.collection("stop", {"generation": generation})
+    watch.end("work")
+    assert long == []
+
+
 def test_a_garbage_collection_is_a_turn_of_its_own() -> None:
     class Slow:
         def __del__(self) -> None:
