@@ -12,8 +12,9 @@ By size
     The bytes count from the batch that holds the log start offset. A log is cut between two batches, and keeps at
     least `retention.bytes`.
 
-The search by time is a generator: each step reads no more than some headers, or some records of one batch, so that
-the loop can do other work between two steps. A large batch is read and uncompressed in a thread.
+The search by time is a generator: each step reads no more than some headers, or a piece of the records of one batch, so
+that the loop can do other work between two steps, and memory never holds what a batch inflates to. A large batch is read
+in a thread.
 """
 
 from __future__ import annotations
@@ -25,22 +26,19 @@ from pybroker.log.cleaner.steps import Computation
 from pybroker.log.cold_lookup import cold_indexes, cold_next, cold_time_lookup, quietly
 from pybroker.log.entry_file import CorruptIndexError
 from pybroker.log.results import InThread
-from pybroker.log.timestamp_lookup import batch_at
+from pybroker.log.timestamp_lookup import batch_at, first_record
 from pybroker.model import Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from pybroker.log.file_records import SegmentFile
     from pybroker.log.log import Log
     from pybroker.log.segment import LogSegment
     from pybroker.records.batch import BatchView
 
 HEADERS_PER_STEP: Final = 64
-RECORDS_PER_STEP: Final = 200
-"""A batch of 1 MB may hold half a million records, which take seconds to look through."""
 LARGE_BYTES: Final = 1 << 16
-"""Longer batches, and compressed ones, are read in the thread of the log's directory."""
+"""Longer batches are read in the thread of the log's directory."""
 
 
 def is_by_record(log: Log) -> bool:
@@ -243,30 +241,22 @@ class _Search:
 
     def _look_at(self, segment: LogSegment, position: int, header: BatchView) -> Generator[InThread | None, None, Offset | None]:
         file = segment.file
-        reading = Computation(lambda: _whole(file, position, header))
+        reading = Computation(lambda: batch_at(file, position, header))
         is_cold = file.coldness(header.batch_length, position) is not None
-        if header.compression or header.batch_length > LARGE_BYTES or is_cold:
+        if header.batch_length > LARGE_BYTES or is_cold:
             yield InThread(self.log.log_directory.run_in_thread, reading)
         else:
             reading()
-        batch, section = reading.result()
-        for count, record in enumerate(batch.records(section), start=1):
-            if count % RECORDS_PER_STEP == 0:
-                yield None
-            if record.offset < self.start:
-                continue
-            if record.timestamp >= self.oldest_ms:
-                found = self._end(Offset(min(record.offset, self.upto)))
-                if found == record.offset:
-                    segment.young_start = (found, record.timestamp)
-                return found
-            if record.timestamp >= 0:
-                self.unstamped = None
-            else:
-                self._note_unstamped(Offset(record.offset))
-        return None
-
-
-def _whole(file: SegmentFile, position: int, header: BatchView) -> tuple[BatchView, bytes | memoryview]:
-    batch = batch_at(file, position, header)
-    return batch, batch.record_section()
+        batch = reading.result()
+        young = yield from first_record(batch, self.oldest_ms, self.start)
+        if young is None:  # what is young enough lies below the log start offset
+            self._pass_batch(batch)
+            return None
+        offset, timestamp = young
+        stamped = yield from first_record(batch, 0, self.start)
+        if stamped is not None and stamped[0] < offset:
+            self.unstamped = None
+        found = self._end(min(offset, self.upto))
+        if found == offset:
+            segment.young_start = (found, timestamp)
+        return found

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     Result = TypeVar("Result")
     Searching: TypeAlias = Generator[Callable[[], None] | None, None, Result]
+    Walking: TypeAlias = Generator[None, None, Result]
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
@@ -123,7 +124,7 @@ def _find_in(log: Log, segment: LogSegment, timestamp: int, start: Offset) -> Se
     for number, (at, header) in enumerate(segment.scan(position), start=1):
         if header.max_timestamp >= timestamp and header.last_offset >= start:
             batch = yield from _batch(log, segment.file, at, header)
-            record = yield from _first_record(batch, timestamp, max(start, log.log_start_offset))
+            record = yield from first_record(batch, timestamp, max(start, log.log_start_offset))
             yield from _pause(log, header.base_offset)
             if record is not None:
                 return _found(batch, record)
@@ -170,7 +171,7 @@ def _find_max_in(log: Log, segment: LogSegment, timestamp: int, *, position: int
     for number, (at, header) in enumerate(segment.scan(position), start=1):
         if header.max_timestamp == timestamp:
             batch = yield from _batch(log, segment.file, at, header)
-            record = yield from _first_record(batch, timestamp, log.log_start_offset)
+            record = yield from first_record(batch, timestamp, log.log_start_offset)
             yield from _pause(log, header.base_offset)
             return None if record is None or record[1] != timestamp else _found(batch, record)
         if not number % _HEADERS:
@@ -196,24 +197,27 @@ def _max_of(log: Log, segment: LogSegment) -> Searching[TimestampedOffset | None
     return best
 
 
-def _first_record(batch: BatchView, timestamp: int, start_offset: Offset) -> Searching[tuple[Offset, int] | None]:
-    """Return offset and timestamp of the batch's first record at or after both `timestamp` and `start_offset`."""
+def first_record(batch: BatchView, timestamp: int, start_offset: Offset) -> Walking[tuple[Offset, int] | None]:
+    """Return offset and timestamp of the batch's first record at or after both `timestamp` and `start_offset`.
+
+    Yields between pieces of about 256 kB, and holds one at a time. Raises InvalidRecordError, CorruptRecordError.
+    """
     if not batch.attributes & LOG_APPEND_TIME_BIT:
         return (yield from _searched(batch, timestamp, start_offset, base_timestamp=batch.base_timestamp))
     found = yield from _searched(batch, _ANY_TIME, start_offset, base_timestamp=0)
     return None if found is None or batch.max_timestamp < timestamp else (found[0], batch.max_timestamp)
 
 
-def _largest_timestamp(batch: BatchView, start_offset: Offset) -> Searching[tuple[Offset, int] | None]:
+def _largest_timestamp(batch: BatchView, start_offset: Offset) -> Walking[tuple[Offset, int] | None]:
     """Return offset and timestamp of the batch's first record with the largest timestamp from `start_offset` on."""
     if batch.attributes & LOG_APPEND_TIME_BIT:
-        return (yield from _first_record(batch, 0, start_offset))
+        return (yield from first_record(batch, 0, start_offset))
     return (yield from _searched(batch, None, start_offset, base_timestamp=batch.base_timestamp))
 
 
 def _searched(
     batch: BatchView, timestamp: int | None, start_offset: Offset, *, base_timestamp: int
-) -> Searching[tuple[Offset, int] | None]:
+) -> Walking[tuple[Offset, int] | None]:
     """Search the records, which the batch has in memory: whatever happens to the log meanwhile."""
     walk = sections.Search(batch.record_count, batch.base_offset, base_timestamp, timestamp, start_offset)
     for piece in inflated(batch.compression, batch.payload):

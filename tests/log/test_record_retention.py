@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import tracemalloc
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from pybroker.log.retention import advance_steps
 from pybroker.log.segment import LogSegment
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.records.batch import Record
+from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
+from pybroker.records.inflate import PIECE_BYTES
 from pybroker.slicing import run_through
 from testing.scenes.cut_log import CutLog
 from testing.scenes.logs import START_MS, Disk, Producer, append, batch, delete_old_segments, read_batches
@@ -104,10 +108,30 @@ def test_a_search_gives_the_loop_back_between_segments(tmp_path: Path) -> None:
     assert log.log_start_offset == 20
 
 
-def test_a_search_gives_the_loop_back_within_a_large_batch(tmp_path: Path) -> None:
-    log = filled(Disk(tmp_path, retention_ms=10_000), [0] * 7999 + [100], compression=CompressionType.ZSTD)
-    assert all_steps(advance_steps(log, START_MS + 50_000, log.log_end_offset)) >= 40
+@pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.ZSTD])
+def test_a_search_gives_the_loop_back_within_a_large_batch_and_holds_one_piece_of_it(
+    tmp_path: Path, codec: CompressionType
+) -> None:
+    log = Disk(tmp_path, retention_ms=10_000, max_message_bytes=10_000_000).create()
+    times = [START_MS] * 7999 + [START_MS + 100_000]
+    append(log, build_batch([Record(Offset(at), time, None, bytes(1000)) for at, time in enumerate(times)], compression=codec))
+    steps = advance_steps(log, START_MS + 50_000, log.log_end_offset)
+    tracemalloc.start()
+    try:
+        assert all_steps(steps) >= 8_000_000 // PIECE_BYTES
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 4 * PIECE_BYTES
     assert log.log_start_offset == 7999
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_whose_young_records_are_deleted_already_is_passed(tmp_path: Path, codec: CompressionType) -> None:
+    log = filled(Disk(tmp_path, retention_ms=10_000), [100, 0, 1], [-1], [50], compression=codec)
+    log.increment_log_start_offset(Offset(1), high_watermark=log.log_end_offset)
+    delete_old_segments(log, START_MS + 50_000)
+    assert visible(log) == [3, 4]
 
 
 def test_by_size_a_log_is_cut_between_batches_and_keeps_at_least_the_limit(tmp_path: Path) -> None:

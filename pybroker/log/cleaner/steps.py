@@ -48,7 +48,11 @@ class Computation(Generic[T]):
     def result(self) -> T:
         """Return what the function returned, or raise what it raised, after the call."""
         if self._error is not None:
-            raise self._error
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error  # else it lives as long as its traceback, and that as long as it, with all that the function had
         return self._result.pop()
 
 
