@@ -77,9 +77,27 @@ def one_partition() -> None:
 
 @case("one call of the tail writes and notes a batch that begins nothing")
 def append_usual() -> None:
-    from pybroker.log.segment import LogSegment
+    from pybroker.log import segment, tail
 
-    _put(LogSegment, "append_usual", _nothing)
+    class Stepwise(tail.SegmentTail):
+        """A tail that takes no batch at once."""
+
+        __slots__ = ()
+
+        def append(self, *_: Any) -> bool:
+            return False
+
+    _put(segment, "SegmentTail", Stepwise)
+
+
+@case("the leader's part of an append is compiled")
+def leading() -> None:
+    _uncompiled("pybroker.replication._leading")
+
+
+@case("the end of a log is compiled")
+def log_end() -> None:
+    _uncompiled("pybroker.log._end")
 
 
 @case("the tail of a segment is compiled")

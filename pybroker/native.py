@@ -26,6 +26,7 @@ SWITCH: Final = "PYBROKER_PURE"
 PARTS: Final = (
     "api.dispatch",
     "coordinator.offset_loops",
+    "log.end",
     "log.tail",
     "metrics.counts",
     "network.connection",
@@ -36,6 +37,7 @@ PARTS: Final = (
     "records.columns",
     "records.kernels",
     "records.sections",
+    "replication.leading",
     "replication.partition_data",
     "replication.reading",
     "turns.watch",

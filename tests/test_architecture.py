@@ -66,12 +66,17 @@ OTHER_NAMES = {
 """The names of values that become a field of another name."""
 
 
+def last_name(function: ast.expr) -> str:
+    """Return the name of a function that a call gives, without its module."""
+    return ast.unparse(function).rpartition(".")[2]
+
+
 def made_tuples() -> list[Made]:
     made = []
     for path in sorted(ROOT.rglob("*.py")):
         module = ".".join(("pybroker", *path.relative_to(ROOT).with_suffix("").parts))
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MAKERS:
+            if isinstance(node, ast.Call) and last_name(node.func) in MAKERS:
                 cls, values = node.args
                 assert isinstance(cls, ast.Name)
                 assert isinstance(values, ast.Tuple), f"{module}:{node.lineno}: the values have to stand there, to be counted"
@@ -181,11 +186,11 @@ BY_POSITION = {
     "append_as_leader": "on the hot path",
     "append_one": "on the hot path",
     "append_records_to_leader": "on the hot path",
-    "append_usual": "on the hot path",
     "completed": "on the hot path",
     "encode_response": "on the hot path",
     "find_batch": "on the hot path",
     "_find": "on the hot path",
+    "write_batch": "on the hot path",
     "send": "the signature of kafka-python's method of that name, which it stands for",
     "produced": "on the hot path",
     "should_roll": "on the hot path",
@@ -241,8 +246,8 @@ def test_a_function_with_numbers_by_position_is_found(arguments: str, is_wrong: 
 def test_the_twins_are_exactly_those_of_native_parts() -> None:
     assert {path.stem for path in ROOT.rglob("*.py") if is_twin(path)} == {
         "_codec_python", "_columns_python", "_connection_python", "_counters_python", "_counts_python", "_dispatch_python",
-        "_kernels_python", "_offset_loops_python", "_partition_data_python", "_reading_python", "_receiver_python",
-        "_sections_python", "_sender_python", "_tail_python", "_watch_python",
+        "_end_python", "_kernels_python", "_leading_python", "_offset_loops_python", "_partition_data_python", "_reading_python",
+        "_receiver_python", "_sections_python", "_sender_python", "_tail_python", "_watch_python",
     }  # fmt: skip
 
 

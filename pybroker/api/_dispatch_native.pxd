@@ -4,6 +4,7 @@ cimport cython
 from libc.stdint cimport int64_t
 from pybroker.metrics cimport _clock as time
 from pybroker.metrics cimport _counts_native
+from pybroker.protocol cimport _tuples as model
 
 cdef int64_t SIZE_PREFIX
 cdef int64_t NOTED_NS

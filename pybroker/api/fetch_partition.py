@@ -193,7 +193,7 @@ def topic_responses(
                 data.preferred_read_replica,
                 b"" if records is None else records,
             )
-            metrics.fetched(topic, 0 if records is None else records.size)
+            (metrics.topics.get(topic) or metrics.topic(topic)).fetched(0 if records is None else records.size)
         if records is not None and records.size <= copied_max and response.records is records:
             copied = records.copied(copied_max)
             if copied is not None:

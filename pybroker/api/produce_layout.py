@@ -12,7 +12,7 @@ from pybroker.api.produce_response import STEP_PARTITIONS
 from pybroker.model import TopicId, TopicPartition, new_tuple
 from pybroker.protocol.codec import LOOP_ELEMENTS_MAX
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.records.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT
+from pybroker.records import kernels
 from pybroker.replication.produce_data import PartitionProduceResult
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class ProduceLayout:
                 topic_partition = new_tuple(TopicPartition, (key, partition.index))
                 asked.append(topic_partition)
                 records: Any = partition.records  # the decoder makes a memoryview or None
-                is_transactional = records is not None and is_of_transaction(records)
+                is_transactional = records is not None and kernels.is_of_transaction(records)
                 if is_transactional and request.transactional_id is None:
                     is_unauthorized = True
                 if not known:
@@ -109,15 +109,6 @@ class ProduceLayout:
 def is_large(request: ProduceRequest) -> bool:
     """Return whether a request has too many partitions for one turn."""
     return sum(len(topic.partition_data) for topic in request.topic_data) > LARGE_PARTITIONS
-
-
-def is_of_transaction(records: memoryview) -> bool:
-    """Return whether records are a batch of a transaction."""
-    return (
-        len(records) > HEADER_SIZE
-        and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0  # the high byte is unused
-        and records[MAGIC_AT] == MAGIC
-    )
 
 
 def _emptied(*mappings: dict[Any, Any]) -> Generator[None, None, None]:

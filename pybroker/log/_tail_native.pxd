@@ -11,7 +11,7 @@ cdef int64_t NO_TIMESTAMP
 cdef class SegmentTail:
     cdef public int64_t base_offset, size, jitter_ms, created_ms, index_interval, bytes_since_entry
     cdef public int64_t first_timestamp, max_timestamp, offset_of_max_timestamp
-    cdef public bint is_first_known, is_max_known
+    cdef public bint is_first_known, is_max_known, has_index_room
     cdef public dict recent, older
 
     @cython.locals(age_ms=int64_t)
@@ -27,5 +27,5 @@ cdef class SegmentTail:
     @cython.locals(size=int64_t, position=int64_t)
     cpdef bint append(
         self, file, data, first_offset, int64_t last_offset, int64_t max_timestamp, int64_t now_ms, int64_t segment_bytes,
-        int64_t segment_ms, bint is_index_full,
+        int64_t segment_ms,
     ) except -1

@@ -28,6 +28,8 @@ class SegmentTail:
         created_ms: when the segment was made, which counts for batches without a timestamp.
         index_interval: bytes of data after which a batch gets an index entry.
         bytes_since_entry: bytes of the batches since the batch that has the last index entry.
+        has_index_room: whether it is known that no index is full; false after each change of an index, until the segment has
+        looked.
         first_timestamp: the largest of the first batch in ms, -1 if there is none; valid while there is data and
         `is_first_known`.
         max_timestamp, offset_of_max_timestamp: the largest of all batches in ms, -1 if there is none, and the last
@@ -41,6 +43,7 @@ class SegmentTail:
         "bytes_since_entry",
         "created_ms",
         "first_timestamp",
+        "has_index_room",
         "index_interval",
         "is_first_known",
         "is_max_known",
@@ -59,6 +62,7 @@ class SegmentTail:
         self.created_ms = 0
         self.size = 0
         self.bytes_since_entry = 0
+        self.has_index_room = False
         self.first_timestamp = NO_TIMESTAMP
         self.is_first_known = False
         self.max_timestamp = NO_TIMESTAMP
@@ -140,9 +144,8 @@ class SegmentTail:
         now_ms: int,
         segment_bytes: int,
         segment_ms: int,
-        is_index_full: bool,
     ) -> bool:
-        """Write one batch that needs no new segment and no index entry, with the `append` of `file`.
+        """Write one batch that needs no new segment and no index entry, with the `append` of `file`, and remember it.
 
         Returns False, without having done anything, for any other batch. Raises OSError.
         """
@@ -150,9 +153,9 @@ class SegmentTail:
         position = self.size
         if position and not (self.is_first_known and self.is_max_known):
             return False
-        if self.bytes_since_entry > self.index_interval:
+        if not self.has_index_room or self.bytes_since_entry > self.index_interval:
             return False
-        if self.should_roll(size, last_offset, max_timestamp, now_ms, segment_bytes, segment_ms, is_index_full):
+        if self.should_roll(size, last_offset, max_timestamp, now_ms, segment_bytes, segment_ms, False):
             return False
         file.append(data)  # type: ignore[attr-defined]
         self.lengthen(size, max_timestamp, last_offset)

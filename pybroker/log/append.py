@@ -1,5 +1,5 @@
 """Appends to a log: checks the records, assigns offsets, rolls if needed, checks the producers, writes, and notes the
-batch.
+batch. `LogEnd.append_as_leader` comes first, and itself appends a batch of the usual form.
 
 Cost: 16 us for a 16 kB batch of a producer that compresses nothing, on the loop; the system's write takes 6 us of
 them.
@@ -18,9 +18,8 @@ from pybroker.log.append_rules import sound_batches
 from pybroker.log.producer_entry import ProducerBatch
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.log.transaction_index import AbortedTransaction
-from pybroker.model import NO_COORDINATOR_EPOCH, LeaderEpoch, Offset, new_tuple
+from pybroker.model import NO_COORDINATOR_EPOCH, LeaderEpoch, Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.records import kernels
 from pybroker.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView
 from pybroker.records.control import ControlType, transaction_marker
 from pybroker.records.validate import Checked, validate_and_assign
@@ -36,34 +35,21 @@ if TYPE_CHECKING:
     from pybroker.records.work import Work
 
 _NOT_PLAIN: Final = TRANSACTIONAL_BIT | CONTROL_BIT
-_CHECKED: Final = AppendOrigin.CHECKED
 _CLIENT: Final = AppendOrigin.CLIENT
 
 
-def append_as_leader(  # noqa: PLR0917  (a call by position is a third of a call by name)
+def append_unusual(  # noqa: PLR0917  (a call by position is a third of a call by name)
     log: Log,
     records: memoryview | Checked,
+    rules: ValidationRules,
     leader_epoch: LeaderEpoch,
     now_ms: int,
-    origin: AppendOrigin = AppendOrigin.CLIENT,
-    request_version: int | None = None,
-    work: Work | None = None,
+    origin: AppendOrigin,
+    request_version: int | None,
+    work: Work | None,
 ) -> LogAppendInfo:
-    """Check records, assign their offsets and write them; this is `Log.append_as_leader`.
-
-    Records were checked already if `origin` is CHECKED, and only then.
-    """
-    if log.is_closed or log.log_directory.failure is not None:
-        log.check_usable()
-    if log.is_unfinished:
-        log.finish_truncation()
-    validator, config = log.validator, log.config
-    rules = validator.current if config is validator.config else validator.rules(config)
+    """Check records of any form, assign their offsets and write them; this is `Log.append_unusual`."""
     first_offset = log.log_end_offset
-    if rules.keeps_batches and origin is not _CHECKED:
-        info = _append_usual(log, records, rules, leader_epoch, now_ms, origin)  # type: ignore[arg-type]  # not CHECKED
-        if info is not None:
-            return info
     if isinstance(records, Checked):
         validated = records.assigned(first_offset, now_ms=now_ms, leader_epoch=leader_epoch)
     else:
@@ -87,6 +73,23 @@ def append_as_leader(  # noqa: PLR0917  (a call by position is a third of a call
     )
 
 
+def append_accepted(log: Log, data: memoryview, now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
+    """Append a batch that has its final offsets, with all rules for producers; this is `Log.append_accepted`."""
+    return _append(log, data, [BatchView(data)], now_ms, origin)
+
+
+def write_batch(  # noqa: PLR0917  (as above)
+    log: Log, data: memoryview, first_offset: Offset, last_offset: Offset, max_timestamp: int, now_ms: int
+) -> None:
+    """Write one batch and note it, in a new segment if it belongs into one; this is `Log.write_batch`."""
+    segment, size = log.segments.active, len(data)
+    if segment.should_roll(log.config, size, max_timestamp, last_offset, now_ms):
+        segment = _roll(log, size, first_offset, now_ms)
+    position = segment.size
+    segment.append(data, last_offset, max_timestamp, last_offset)
+    segment.remember(first_offset, position, size)
+
+
 def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppendInfo:
     """Write batches as the leader has them; this is `Log.append_as_follower`."""
     log.check_usable()
@@ -99,58 +102,6 @@ def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppe
             f"replicated records begin at {batches[0].base_offset}, but {log.topic_partition} ends at {log.log_end_offset}",
         )
     return _append(log, records[: batches[-1].end if batches else 0], batches, now_ms, AppendOrigin.REPLICATION)
-
-
-def _append_usual(  # noqa: PLR0917  (a call by position is a third of a call by name)
-    log: Log, data: memoryview, rules: ValidationRules, leader_epoch: LeaderEpoch, now_ms: int, origin: AppendOrigin
-) -> LogAppendInfo | None:
-    """Append a batch of the usual form, which one call checks. Returns None, with nothing done, for any other.
-
-    What follows the check is `_append` for one plain batch, written out: a change there belongs here, too
-    (`tests/log/test_append_ways.py` compares them). Raises the errors of `append_as_leader`.
-    """
-    first_offset, config = log.log_end_offset, log.config
-    accepted = kernels.accept_batch(
-        data,
-        first_offset,
-        leader_epoch,
-        now_ms,
-        rules.usual_bytes_max,
-        rules.timestamp_before_max_ms,
-        rules.timestamp_after_max_ms,
-        rules.is_compacted,
-    )
-    if accepted is None:
-        return None
-    last_offset_delta, max_timestamp, producer_id, producer_epoch, base_sequence = accepted
-    continued = None
-    if producer_id >= 0:
-        continued = log.producers.find_continued(producer_id, producer_epoch, base_sequence)
-        if continued is None:
-            return _append(log, data, [BatchView(data)], now_ms, origin)
-    last_offset, record_count, size = first_offset + last_offset_delta, last_offset_delta + 1, len(data)
-    try:
-        entries = log.epochs.entries
-        if not entries or entries[-1][0] != leader_epoch:
-            log.epochs.assign(leader_epoch, first_offset)
-        segment = log.segments.active
-        if not segment.append_usual(config, data, first_offset, last_offset, max_timestamp, now_ms):
-            if segment.should_roll(config, size, max_timestamp, last_offset, now_ms):
-                segment = _roll(log, size, first_offset, now_ms)
-            position = segment.size
-            segment.append(data, last_offset, max_timestamp, last_offset)
-            segment.remember(first_offset, position, size)
-        log.log_end_offset = log.producers.map_end_offset = last_offset + 1
-        if continued is not None:
-            log.producers.add(continued, base_sequence, last_offset, last_offset_delta, max_timestamp)
-        log.unflushed_messages = unflushed = log.unflushed_messages + record_count
-        if unflushed >= config.flush_messages:
-            log.settle(first_offset)
-    except OSError as error:
-        raise log.log_directory.fail(error) from error
-    return new_tuple(
-        LogAppendInfo, (first_offset, last_offset, max_timestamp, -1, log.log_start_offset, record_count, size, 0, 0, False)
-    )
 
 
 def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: int, origin: AppendOrigin) -> LogAppendInfo:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pybroker.config.setting import LONG_MAX
 from pybroker.log import append, checkpoint, cold_lookup, flush, read, recovery, retention, timestamp_lookup, truncate
 from pybroker.log.append_rules import rules_of
+from pybroker.log.end import LogEnd
 from pybroker.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from pybroker.log.producer_state import ProducerState
 from pybroker.log.results import FetchedRecords, LogOffsetMetadata, TimestampedOffset
@@ -60,7 +61,7 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-class Log:
+class Log(LogEnd):
     """One partition's log, opened by `Log.open` or `Log.create`. Every method may raise KafkaError(KAFKA_STORAGE_ERROR).
 
     Attributes:
@@ -79,33 +80,22 @@ class Log:
     """
 
     __slots__ = (
-        "config",
         "directory",
-        "epochs",
         "filesystem",
         "flush_state",
-        "is_closed",
         "is_moving",
-        "is_unfinished",
         "last_flush_ms",
-        "log_directory",
-        "log_end_offset",
-        "log_start_offset",
         "lost",
         "on_settled",
         "path",
-        "producers",
         "recovery_point",
         "replacement",
-        "segments",
         "services",
         "topic_id",
         "topic_partition",
         "truncations",
-        "unflushed_messages",
         "unsettled_from",
         "unsettled_upto",
-        "validator",
     )
 
     def __init__(
@@ -240,16 +230,9 @@ class Log:
 
     # --- append ---
 
-    append_as_leader = append.append_as_leader  # bound, where the others are wrapped: saves a call for each append
-    """Check records, give them offsets and write them.
-
-    `records` is borrowed until return, and patched in place where it is writable. `request_version` is that of Produce, which
-    determines which records are allowed; None for the broker's own records.
-
-    Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
-    UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
-    INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
-    """
+    append_unusual = append.append_unusual  # bound, where the others are wrapped: saves a call for each append
+    append_accepted = append.append_accepted
+    write_batch = append.write_batch
 
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> LogAppendInfo:
         """Write batches as the leader has them, with their offsets and epochs. `records` is borrowed until return.

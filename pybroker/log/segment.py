@@ -44,6 +44,7 @@ class LogSegment(SegmentFiles):
         roll, when an index entry is due, the largest timestamp, the positions of the batches just written.
         end_offset: where the next segment begins, so no batch here may reach it; without a next segment, a segment's
         limit.
+        open_file: the data file while it is open. `file` opens it.
         damage: the ranges that cannot be read, in order; empty until a reader has met damage.
         rebuilt: a segment of the same data with indexes that a thread has rebuilt, which the next rebuild takes.
         known_start: an offset, and the position of the batch that holds it: the log start offset, as it was looked for last.
@@ -52,7 +53,6 @@ class LogSegment(SegmentFiles):
 
     __slots__ = (
         "__weakref__",
-        "_file",
         "_is_active",
         "_is_loaded",
         "_is_rebuild_due",
@@ -62,6 +62,7 @@ class LogSegment(SegmentFiles):
         "end_offset",
         "is_gap_logged",
         "known_start",
+        "open_file",
         "rebuilt",
         "tail",
         "young_start",
@@ -88,7 +89,7 @@ class LogSegment(SegmentFiles):
             None  # has indexes that a thread has rebuilt (`index_rebuild`), which the next rebuild takes
         )
         self.is_gap_logged = False  # whether it was logged that offsets are missing after this segment
-        self._file: SegmentFile | None = None
+        self.open_file: SegmentFile | None = None
         self._shown = 0  # bytes that readers with an earlier object of the file may read
         self._is_active = False
         self._is_loaded = True
@@ -147,16 +148,16 @@ class LogSegment(SegmentFiles):
     @property
     def file(self) -> SegmentFile:
         """The open data file. It may be closed when other files are opened; code that needs it for longer keeps this object."""
-        file = self._file
+        file = self.open_file
         if file is None:
-            file = self._file = SegmentFile(self.filesystem, self.path, is_growing=self._is_active, shown=self._shown)
+            file = self.open_file = SegmentFile(self.filesystem, self.path, is_growing=self._is_active, shown=self._shown)
             OPEN_FILES.keep(self)
         return file
 
     @property
     def is_open(self) -> bool:
         """Whether the data file is open."""
-        return self._file is not None
+        return self.open_file is not None
 
     @property
     def is_active(self) -> bool:
@@ -170,7 +171,7 @@ class LogSegment(SegmentFiles):
 
     def let_go(self) -> None:
         """Close the data file as soon as no reader has it; it is opened again when it is needed."""
-        file, self._file = self._file, None
+        file, self.open_file = self.open_file, None
         OPEN_FILES.forget(self)
         if file is not None and (file.mapped or sys.getrefcount(file) > _REFERENCES_OF_ONE):
             self._shown = file.size
@@ -187,6 +188,7 @@ class LogSegment(SegmentFiles):
         self.damage = ()
         self._set_max_timestamp(TimestampOffset(NO_TIMESTAMP, self.base_offset))
         self.tail.bytes_since_entry = 0
+        self.tail.has_index_room = False
         self._is_loaded = True
         self._forget_starts()
 
@@ -203,6 +205,7 @@ class LogSegment(SegmentFiles):
         tail = self.tail
         self.offset_index.append(last_offset, position)
         self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp)
+        tail.has_index_room = not self._is_index_full
 
     def write_noted(self, data: WriteBuffer) -> None:
         """Write batches at the end that were passed to `note_batch`. Raises OSError."""
@@ -215,7 +218,7 @@ class LogSegment(SegmentFiles):
         """Make an opened segment the one to append to."""
         self.load_indexes()
         self._is_active = True
-        if (file := self._file) is not None:
+        if (file := self.open_file) is not None:
             file.is_growing = True
         if not self.tail.is_max_known:
             self._set_max_timestamp(self._read_max_timestamp())
@@ -232,27 +235,6 @@ class LogSegment(SegmentFiles):
         if tail.lengthen(len(data), max_timestamp, offset_of_max_timestamp):
             self._add_entry(last_offset, position)
 
-    def append_usual(  # noqa: PLR0917  (a call by position is a third of a call by name)
-        self, config: TopicConfig, data: memoryview, first_offset: Offset, last_offset: Offset, max_timestamp: int, now_ms: int
-    ) -> bool:
-        """Write one batch and remember it, as `append` and `remember` do, if it needs no new segment and no index entry.
-
-        Returns False, without having done anything, if it does, or if the segment must read its files first. Raises
-        OSError.
-        """
-        file = self._file
-        return file is not None and self.tail.append(
-            file,
-            data,
-            first_offset,
-            last_offset,
-            max_timestamp,
-            now_ms,
-            config.segment_bytes,
-            config.segment_ms,
-            self._is_index_full,
-        )
-
     def remember(self, base_offset: Offset, position: int, size: int) -> None:
         """Remember where a batch was just written; this is `SegmentTail.remember`."""
         self.tail.remember(base_offset, position, size)
@@ -262,9 +244,9 @@ class LogSegment(SegmentFiles):
         tail = self.tail
         if not tail.is_first_known and tail.size:
             self._read_first_timestamp()
-        return tail.should_roll(
-            data_size, last_offset, max_timestamp, now_ms, config.segment_bytes, config.segment_ms, self._is_index_full
-        )
+        is_full = self._is_index_full
+        tail.has_index_room = not is_full
+        return tail.should_roll(data_size, last_offset, max_timestamp, now_ms, config.segment_bytes, config.segment_ms, is_full)
 
     @property
     def _is_index_full(self) -> bool:
@@ -292,7 +274,7 @@ class LogSegment(SegmentFiles):
         self.write_last_timestamp()
         self._is_active = False
         self.tail.forget()
-        if (file := self._file) is not None:
+        if (file := self.open_file) is not None:
             file.is_growing = False
 
     def write_last_timestamp(self) -> None:
@@ -300,6 +282,7 @@ class LogSegment(SegmentFiles):
         tail = self.tail
         if tail.is_max_known and self._is_loaded:
             self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp)
+            tail.has_index_room = False
             self.offset_index.write()
             self.time_index.write()
 
@@ -375,7 +358,7 @@ class LogSegment(SegmentFiles):
         dropped = self.size - size
         if dropped > 0:
             file = self.file
-            self._file = kept = file.truncate(size)
+            self.open_file = kept = file.truncate(size)
             if kept is not file:
                 self._shown = 0
             self.tail.size = size
@@ -387,7 +370,7 @@ class LogSegment(SegmentFiles):
 
         A data file that is not open is opened by the thread: many segments may wait for theirs.
         """
-        file, path, filesystem = self._file, self.path, self.filesystem
+        file, path, filesystem = self.open_file, self.path, self.filesystem
         if is_data_only and file is not None:
             return file.sync
         if is_data_only:

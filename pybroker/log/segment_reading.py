@@ -63,7 +63,7 @@ def _check_last_timestamp(self: LogSegment) -> None:
     if not self.time_index.count:
         return
     timestamp, offset = self.time_index.last_entry
-    was_open = self._file is not None
+    was_open = self.open_file is not None
     found = _find(self, offset, self.end_offset)
     batch = next(self.scan(found[0]))[1] if found is not None else None
     if batch is None or not batch.base_offset <= offset or batch.max_timestamp != timestamp:
@@ -252,7 +252,7 @@ def slice_from(
     place = new_tuple(LogOffsetMetadata, (offset, self.base_offset, position))
     if size <= 0:
         return FetchedRecords(records=EMPTY, size=0, offset_metadata=place, first_batch_size=first_batch_size)
-    records = FileRecords(self._file or self.file, position, size)
+    records = FileRecords(self.open_file or self.file, position, size)
     return new_tuple(FetchedRecords, (records, size, place, first_batch_size, size < first_batch_size))
 
 
@@ -263,7 +263,7 @@ def read_recent(self: LogSegment, offset: Offset, *, bytes_max: int, min_one_bat
     """
     tail = self.tail
     batch = tail.recent_place(offset)
-    if batch is None or self._file is None:
+    if batch is None or self.open_file is None:
         return None
     return slice_from(self, offset, batch, limit=tail.size, bytes_max=bytes_max, min_one_batch=min_one_batch)
 

@@ -31,3 +31,7 @@ cpdef observe_request(
     Counts queue, Counts local, Counts remote, Counts send, Counts total,
     int64_t queue_ns, int64_t local_ns, int64_t remote_ns, int64_t send_ns,
 )
+
+
+cdef class TopicCounts:
+    cdef public int64_t bytes_in, bytes_out, fetch_requests, messages_in, produce_requests

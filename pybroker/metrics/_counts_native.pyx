@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Counts of durations in C; `_counts_python` has the same, and the tests run on both."""
+"""Counts of durations and of records in C; `_counts_python` has the same, and the tests run on both."""
 
 from libc.stdint cimport int64_t
 
@@ -100,3 +100,18 @@ cdef int add(dict counts, key, int64_t number) except -1:
     cdef int64_t before = counts.get(key, 0)
     counts[key] = before + number
     return 0
+
+
+cdef class TopicCounts:
+    """What every append and every read counts for its topic."""
+
+    def produced(self, int64_t size, int64_t record_count):
+        """Count an append of `size` bytes of batches with that many records."""
+        self.produce_requests += 1
+        self.bytes_in += size
+        self.messages_in += record_count
+
+    def fetched(self, int64_t size):
+        """Count a read of `size` bytes of batches."""
+        self.fetch_requests += 1
+        self.bytes_out += size

@@ -1,4 +1,4 @@
-"""Counts of durations in ns and of requests, in Python: the contract, and the code that runs where the native part was not built.
+"""Counts of durations in ns, of requests and of records, in Python: the contract, and the code that runs without the native part.
 
 One thread writes, others may read.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["Counts", "RequestCounts", "observe_request"]
+__all__ = ["Counts", "RequestCounts", "TopicCounts", "observe_request"]
 
 NO_ERROR: Final = "NONE"
 """The key in `RequestCounts.errors` of what has no error."""
@@ -119,3 +119,27 @@ class RequestCounts:
         """Count responses with the error of this name."""
         if number:
             self.errors[name] = self.errors.get(name, 0) + number
+
+
+class TopicCounts:
+    """What every append and every read counts for its topic: requests, records and bytes of record batches."""
+
+    __slots__ = ("bytes_in", "bytes_out", "fetch_requests", "messages_in", "produce_requests")
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.fetch_requests = 0
+        self.messages_in = 0
+        self.produce_requests = 0
+
+    def produced(self, size: int, record_count: int) -> None:
+        """Count an append of `size` bytes of batches with that many records."""
+        self.produce_requests += 1
+        self.bytes_in += size
+        self.messages_in += record_count
+
+    def fetched(self, size: int) -> None:
+        """Count a read of `size` bytes of batches."""
+        self.fetch_requests += 1
+        self.bytes_out += size

@@ -11,8 +11,9 @@ thread: a plain int is always whole, and numbers of one scrape may be a few requ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from pybroker.metrics.counts import TopicCounts
 from pybroker.metrics.request_metrics import RequestMetrics
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ Number = int | float
 LabelledRead = Callable[[], Mapping[tuple[str, ...], Number]]
 
 
-class TopicMetrics:
+class TopicMetrics(TopicCounts):
     """One topic, or all topics together, since the start.
 
     `bytes_in` and `bytes_out` are record batches only, without requests around them. `messages_in` are records. The conversions
@@ -30,36 +31,29 @@ class TopicMetrics:
     """
 
     __slots__ = (
-        "bytes_in",
-        "bytes_out",
         "bytes_rejected",
         "failed_fetch_requests",
         "failed_produce_requests",
         "fetch_message_conversions",
-        "fetch_requests",
-        "messages_in",
         "produce_message_conversions",
-        "produce_requests",
     )
+    NAMES: ClassVar = ("bytes_in", "bytes_out", "fetch_requests", "messages_in", "produce_requests", *__slots__)
+    """The names of all numbers."""
 
     def __init__(self) -> None:
-        self.bytes_in = 0
-        self.bytes_out = 0
+        super().__init__()
         self.bytes_rejected = 0
         self.failed_fetch_requests = 0
         self.failed_produce_requests = 0
         self.fetch_message_conversions = 0
-        self.fetch_requests = 0
-        self.messages_in = 0
         self.produce_message_conversions = 0
-        self.produce_requests = 0
 
     @classmethod
     def together(cls, counted: Iterable[TopicMetrics]) -> TopicMetrics:
         """Return the sums of the numbers in `counted`."""
         sums = cls()
         for one in counted:
-            for name in cls.__slots__:
+            for name in cls.NAMES:
                 setattr(sums, name, getattr(sums, name) + getattr(one, name))
         return sums
 
@@ -123,19 +117,6 @@ class BrokerMetrics:
             metrics = self.topics[name] = TopicMetrics()
             self._counted.append(metrics)
         return metrics
-
-    def produced(self, name: str, size: int, record_count: int) -> None:
-        """Count an append to a topic: `size` bytes of batches with that many records."""
-        metrics = self.topics.get(name) or self.topic(name)
-        metrics.produce_requests += 1
-        metrics.bytes_in += size
-        metrics.messages_in += record_count
-
-    def fetched(self, name: str, size: int) -> None:
-        """Count a read of a topic: `size` bytes of batches."""
-        metrics = self.topics.get(name) or self.topic(name)
-        metrics.fetch_requests += 1
-        metrics.bytes_out += size
 
     def forget_topic(self, name: str) -> None:
         """Drop the counters of a deleted topic; the sums keep its numbers."""

@@ -1,4 +1,4 @@
-"""The counts of each request's times: native where that part was built, else Python; `pybroker/native.py` chooses.
+"""The counts of requests, times and records: native where that part was built, else Python; `pybroker/native.py` chooses.
 
 The contract is in `_counts_python.py`.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from pybroker.metrics import _counts_python
-from pybroker.metrics._counts_python import NO_ERROR, Counts, RequestCounts, observe_request
+from pybroker.metrics._counts_python import NO_ERROR, Counts, RequestCounts, TopicCounts, observe_request
 from pybroker.native import choose
 
-__all__ = ["IS_NATIVE", "NO_ERROR", "Counts", "RequestCounts", "observe_request"]
+__all__ = ["IS_NATIVE", "NO_ERROR", "Counts", "RequestCounts", "TopicCounts", "observe_request"]
 
 IS_NATIVE: Final = choose(_counts_python, globals())

@@ -37,6 +37,7 @@ cdef enum:  # a batch's header; checked below to match `batch.py`
     BASE_SEQUENCE_AT = 53
     RECORD_COUNT_AT = 57
     HEADER_SIZE = 61
+    TRANSACTIONAL_BIT = 0x10
     UNUSUAL_BITS = 0x3F  # codec, log append time, transactional, control
 
 
@@ -48,6 +49,7 @@ check_faults()
 if {
     "BATCH_LENGTH_AT": BATCH_LENGTH_AT,
     "LEADER_EPOCH_AT": LEADER_EPOCH_AT,
+    "TRANSACTIONAL_BIT": TRANSACTIONAL_BIT,
     "MAGIC_AT": MAGIC_AT,
     "CRC_AT": CRC_AT,
     "ATTRIBUTES_AT": ATTRIBUTES_AT,
@@ -58,6 +60,7 @@ if {
 } != {
     "BATCH_LENGTH_AT": batch.BATCH_LENGTH_AT,
     "LEADER_EPOCH_AT": batch.LEADER_EPOCH_AT,
+    "TRANSACTIONAL_BIT": batch.TRANSACTIONAL_BIT,
     "MAGIC_AT": batch.MAGIC_AT,
     "CRC_AT": batch.CRC_AT,
     "ATTRIBUTES_AT": batch.ATTRIBUTES_AT,
@@ -199,6 +202,16 @@ def accept_batch(records, int64_t first_offset, int64_t leader_epoch, int64_t no
         )
     finally:
         PyBuffer_Release(&view)
+
+
+def is_of_transaction(records):
+    cdef Py_buffer view
+    cdef uint8_t *p
+    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+    p = <uint8_t *>view.buf
+    cdef bint found = view.len > HEADER_SIZE and p[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0 and p[MAGIC_AT] == 2
+    PyBuffer_Release(&view)
+    return found
 
 
 def down_converted_size(section, int64_t record_count, int64_t base_offset, int to_magic, int64_t first_offset):

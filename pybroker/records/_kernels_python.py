@@ -25,6 +25,7 @@ from pybroker.records.batch import (
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC,
+    MAGIC_AT,
     TRANSACTIONAL_BIT,
     set_offset_and_epoch,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "crc32",
     "down_convert_records",
     "down_converted_size",
+    "is_of_transaction",
     "note_keys",
     "record_section",
     "retain_records",
@@ -199,6 +201,15 @@ def accept_batch(  # noqa: PLR0917
         return None
     set_offset_and_epoch(view, base_offset=first_offset, leader_epoch=leader_epoch)
     return last_delta, max_timestamp, producer_id, epoch, sequence
+
+
+def is_of_transaction(records: bytes | bytearray | memoryview) -> bool:
+    """Return whether `records` begin with a whole header of magic 2 of a transaction, and have more bytes than that."""
+    return (
+        len(records) > HEADER_SIZE
+        and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0  # the high byte is unused
+        and records[MAGIC_AT] == MAGIC
+    )
 
 
 def down_converted_size(

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.purgatory.purgatory import DelayedOperation
-from pybroker.replication.partition import ACKS_ALL
+from pybroker.replication.leading import ACKS_ALL
 
 if TYPE_CHECKING:
     from pybroker.replication.produce_data import ProduceResults, Unsettled

@@ -21,7 +21,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.read import offset_behind
-from pybroker.log.results import AppendOrigin
 from pybroker.model import FIRST_OFFSET, NO_OFFSET, BrokerId, LeaderEpoch, Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.fetch_data import (
@@ -30,26 +29,23 @@ from pybroker.replication.fetch_data import (
     FetchPartition,
     FetchPartitionData,
 )
+from pybroker.replication.leading import LeaderState
 from pybroker.replication.partition_data import is_present_epoch
 
 if TYPE_CHECKING:
     from pybroker.log.file_records import FileRecords
     from pybroker.log.leader_epoch_cache import EpochEndOffset
     from pybroker.log.log import Log
-    from pybroker.log.results import AbortedTransactions, FetchedRecords, LogAppendInfo, LogOffsetMetadata
+    from pybroker.log.results import AbortedTransactions, FetchedRecords, LogOffsetMetadata
     from pybroker.metadata.image import PartitionImage
     from pybroker.model import TopicId, TopicPartition
-    from pybroker.records.validate import Checked
-    from pybroker.records.work import Work
     from pybroker.replication.cold_lookups import ColdLookups
-
-ACKS_ALL: Final = -1
 
 _LOG_END: Final = FetchIsolation.LOG_END
 _TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 
 
-class Partition:
+class Partition(LeaderState):
     """The local replica. Belongs to the loop; owns its log's high watermark, not the log.
 
     `high_watermark` is the offset after the last record that every in-sync replica has.
@@ -57,19 +53,11 @@ class Partition:
 
     __slots__ = (
         "_follower_end_offsets",
-        "_high_watermark_metadata",
-        "_is_alone",
         "broker_id",
-        "high_watermark",
-        "is_leader",
-        "isr",
-        "leader_epoch",
         "leader_epoch_start_offset",
         "leader_id",
-        "log",
         "partition_epoch",
         "replicas",
-        "topic_partition",
     )
 
     def __init__(
@@ -142,13 +130,6 @@ class Partition:
     def high_watermark_metadata(self, metadata: LogOffsetMetadata) -> None:
         self.high_watermark, self._high_watermark_metadata = metadata.offset, metadata
 
-    def _follow_log_end(self) -> None:
-        """Move the high watermark to the log end offset: there is no replica and no disk to wait for."""
-        log = self.log
-        self.high_watermark, self._high_watermark_metadata = log.log_end_offset, None
-        if log.producers.unreplicated:
-            log.producers.on_high_watermark(self.high_watermark)
-
     @property
     def last_stable_offset(self) -> Offset:
         """The offset before which every transaction has ended: the start of the first open one, at most the high watermark."""
@@ -187,34 +168,13 @@ class Partition:
 
     # Writing
 
-    def append_records_to_leader(  # noqa: PLR0917  (a call by position is a third of a call by name)
-        self,
-        records: memoryview | Checked,
-        acks: int,
-        now_ms: int,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        request_version: int | None = None,
-        work: Work | None = None,
-    ) -> LogAppendInfo:
-        """Append records of a client or coordinator. `records` is borrowed, and patched in place if it is writable.
-
-        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (nothing was written), the errors of the log's
-        `append_as_leader`, and LongWorkError if `work` has a bound on the loop's share (nothing was written).
-        """
-        if not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if acks == ACKS_ALL and not self._is_alone and len(self.isr) < self.min_isr:
+    def _check_isr(self) -> None:
+        """Raise NOT_ENOUGH_REPLICAS if fewer replicas are in sync than acks=all needs."""
+        if len(self.isr) < self.min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic_partition} has {len(self.isr)} replicas in sync and needs {self.min_isr}",
             )
-        log = self.log
-        info = log.append_as_leader(records, self.leader_epoch, now_ms, origin, request_version, work)
-        if self._is_alone and log.unsettled_upto <= log.recovery_point:
-            self._follow_log_end()
-        else:
-            self._advance_high_watermark()
-        return info
 
     def check_replicated(self, required_offset: Offset) -> ErrorCode | None:
         """Check whether every in-sync replica has all before `required_offset`: NONE, an error, or None for not yet."""

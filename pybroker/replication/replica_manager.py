@@ -26,20 +26,17 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.directory_moves import DirectoryMoves
-from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import INTERNAL_TOPICS
-from pybroker.model import FIRST_OFFSET, BrokerId, Offset, TopicPartition, new_tuple
+from pybroker.model import FIRST_OFFSET, BrokerId, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.records.work import LongWorkError
 from pybroker.replication import reading
 from pybroker.replication.delayed_fetch import DelayedFetch
 from pybroker.replication.delayed_large_fetch import DelayedLargeFetch
 from pybroker.replication.delayed_produce import DelayedProduce
 from pybroker.replication.failed_append import failed_append
 from pybroker.replication.fetch_data import FetchIsolation, FetchParams, FetchPartition, FetchPartitionData, FetchResults
+from pybroker.replication.leading import LeaderAppends
 from pybroker.replication.own_partitions import OwnPartitions
-from pybroker.replication.partition import ACKS_ALL, Partition
-from pybroker.replication.produce_data import REFUSED, SETTLED, PartitionProduceResult, ProduceResults, Unsettled
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
@@ -52,8 +49,9 @@ if TYPE_CHECKING:
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.purgatory.purgatory import Purgatory
     from pybroker.records.validate import Checked
-    from pybroker.records.work import Work
     from pybroker.replication.cold_lookups import ColdLookups
+    from pybroker.replication.partition import Partition
+    from pybroker.replication.produce_data import PartitionProduceResult, ProduceResults, Unsettled
 
 logger = logging.getLogger(__name__)
 
@@ -61,22 +59,18 @@ _NONE: Final = ErrorCode.NONE
 _LOG_END: Final = FetchIsolation.LOG_END
 
 
-class ReplicaManager:
+class ReplicaManager(LeaderAppends):
     """The partitions of this broker, and their appends and fetches. Belongs to the loop. The log manager owns the logs."""
 
     __slots__ = (
         "_cold",
         "_log_manager",
-        "_metrics",
         "_own",
-        "_partitions",
         "clock",
         "consumer_fetch_expirations",
-        "fetch_purgatory",
         "follower_fetch_expirations",
         "moves",
         "produce_expirations",
-        "produce_purgatory",
     )
 
     def __init__(
@@ -202,45 +196,6 @@ class ReplicaManager:
 
     # Producing
 
-    def append_one(  # noqa: PLR0917  (a call by position is a third of a call by name)
-        self,
-        topic_partition: TopicPartition,
-        records: memoryview | Checked,
-        acks: int,
-        now_ms: int,
-        request_version: int | None,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        is_internal_allowed: bool = False,
-        work: Work | None = None,
-    ) -> tuple[PartitionProduceResult, Offset]:
-        """Append to one partition, with acks from -1 to 1, and count it. `wake` must follow unless the offset is
-        REFUSED.
-
-        Returns the result, and the offset to reach (exclusive) before it is valid, or SETTLED or REFUSED. Raises
-        LongWorkError as `Partition.append_records_to_leader`; then nothing was counted either.
-        """
-        topic = topic_partition[0]
-        partition = self._partitions.get(topic_partition)
-        if partition is None or (topic in INTERNAL_TOPICS and not is_internal_allowed):
-            return PartitionProduceResult(self._no_leader(topic_partition, is_internal_allowed)), REFUSED
-        try:
-            info = partition.append_records_to_leader(records, acks, now_ms, origin, request_version, work)
-        except LongWorkError:
-            raise
-        except Exception as error:
-            return self.failed_append(partition, records, error), REFUSED
-        first_offset, last_offset, _, log_append_time, log_start_offset, record_count, size, converted, took_ns, _ = info
-        self._metrics.produced(topic, size, record_count)
-        if converted:
-            self._count_conversion(topic, record_count=converted, took_ns=took_ns)
-        code: ErrorCode | None = _NONE
-        if acks == ACKS_ALL:
-            code = partition.check_replicated(last_offset + 1)
-        elif acks and (log := partition.log).unsettled_upto > log.recovery_point:
-            code = partition.check_settled(last_offset + 1)
-        result = new_tuple(PartitionProduceResult, (code or _NONE, first_offset, log_append_time, log_start_offset, (), None))
-        return result, last_offset + 1 if code is None else SETTLED
-
     def failed_append(self, partition: Partition, records: memoryview | Checked, error: Exception) -> PartitionProduceResult:
         """Count an append that raised `error`, and return its result."""
         return failed_append(partition, records, error, self._metrics)
@@ -269,16 +224,6 @@ class ReplicaManager:
     def _count_conversion(self, topic: str, *, record_count: int, took_ns: int) -> None:
         self._metrics.conversion_ns["Produce"] += took_ns
         self._metrics.topic(topic).produce_message_conversions += record_count
-
-    def wake(self, topic_partition: TopicPartition) -> None:
-        """Check again the requests that wait for a partition: its log's end, its high watermark or its role may have
-        changed.
-        """
-        produces, fetches = self.produce_purgatory, self.fetch_purgatory
-        if produces.watchers and topic_partition in produces.watchers:
-            produces.check_and_complete(topic_partition)
-        if fetches.watchers and topic_partition in fetches.watchers:
-            fetches.check_and_complete(topic_partition)
 
     # Fetching
 

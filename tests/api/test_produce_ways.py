@@ -28,6 +28,7 @@ from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pybroker.records import kernels
 from pybroker.replication.appends import Appends
 from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import NOW_MS, Whole, collected, frame_of
@@ -93,7 +94,7 @@ def response_of(whole: Whole, request: ProduceRequest, version: int) -> object:
 
 
 def numbers(metrics: TopicMetrics) -> list[int]:
-    return [getattr(metrics, name) for name in TopicMetrics.__slots__]
+    return [getattr(metrics, name) for name in TopicMetrics.NAMES]
 
 
 def everything(whole: Whole) -> object:
@@ -121,12 +122,16 @@ async def parked(whole: Whole, name: str) -> asyncio.Future[Any]:
     return waiting
 
 
+def accept_none(*_: Any) -> None:
+    """Accept no batch."""
+
+
 @contextmanager
 def general_only() -> Iterator[None]:
     """Let the broker treat no request as one of a single partition, and no batch as one of the usual form."""
     with (
         mock.patch.object(produce, "_ACKS_WITH_RESPONSE", frozenset()),
-        mock.patch.object(LogSegment, "append_usual", return_value=False),
+        mock.patch.object(kernels, "accept_batch", accept_none),
     ):
         yield
 

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from pybroker.log import _tail_python, segment
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin, LogAppendInfo
-from pybroker.log.segment import LogSegment
 from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records import kernels
@@ -116,12 +115,20 @@ def as_a_whole(module: ModuleType, tail: ModuleType) -> Iterator[None]:
         yield
 
 
+class StepwiseTail(_tail_python.SegmentTail):
+    """A tail that takes no batch at once."""
+
+    __slots__ = ()
+
+    def append(self, *_: Any) -> bool:
+        return False
+
+
 @contextmanager
 def stepwise_only(accept_batch: Any = None) -> Iterator[None]:
     """Let every append take the long way, on the Python twin of the tail."""
     accept = mock.patch.object(kernels, "accept_batch", accept_batch or (lambda *_: None))
-    is_usual = mock.patch.object(LogSegment, "append_usual", return_value=False)
-    with accept, is_usual, mock.patch.object(segment, "SegmentTail", _tail_python.SegmentTail):
+    with accept, mock.patch.object(segment, "SegmentTail", StepwiseTail):
         yield
 
 

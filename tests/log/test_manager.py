@@ -168,10 +168,10 @@ def test_complete_segments_give_their_descriptors_back_and_are_read_again(tmp_pa
         append(log, batch(size=100))
     fetched = log.read(Offset(0), bytes_max=1 << 20, upper_offset=Offset(20), min_one_batch=True)
     before = [one.base_offset for one in read_batches(log)]
-    opened = [segment._file is not None for segment in log.segments]
+    opened = [segment.open_file is not None for segment in log.segments]
     assert all(opened)
     manager.passes.release_sealed()
-    assert [segment._file is not None for segment in log.segments] == [False] * (len(opened) - 1) + [True]
+    assert [segment.open_file is not None for segment in log.segments] == [False] * (len(opened) - 1) + [True]
     assert len(content(fetched)) == fetched.size
     assert [one.base_offset for one in read_batches(log)] == before
     manager.stop()

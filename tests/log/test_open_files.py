@@ -60,11 +60,11 @@ def test_what_is_written_all_the_time_stays_open(tmp_path: Path) -> None:
     manager.start()
     busy = manager.create(TopicPartition("busy", 0), TOPIC_ID, disk.config)
     append(busy, batch())
-    file = busy.segments.active._file
+    file = busy.segments.active.open_file
     for number in range(200):
         append(manager.create(TopicPartition("many", number), TOPIC_ID, disk.config), batch())
         append(busy, batch())
-    assert busy.segments.active._file is file is not None
+    assert busy.segments.active.open_file is file is not None
     manager.stop()
 
 

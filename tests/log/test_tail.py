@@ -76,14 +76,15 @@ def test_settings_may_be_as_large_as_they_can_be(twin: ModuleType) -> None:
 
 @pytest.mark.parametrize("twin", TAILS)
 def test_what_begins_something_is_left_alone(twin: ModuleType) -> None:
-    for begins in ("roll", "entry", "unknown first timestamp", "unknown largest timestamp"):
+    for begins in ("roll", "entry", "full index", "unknown first timestamp", "unknown largest timestamp"):
         tail, file = twin.SegmentTail(0, 200, 0), File()
         tail.lengthen(201 if begins == "entry" else 100, 1000, 1)
         tail.is_first_known = begins != "unknown first timestamp"
         tail.is_max_known = begins != "unknown largest timestamp"
+        tail.has_index_room = begins != "full index"
         before = fields(tail)
         room = 50 if begins == "roll" else SEGMENT_BYTES
-        assert tail.append(file, memoryview(bytes(60)), 2, 2, 1010, 5000, room, SEGMENT_MS, False) is False
+        assert tail.append(file, memoryview(bytes(60)), 2, 2, 1010, 5000, room, SEGMENT_MS) is False
         assert (fields(tail), file.sizes) == (before, []), begins
 
 
@@ -91,9 +92,10 @@ def test_what_begins_something_is_left_alone(twin: ModuleType) -> None:
 def test_a_write_that_fails_changes_nothing(twin: ModuleType) -> None:
     tail, file = twin.SegmentTail(0, 200, 0), File()
     tail.lengthen(100, 1000, 1)
+    tail.has_index_room = True
     before, file.is_failing = fields(tail), True
     with pytest.raises(OSError, match="full"):
-        tail.append(file, memoryview(bytes(60)), 2, 2, 1010, 5000, SEGMENT_BYTES, SEGMENT_MS, False)
+        tail.append(file, memoryview(bytes(60)), 2, 2, 1010, 5000, SEGMENT_BYTES, SEGMENT_MS)
     assert fields(tail) == before
 
 
@@ -137,8 +139,8 @@ def test_both_builds_do_the_same(steps: list[tuple[str, int, int, int]], interva
             is_index_full = size == 300
             if what == "append":
                 data = memoryview(bytes(size))
-                limits = (20_000, SEGMENT_MS, is_index_full)
-                returned.append(tail.append(file, data, offset, offset, timestamp, max(now_ms, 0), *limits))
+                tail.has_index_room = not is_index_full
+                returned.append(tail.append(file, data, offset, offset, timestamp, max(now_ms, 0), 20_000, SEGMENT_MS))
             elif what == "roll":
                 returned.append(tail.should_roll(size, offset, timestamp, max(now_ms, 0), 20_000, SEGMENT_MS, is_index_full))
             else:

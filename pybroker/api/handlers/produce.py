@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pybroker.api.appending import append_after, append_in_turns, hold
 from pybroker.api.deferred import Deferred
-from pybroker.api.produce_layout import ProduceLayout, is_large, is_of_transaction
+from pybroker.api.produce_layout import ProduceLayout, is_large
 from pybroker.api.produce_response import failures, only, response_in_steps, response_of
 from pybroker.api.slices import complete
 from pybroker.api.transactional_append import Verified, verify
@@ -36,6 +36,7 @@ from pybroker.listed import listed
 from pybroker.log.results import AppendOrigin
 from pybroker.model import TopicPartition, new_tuple
 from pybroker.network.context import ProtocolViolation
+from pybroker.records import kernels
 from pybroker.records.work import ONE_BATCH_ON_LOOP, LongWorkError
 from pybroker.replication.appends import Appends
 from pybroker.replication.produce_data import REFUSED
@@ -75,7 +76,7 @@ def handle(
         if len(topic.partition_data) == 1:
             (partition,) = topic.partition_data
             records: Any = partition.records  # the decoder makes a memoryview or None
-            if records is not None and not is_of_transaction(records):
+            if records is not None and not kernels.is_of_transaction(records):
                 topic_partition = new_tuple(TopicPartition, (topic.name, partition.index))
                 return _append_one(broker, context, request, topic_partition, records)
     laid_out = ProduceLayout()

@@ -1,0 +1,16 @@
+"""The types of `_end_python`: numbers of 64 bits where they are numbers of the log's own, and objects."""
+
+cimport cython
+from libc.stdint cimport int64_t
+from pybroker.protocol cimport _tuples as model
+
+
+cdef class LogEnd:
+    cdef public object config, epochs, log_directory, producers, segments, validator
+    cdef public bint is_closed, is_unfinished
+    cdef public int64_t log_end_offset, log_start_offset, unflushed_messages
+
+    cpdef append_as_leader(self, records, leader_epoch, now_ms, origin=*, request_version=*, work=*)
+    @cython.final
+    @cython.locals(record_count=int64_t, end_offset=int64_t, producer_id=int64_t, flush_messages=int64_t, entries=list)
+    cdef object _append_usual(self, data, rules, leader_epoch, now_ms, origin)

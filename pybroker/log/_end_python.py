@@ -1,0 +1,181 @@
+# cython: annotation_typing=False, boundscheck=False, wraparound=True
+"""The end of a log in Python; `_end_native` is this same text, compiled with the types of `_end_native.pxd`.
+
+So every rule is written once, and both builds follow it. After a change here the extension must be built again. `append.py` has
+everything that happens seldom.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pybroker.model as model  # noqa: PLR0402  (the compiled text takes it from the package that it names)
+from pybroker.log.results import AppendOrigin, LogAppendInfo
+from pybroker.records import kernels
+
+if TYPE_CHECKING:
+    from pybroker.config.topic import TopicConfig
+    from pybroker.log.append_rules import AppendRules
+    from pybroker.log.directory import LogDirectory
+    from pybroker.log.leader_epoch_cache import LeaderEpochCache
+    from pybroker.log.producer_state import ProducerState
+    from pybroker.log.segments import Segments
+    from pybroker.model import LeaderEpoch, Offset
+    from pybroker.records.rules import ValidationRules
+    from pybroker.records.validate import Checked
+    from pybroker.records.work import Work
+
+__all__ = ["LogEnd"]
+
+CLIENT = AppendOrigin.CLIENT
+CHECKED = AppendOrigin.CHECKED
+
+
+class LogEnd:
+    """The state of a log that an append of the usual form reads and changes. `Log` has the rest, and sets all of it."""
+
+    __slots__ = (
+        "config",
+        "epochs",
+        "is_closed",
+        "is_unfinished",
+        "log_directory",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "segments",
+        "unflushed_messages",
+        "validator",
+    )
+
+    config: TopicConfig
+    epochs: LeaderEpochCache
+    is_closed: bool
+    is_unfinished: bool
+    log_directory: LogDirectory
+    log_end_offset: Offset
+    log_start_offset: Offset
+    producers: ProducerState
+    segments: Segments
+    unflushed_messages: int
+    validator: AppendRules
+
+    def append_as_leader(  # noqa: PLR0917  (a call by position is a third of a call by name)
+        self,
+        records: memoryview | Checked,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        origin: AppendOrigin = CLIENT,
+        request_version: int | None = None,
+        work: Work | None = None,
+    ) -> LogAppendInfo:
+        """Check records, give them offsets and write them.
+
+        `records` is borrowed until return, and patched in place where it is writable. They were checked already if
+        `origin` is CHECKED, and only then. `request_version` is that of Produce, which determines which records are
+        allowed; None for the broker's own records.
+
+        Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+        UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
+        INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
+        """
+        if self.is_closed or self.log_directory.failure is not None:
+            self.check_usable()
+        if self.is_unfinished:
+            self.finish_truncation()
+        validator, config = self.validator, self.config
+        rules = validator.current if config is validator.config else validator.rules(config)
+        if rules.keeps_batches and origin is not CHECKED:
+            info = self._append_usual(records, rules, leader_epoch, now_ms, origin)
+            if info is not None:
+                return info
+        return self.append_unusual(records, rules, leader_epoch, now_ms, origin, request_version, work)
+
+    def _append_usual(
+        self, data: Any, rules: ValidationRules, leader_epoch: LeaderEpoch, now_ms: int, origin: AppendOrigin
+    ) -> LogAppendInfo | None:
+        """Append a batch of the usual form, which one call checks. Returns None, with nothing done, for any other.
+
+        What follows the check is `append.append_batches` for one plain batch, written out: a change there belongs here, too
+        (`tests/log/test_append_ways.py` compares them). Raises the errors of `append_as_leader`.
+        """
+        first_offset, config = self.log_end_offset, self.config
+        accepted = kernels.accept_batch(
+            data,
+            first_offset,
+            leader_epoch,
+            now_ms,
+            rules.usual_bytes_max,
+            rules.timestamp_before_max_ms,
+            rules.timestamp_after_max_ms,
+            rules.is_compacted,
+        )
+        if accepted is None:
+            return None
+        last_offset_delta, max_timestamp, producer_id, producer_epoch, base_sequence = accepted
+        producers, continued = self.producers, None
+        if producer_id >= 0:
+            continued = producers.find_continued(producer_id, producer_epoch, base_sequence)
+            if continued is None:
+                return self.append_accepted(data, now_ms, origin)
+        record_count = last_offset_delta + 1
+        end_offset = self.log_end_offset + record_count
+        last_offset = end_offset - 1
+        try:
+            entries = self.epochs.entries
+            if not entries or entries[-1].epoch != leader_epoch:
+                self.epochs.assign(leader_epoch, first_offset)
+            segment = self.segments.active
+            file = segment.open_file
+            if file is None or not segment.tail.append(
+                file, data, first_offset, last_offset, max_timestamp, now_ms, config.segment_bytes, config.segment_ms
+            ):
+                self.write_batch(data, first_offset, last_offset, max_timestamp, now_ms)
+            self.log_end_offset = producers.map_end_offset = end_offset
+            if continued is not None:
+                producers.add(continued, base_sequence, last_offset, last_offset_delta, max_timestamp)
+            flush_messages = config.flush_messages
+            self.unflushed_messages += record_count
+            if self.unflushed_messages >= flush_messages:
+                self.settle(first_offset)
+        except OSError as error:
+            raise self.log_directory.fail(error) from error
+        return model.new_tuple(
+            LogAppendInfo,
+            (first_offset, last_offset, max_timestamp, -1, self.log_start_offset, record_count, len(data), 0, 0, False),
+        )
+
+    # -- what `Log` does
+
+    def check_usable(self) -> None:
+        """Raise KafkaError(KAFKA_STORAGE_ERROR) if the log is closed or its directory offline."""
+        raise NotImplementedError
+
+    def finish_truncation(self) -> None:
+        """Do the rest of a truncation that stopped half-way."""
+        raise NotImplementedError
+
+    def settle(self, first_offset: Offset) -> None:
+        """Hide an append at `first_offset`, which has reached `flush.messages`, until it is durable."""
+        raise NotImplementedError
+
+    def append_unusual(  # noqa: PLR0917  (as above)
+        self,
+        records: memoryview | Checked,
+        rules: ValidationRules,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        origin: AppendOrigin,
+        request_version: int | None,
+        work: Work | None,
+    ) -> LogAppendInfo:
+        """Append records of any form, as `append_as_leader`."""
+        raise NotImplementedError
+
+    def append_accepted(self, data: memoryview, now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
+        """Append a batch that has its final offsets, with all rules for producers."""
+        raise NotImplementedError
+
+    def write_batch(self, data: memoryview, first_offset: Offset, last_offset: Offset, max_timestamp: int, now_ms: int) -> None:
+        """Write one batch and note it, in a new segment if it belongs into one. Raises OSError, RECORD_LIST_TOO_LARGE."""
+        raise NotImplementedError
