@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Callable
 
 from benchmarks import load, peers
-from benchmarks.small_requests import SETTLE_S, SHAPES
+from benchmarks.load import SETTLE_S, SHAPES
 from testing.samples import T0_MS, Sample
 from testing.wire import raw
 from testing.wire.batches import sample_batch
@@ -34,8 +34,10 @@ RECEIVE_BYTES = 1 << 17
 class EchoServer:
     """The server's process on the brokers' core. Ended by `close`."""
 
-    def __init__(self, kind: str) -> None:
-        command = [sys.executable, "-m", "benchmarks.echo", "--serve", kind]
+    name = "echo"
+
+    def __init__(self, kind: str, request_bytes: int) -> None:
+        command = [sys.executable, "-m", "benchmarks.echo", "--serve", kind, "--request-bytes", str(request_bytes)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.bootstrap = f"127.0.0.1:{int(self._process.stdout.readline())}"
@@ -107,14 +109,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median counts (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=2, help="seconds of a round (default: %(default)s)")
     parser.add_argument("--serve", choices=(ECHO, WRITING), help=argparse.SUPPRESS)
+    parser.add_argument("--request-bytes", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    request = frame()
     if options.serve:
-        serve(options.serve, len(request))
+        serve(options.serve, options.request_bytes)
         return
+    request = frame()
     rows = []
     for kind in (ECHO, WRITING):
-        server = EchoServer(kind)
+        server = EchoServer(kind, len(request))
         try:
             cells = []
             for connections, depth in SHAPES:

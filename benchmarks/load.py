@@ -19,6 +19,8 @@ from benchmarks.peers import pin_client
 from testing.process import procstat
 
 RECEIVE_BYTES = 1 << 18
+SETTLE_S = 0.3  # of each round of small requests, for the connections to fill
+SHAPES = ((1, 1), (1, 64), (50, 1), (50, 16))  # connections, small requests under way on each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,7 @@ class Load:
 class Server(Protocol):
     """The process under load: a broker, or an echo."""
 
+    name: str
     bootstrap: str
 
     @property

@@ -1,6 +1,6 @@
 """Measures broker CPU per small request: ApiVersions, Metadata, a single record produced, a single record fetched.
 
-    python -m benchmarks.small_requests [--rounds 3] [--seconds 2] [--warm 12] [--only fetch] [--no-kafka]
+    python -m benchmarks.small_requests [--rounds 3] [--seconds 2] [--warm 12] [--only fetch] [--floor] [--no-kafka]
 
 There are 1 and 50 connections, with one request at a time on each, and pipelined (64 under way on the one connection, 16 on
 each of the 50). One load generator (`benchmarks.load`) sends the very same bytes to both brokers. Before the first figure of a
@@ -8,15 +8,22 @@ request both brokers get `--warm` seconds of it, pipelined, because Java compile
 quarter of that. Then the brokers take turns, `--rounds` times `--seconds` each, so that a noisy neighbour meets both; the
 median counts. The figure is the broker's CPU time over the number of responses; requests/s depends on the generator, too, and
 is only there to show how busy the broker was.
+
+With `--floor` the server of `benchmarks.echo` takes turns with the brokers, on their core and with the same bytes: for a
+Produce the one that also writes each request to a file. Its responses are as large as those to a Produce.
 """
 
 from __future__ import annotations
 
 import argparse
 import struct
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 
 from benchmarks import load, peers
-from benchmarks.peers import Peer
+from benchmarks.echo import ECHO, WRITING, EchoServer
+from benchmarks.load import SETTLE_S, SHAPES, Server
+from benchmarks.peers import KAFKA, OURS
 from testing.clients.stock import create_topic
 from testing.samples import T0_MS, Sample
 from testing.wire import raw
@@ -24,8 +31,6 @@ from testing.wire.batches import sample_batch
 
 TOPIC = "small"
 PARTITIONS = 12
-SETTLE_S = 0.3  # of each round, for the connections to fill
-SHAPES = ((1, 1), (1, 64), (50, 1), (50, 16))  # connections, requests under way on each
 
 
 def requests(bootstrap: str) -> dict[str, bytes]:
@@ -45,9 +50,9 @@ def requests(bootstrap: str) -> dict[str, bytes]:
 
 
 def measure(
-    running: list[Peer], frames: dict[str, bytes], shape: tuple[int, int], options: argparse.Namespace
+    running: Sequence[Server], frames: dict[str, bytes], shape: tuple[int, int], options: argparse.Namespace
 ) -> list[load.Load]:
-    """Return the round with the median cost of each broker."""
+    """Return the round with the median cost of each server."""
     connections, depth = shape
     rounds: dict[str, list[load.Load]] = {peer.name: [] for peer in running}
     for _ in range(options.rounds):
@@ -58,6 +63,23 @@ def measure(
     return [sorted(rounds[peer.name], key=lambda one: one.cpu_us)[options.rounds // 2] for peer in running]
 
 
+@contextmanager
+def with_floor(running: Sequence[Server], request: str, frame: bytes, options: argparse.Namespace) -> Iterator[Sequence[Server]]:
+    """Yield the servers that take turns: the brokers, and an echo of this request if the options ask for it."""
+    if not options.floor:
+        yield running
+        return
+    with closing(EchoServer(WRITING if request.startswith("Produce") else ECHO, len(frame))) as echo:
+        yield [*running, echo]
+
+
+def ratios(servers: Sequence[Server], measured: Sequence[load.Load]) -> dict[str, float]:
+    """Return the CPU of the others beside Kafka's, by the titles of the columns."""
+    cpu_us = {server.name: one.cpu_us for server, one in zip(servers, measured, strict=True)}
+    others = ((OURS, "ratio of CPU"), (EchoServer.name, "echo / Kafka"))
+    return {title: cpu_us[name] / cpu_us[KAFKA] for name, title in others if name in cpu_us and KAFKA in cpu_us}
+
+
 def main() -> None:
     parser = peers.arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median counts (default: %(default)s)")
@@ -65,27 +87,31 @@ def main() -> None:
     parser.add_argument("--warm", type=float, default=12, help="seconds that warm each broker up (default: %(default)s)")
     parser.add_argument("--only", default="", help="take only the requests with this in their names")
     peers.add_before(parser)
+    parser.add_argument("--floor", action="store_true", help="measure the server of benchmarks.echo in the same rounds")
     options = peers.parsed(parser)
-    rows = []
+    rows: list[tuple[object, ...]] = []
+    titles: list[str] = []
     with peers.started(options) as running:
         frames = {peer.name: requests(peer.bootstrap) for peer in running}
         for request in frames[running[0].name]:
             if options.only.lower() not in request.lower():
                 continue
             warm_s = options.warm
-            for connections, depth in SHAPES:
-                same = {peer.name: frames[peer.name][request] for peer in running}
-                for peer in running:
-                    load.run(peer, same[peer.name], connections=connections, depth=max(depth, 16), seconds=0, warm_s=warm_s)
-                warm_s = options.warm / 4
-                measured = measure(running, same, (connections, depth), options)
-                cells = [cell for m in measured for cell in (m.cpu_us, m.requests / m.seconds)]
-                ratio = [measured[0].cpu_us / measured[1].cpu_us] if len(measured) == 2 else []
-                rows.append((request, connections, depth, *cells, *ratio))
-                peers.row(rows[-1])
-    columns = [f"{peer.name} {unit}" for peer in running for unit in ("CPU us", "1/s")]
-    header = ["request", "connections", "under way on each", *columns, *(["ratio of CPU"] if len(running) == 2 else [])]
-    peers.table("Broker CPU per request", header, rows)
+            same = {peer.name: frames[peer.name][request] for peer in running}
+            same[EchoServer.name] = same[running[0].name]
+            with with_floor(running, request, same[EchoServer.name], options) as servers:
+                for connections, depth in SHAPES:
+                    for peer in running:
+                        load.run(peer, same[peer.name], connections=connections, depth=max(depth, 16), seconds=0, warm_s=warm_s)
+                    warm_s = options.warm / 4
+                    measured = measure(servers, same, (connections, depth), options)
+                    cells = [cell for m in measured for cell in (m.cpu_us, m.requests / m.seconds)]
+                    compared = ratios(servers, measured)
+                    rows.append((request, connections, depth, *cells, *compared.values()))
+                    peers.row(rows[-1])
+                columns = [f"{server.name} {unit}" for server in servers for unit in ("CPU us", "1/s")]
+                titles = ["request", "connections", "under way on each", *columns, *compared]
+    peers.table("Broker CPU per request", titles, rows)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pybroker.records.work import Work
     from pybroker.replication.partition import Partition
 
-__all__ = ["ACKS_ALL", "LeaderAppends", "LeaderState"]
+__all__ = ["LeaderAppends", "LeaderState"]
 
 ACKS_ALL = -1
 NONE = ErrorCode.NONE
