@@ -11,7 +11,7 @@ COMPILE = $(BIN)/python -m compileall -q pybroker
 
 # Gives sets of texts the same order every time.
 unit random pure test conformance integration spark: export PYTHONHASHSEED ?= 0
-# Keeps the bytecode of the tests, which saves each process that imports them the half of that, whatever the machine's setting is.
+# Keeps the bytecode of the tests, whatever the machine's setting is: a process then imports them in half of the time.
 unit random pure test conformance integration spark: export PYTHONDONTWRITEBYTECODE :=
 # Tests run side by side because many of them mostly wait, and in order because the longest come first. A test that hangs ends its
 # worker, and then the run: xdist would give the same test to the next worker, again and again.

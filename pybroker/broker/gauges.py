@@ -66,7 +66,7 @@ def register_network(metrics: BrokerMetrics, server: SocketServer) -> None:
 
     metrics.counter(
         "pybroker_strangers_closed_total",
-        "Connections that were closed because they sent no request, or did not continue with one",
+        "Connections that were closed because they sent no request in time, did not continue with one, or took no response",
         lambda: server.strangers.closed,
     )
     metrics.counter(
@@ -114,7 +114,11 @@ def register_turns(metrics: BrokerMetrics, watchdog: Watchdog | None) -> None:
     if watchdog is None:
         return
     prefix, labels = "pybroker_loop", ("what",)
-    metrics.histogram(f"{prefix}_turn_seconds", "Turns of the event loop: time on a core and time blocked", watchdog.lengths)
+    metrics.histogram(
+        f"{prefix}_turn_seconds",
+        "Turns of the event loop, garbage collections included: time on a core and time blocked",
+        watchdog.lengths,
+    )
     metrics.labelled_counter(
         f"{prefix}_long_turns_total",
         "Turns that were longer than the bound, by what ran in them",
@@ -129,7 +133,7 @@ def register_turns(metrics: BrokerMetrics, watchdog: Watchdog | None) -> None:
     )
     metrics.labelled_gauge(
         f"{prefix}_longest_turn_seconds",
-        "The longest turn since the start by what ran in it, of turns of 5 ms or more",
+        "The longest turn since the start by what ran in it, without its wait for a core, of turns that took 5 ms with it",
         labels,
         lambda: {(what,): turn.held_ns / _NS_PER_S for what, turn in dict(watchdog.longest).items()},
     )

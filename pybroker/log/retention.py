@@ -46,7 +46,11 @@ def advance_steps(log: Log, now_ms: int, high_watermark: Offset) -> Generator[In
                 try:
                     yield from _advance_by_record(log, now_ms, high_watermark)
                 except (CorruptDataError, CorruptIndexError, CorruptRecordError) as error:
-                    logger.warning("Retention of %s deletes whole segments only: %s", log.topic_partition, error)
+                    logger.warning(
+                        "Retention of %s deletes whole segments only in this pass, because a batch cannot be read: %s",
+                        log.topic_partition,
+                        error,
+                    )
                     yield from _advance_by_segment(log, now_ms, high_watermark)
             else:
                 yield from _advance_by_segment(log, now_ms, high_watermark)

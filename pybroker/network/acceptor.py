@@ -113,8 +113,8 @@ class Acceptor:
                 self.waits += 1
                 if str(self.waits).strip("0") == "1":  # the 1st, 10th, 100th...
                     logger.warning(
-                        "As many connections are open as max.connections and the limit of open files (ulimit -n) allow; further "
-                        "clients at %s wait until one is closed (%d times so far)",
+                        "No more connections fit under max.connections or the limit of open files (ulimit -n); further clients "
+                        "at %s wait until a connection is closed. Times that this has happened: %d",
                         self._name,
                         self.waits,
                     )

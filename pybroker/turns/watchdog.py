@@ -161,8 +161,8 @@ class Warner:
         self._warned_ns[turn.what] = now_ns
         unsaid = self._unsaid.pop(turn.what, 0)
         logger.warning(
-            "A turn of the event loop was long, and no client was served meanwhile: %s; the bound is %d ms (%d more since "
-            "the last such line)",
+            "A turn of the event loop was long, and no client was served meanwhile: %s; the bound is %d ms. Long "
+            "turns of this kind since the last such line, which had no line of their own: %d",
             turn,
             self._limit_ms,
             unsaid,
