@@ -153,6 +153,8 @@ class Dispatcher(DispatcherCore):
             code = self._code_of(route.api, context, error)
             response = await self._long_messages.run(_error_response, request, route.response, version, code)
         finally:
+            decoded, request = [request], None
+            self._long_messages.free(decoded, version)
             reservation.end()
         return response
 
@@ -195,7 +197,6 @@ class Dispatcher(DispatcherCore):
             held,
             version=context.api_version,
             correlation_id=context.correlation_id,
-            is_shared=api.memo is not None,  # what is kept for later requests, the handler keeps by element, too
         )
         encoding.add_done_callback(encoded)
 

@@ -1,7 +1,7 @@
 """Requests and responses that take too long for the loop are decoded and encoded in a thread.
 
 The codec counts the elements of a message, and gives up when there are more than the loop may take at once. Then the whole is
-done in the thread. There the codec lets go of the interpreter after every 1,024 elements, so that the loop waits no longer.
+done in the thread. There the codec lets go of the interpreter when the loop asks for it. Long messages are freed there, too.
 
 One thread serves all: more of them would only take turns at the interpreter. A long message waits for those before it, while
 short ones pass by on the loop.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from pybroker.api.element_budget import REQUESTS, ElementBudget
 from pybroker.api.error_counts import error_codes
 from pybroker.network.context import ProtocolViolation
-from pybroker.protocol.codec import DecodeError, decode, encode_response
+from pybroker.protocol.codec import DecodeError, decode, dissolve, encode_response
 from pybroker.protocol.schema import Schema, schema_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_FREED_ELEMENTS: Final = 256
 _LONG_LIST: Final = 1024
 
 
@@ -74,14 +73,16 @@ class LongMessages:
         reservation.keep(elements)
         return request
 
-    def encode(
-        self, response: list[Any], *, version: int, correlation_id: int, is_shared: bool = False
-    ) -> asyncio.Future[Encoded]:
+    def encode(self, response: list[Any], *, version: int, correlation_id: int) -> asyncio.Future[Encoded]:
         """Encode the only element of the list `response`, which is taken out, so that the thread frees it, too.
 
-        With `is_shared` other responses have the same elements, which then stay as they are.
+        Lists and messages in it that are kept for other responses stay as they are.
         """
-        return self.run(partial(_encode, response, version=version, correlation_id=correlation_id, is_shared=is_shared))
+        return self.run(partial(_encode, response, version=version, correlation_id=correlation_id))
+
+    def free(self, message: list[Any], version: int) -> None:
+        """Free the only element of the list `message`, before anything else that the thread is asked for from now on."""
+        self.run(dissolve, message, version)
 
 
 def _decode(cls: type[Any], version: int, frame: memoryview, *, offset: int, elements_max: int) -> tuple[Any, int]:
@@ -113,28 +114,12 @@ def _counted(codes: Sequence[int]) -> Counter[int]:
     return counts
 
 
-def _encode(held: list[Any], *, version: int, correlation_id: int, is_shared: bool) -> Encoded:
-    response = held.pop()
+def _encode(held: list[Any], *, version: int, correlation_id: int) -> Encoded:
+    (response,) = held
     encoded = Encoded(encode_response(response, version, correlation_id), _counted(error_codes(response)))
-    dissolve(response, schema_of(type(response)), is_shared=is_shared)
+    del response
+    dissolve(held, version)
     return encoded
-
-
-def dissolve(message: Any, schema: Schema, *, is_shared: bool = False) -> None:
-    """Take the long lists of a message apart, a few elements at a time: to free all of it at once is one long step.
-
-    With `is_shared` only the lists of the message itself are its own; those of their elements stay as they are.
-    """
-    for field in schema.fields:
-        elements = getattr(message, field.name) if field.is_array else None
-        if not elements or field.struct is None:
-            continue
-        if len(elements) <= _LONG_LIST and not is_shared:
-            inner = schema_of(field.struct)
-            for element in elements:
-                dissolve(element, inner)
-        while len(elements) > _FREED_ELEMENTS:
-            del elements[-_FREED_ELEMENTS:]
 
 
 class HeldRequest:

@@ -10,7 +10,7 @@ OverflowError, TypeError and AttributeError for values that do not fit.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.list cimport PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
@@ -24,6 +24,7 @@ from types import MemberDescriptorType
 from pybroker.protocol import plan
 from pybroker.protocol.parts import parts_size
 from pybroker.protocol.wire import (
+    COPIED_AT_ONCE_BYTES,
     JOIN_BYTES_MAX,
     PART_BYTES,
     TEXT_BYTES_MAX,
@@ -33,6 +34,7 @@ from pybroker.protocol.wire import (
     LongMessageError,
     bad_length,
     bad_uuid,
+    let_go,
     no_place,
     too_many,
     too_short,
@@ -44,13 +46,25 @@ cdef extern from *:
     #include <structmember.h>
     static inline Py_ssize_t pb_slot(PyObject *member) { return ((PyMemberDescrObject *)member)->d_member->offset; }
     static inline PyObject *pb_new(PyObject *cls) { return ((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, 0); }
+    static inline void pb_untrack(PyObject *object) { if (PyObject_IS_GC(object)) PyObject_GC_UnTrack(object); }
+    static inline int pb_is_own_list(PyObject *object) { return PyList_CheckExact(object) && Py_REFCNT(object) == 1; }
+    static inline PyObject *pb_take(PyObject *list, Py_ssize_t index) {
+        PyObject *element = PyList_GET_ITEM(list, index);
+        PyList_SET_ITEM(list, index, NULL);
+        return element;
+    }
     static inline int pb_is(PyObject *object, PyObject *cls) {
         return Py_TYPE(object) == (PyTypeObject *)cls || PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)cls);
     }
+    static inline int pb_is_own(PyObject *object, PyObject *cls) { return Py_REFCNT(object) == 1 && pb_is(object, cls); }
     """
     Py_ssize_t pb_slot(object member)
     object pb_new(object cls)
     bint pb_is(object value, object cls)
+    bint pb_is_own(PyObject *value, object cls)
+    void pb_untrack(object value)
+    bint pb_is_own_list(PyObject *value)
+    PyObject *pb_take(PyObject *elements, Py_ssize_t index)
 
 
 cdef extern from "Python.h":
@@ -58,11 +72,7 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     object PyFloat_FromDouble(double value)
     int PyObject_IsTrue(object value) except -1
-    ctypedef struct PyThreadState:
-        pass
     Py_ssize_t PY_SSIZE_T_MAX
-    PyThreadState *PyEval_SaveThread()
-    void PyEval_RestoreThread(PyThreadState *state)
     int64_t PyLong_AsLongLong(object value) except? -1
     double PyFloat_AsDouble(object value) except? -1
     const char *PyBytes_AsString(object value) except NULL
@@ -130,6 +140,7 @@ if {
 } != dict(plan.Differs.__members__):
     raise ImportError("the ways to compare differ from those in plan.Differs")
 
+cdef Py_ssize_t copied_at_once_bytes = COPIED_AT_ONCE_BYTES
 cdef Py_ssize_t join_bytes_max = JOIN_BYTES_MAX
 cdef Py_ssize_t part_bytes = PART_BYTES
 cdef Py_ssize_t text_bytes_max = TEXT_BYTES_MAX
@@ -231,10 +242,10 @@ cdef class Plan:
             if out.parts == NULL:
                 if start:
                     store32(out.data, size)
-                return [PyBytes_FromStringAndSize(<char *>out.data, out.size)]
+                return [new_bytes(out.data, out.size)]
             parts = <list>out.parts
             if out.size:
-                parts.append(PyBytes_FromStringAndSize(<char *>out.data, out.size))
+                parts.append(new_bytes(out.data, out.size))
             if start:
                 joined = parts[0]
                 store32(<uint8_t *>PyBytes_AS_STRING(joined), size)  # no other code has seen the object yet
@@ -244,17 +255,42 @@ cdef class Plan:
                 PyMem_Free(out.data)
             Py_XDECREF(out.parts)
 
+    def dissolve(self, list held):
+        """Free the only element of `held`, and the lists in it that belong to nothing else, a few elements at a time."""
+        cdef object message = held.pop()
+        cdef Patience patience = patience_for(0, 0)
+        if pb_is_own(<PyObject *>message, self.cls):
+            self._free(<PyObject *>message, &patience)
+
     # Decoding
 
     cdef object _read(self, Cursor *cursor):
         cdef object message = pb_new(self.cls)
+        cdef Patience patience
+        if not cursor.patience.is_patient:
+            self._fill(cursor, message)
+            return message
+        pb_untrack(message)
+        try:
+            self._fill(cursor, message)
+        except:
+            patience = patience_for(0, 0)
+            self._free(<PyObject *>message, &patience)
+            raise
+        return message
+
+    cdef int _fill(self, Cursor *cursor, message) except -1:
         cdef char *base = <char *><PyObject *>message
         cdef Py_ssize_t index
         cdef Step *step
         cdef object value
         for index in range(self.preset_count):
             step = &self.preset[index]
-            value = [] if step.differs <= IS_SET_OR_NULL else <object>step.default
+            value = <object>step.default
+            if step.differs <= IS_SET_OR_NULL:
+                value = []
+                if cursor.patience.is_patient:
+                    pb_untrack(value)
             Py_INCREF(value)
             (<PyObject **>(base + step.slot))[0] = <PyObject *>value
         for index in range(self.regular_count):
@@ -264,7 +300,7 @@ cdef class Plan:
             (<PyObject **>(base + step.slot))[0] = <PyObject *>value
         if self.is_flexible:
             self._read_tagged(cursor, message)
-        return message
+        return 0
 
     cdef int _read_tagged(self, Cursor *cursor, message) except -1:
         cdef uint32_t count = read_uvarint(cursor), tag
@@ -298,6 +334,17 @@ cdef class Plan:
                 slot[0] = <PyObject *>value
                 break
             cursor.position = end
+        return 0
+
+    # Freeing
+
+    cdef int _free(self, PyObject *message, Patience *patience) except -1:
+        """Free the fields of a message that belongs to nothing else and may be incomplete."""
+        cdef Py_ssize_t index
+        for index in range(self.regular_count):
+            free_field(message, &self.regular[index], patience)
+        for index in range(self.tagged_count):
+            free_field(message, &self.tagged[index], patience)
         return 0
 
     # Encoding
@@ -357,7 +404,7 @@ cdef class Plan:
             patience[0] = out.patience
             if out.parts != NULL:
                 raise TypeError("large records in a tagged field")
-            return PyBytes_FromStringAndSize(<char *>out.data, out.size)
+            return new_bytes(out.data, out.size)
         finally:
             if out.data != out.stack:
                 PyMem_Free(out.data)
@@ -428,42 +475,8 @@ cdef class Plan:
         return 0
 
 
-def usual_request_header(frame, bytes layouts, header_class):
-    """Return the header of a request, and where its body begins; None if `decode_request_header` must parse it.
-
-    `layouts` has a byte for each key and each of 64 versions: 0 not supported, 1 header version 1, 2 header version 2.
-    """
-    cdef Py_buffer view
-    cdef const uint8_t *data
-    cdef Py_ssize_t length, end
-    cdef uint32_t key, version, index
-    cdef int layout
-    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
-    try:
-        data = <const uint8_t *>view.buf
-        if view.len < 10:
-            return None
-        key, version = <uint32_t>load(data, 2), <uint32_t>load(data + 2, 2)
-        index = key * 64 + version
-        if version >= 64 or <Py_ssize_t>index >= len(layouts):
-            return None
-        layout = <uint8_t>PyBytes_AS_STRING(layouts)[index]
-        length = <int16_t>load(data + 8, 2)
-        end = 10 + length
-        if layout == 0 or length < 0 or end + layout - 1 > view.len or (layout == 2 and data[end]):
-            return None
-        header = pb_new_tuple(header_class, 4)
-        set_item(header, 0, key)
-        set_item(header, 1, version)
-        set_item(header, 2, <int32_t>load(data + 4, 4))
-        set_item(header, 3, PyUnicode_DecodeUTF8(<const char *>data + 10, length, NULL))
-        return header, end + layout - 1
-    except UnicodeDecodeError:
-        return None
-    finally:
-        PyBuffer_Release(&view)
-
-
+include "_codec_freeing.pxi"
+include "_codec_header.pxi"
 include "_codec_making.pxi"
 include "_codec_reading.pxi"
 include "_codec_writing.pxi"

@@ -19,7 +19,6 @@ cdef Patience patience_for(Py_ssize_t elements_max, Py_ssize_t whole_max) noexce
 
 cdef int spend(Patience *patience, Py_ssize_t amount) except -1:
     """Count elements, or what weighs as much."""
-    cdef PyThreadState *state
     patience.left -= amount
     patience.whole_left -= amount
     if patience.left < 0 or patience.whole_left < 0:
@@ -28,8 +27,7 @@ cdef int spend(Patience *patience, Py_ssize_t amount) except -1:
         if patience.whole_left < 0:
             raise too_many()
         patience.left = turn_elements
-        state = PyEval_SaveThread()
-        PyEval_RestoreThread(state)
+        let_go()
     return 0
 
 

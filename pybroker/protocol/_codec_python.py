@@ -13,13 +13,13 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable, Sequence
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pybroker.protocol.parts import Part, parts_size
 from pybroker.protocol.plan import Differs, Kind
 from pybroker.protocol.wire import (
     TEXT_BYTES_MAX,
-    TURN_ELEMENTS,
     WEIGHTLESS_BYTES,
     DecodeError,
     LongMessageError,
@@ -52,8 +52,12 @@ _IS_NOT_NULL: Final = Differs.IS_NOT_NULL
 _IS_OTHER_BOOL: Final = Differs.IS_OTHER_BOOL
 _UUID: Final = ord("s")
 _UUID_BYTES: Final = 16
-_JOINED_PIECES: Final = 64 * TURN_ELEMENTS
+_JOINED_PIECES: Final = 1 << 16
 """This many pieces of a message are joined at once."""
+_OF_A_VARIABLE: Final = 2
+"""What `getrefcount` returns for an object that only a variable refers to: it counts its argument, too."""
+_OF_A_FIELD: Final = 3
+"""The same, for an object of which a field of a message has the only other reference."""
 _SHORT_VARINTS: Final = [bytes((value,)) for value in range(128)]
 
 
@@ -102,6 +106,7 @@ class Plan:
         self._tag_readers = {step.tag: (step.name, _tag_reader(step, is_flexible)) for step in tagged}
         self._tag_writers = [(step, _tag_writer(step, is_flexible)) for step in tagged]
         self._absent = absent
+        self._nested = [(step.name, step.plan) for step in (*regular, *tagged) if step.kind in {Kind.STRUCT, Kind.ARRAY}]
 
     def decode(self, buffer: memoryview, offset: int, elements_max: int = 0, whole_max: int = 0) -> object:
         """Return a message from the bytes from `offset` on.
@@ -133,6 +138,30 @@ class Plan:
         if head is not None:
             parts[0] = size.to_bytes(4) + parts[0]  # type: ignore[operator]  # the first is bytes
         return parts
+
+    def dissolve(self, held: list[Any]) -> None:
+        """Free the only element of `held`, a few elements at a time, with the lists and messages that belong to nothing else.
+
+        To free hundreds of thousands of elements at once is one long step, and no other thread has the interpreter meanwhile.
+        """
+        message = held.pop()
+        if getrefcount(message) <= _OF_A_VARIABLE:
+            self.free_fields(message)
+
+    def free_fields(self, message: object) -> None:
+        """Empty the lists of a message that belong to nothing else."""
+        for name, plan in self._nested:
+            value = getattr(message, name)
+            if getrefcount(value) > _OF_A_FIELD:
+                continue
+            if type(value) is not list:
+                if plan is not None and value is not None:
+                    plan.free_fields(value)
+                continue
+            while value:
+                element = value.pop()
+                if plan is not None and getrefcount(element) <= _OF_A_VARIABLE:
+                    plan.free_fields(element)
 
     def read(self, buffer: memoryview, position: int) -> tuple[object, int]:
         """Return a message and the position after it."""

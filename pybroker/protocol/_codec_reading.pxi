@@ -86,8 +86,9 @@ cdef object read_number(Cursor *cursor, int code):
 
 
 cdef object read_value(Cursor *cursor, Step *step, int kind, bint is_nullable, bint is_flexible):
-    cdef Py_ssize_t length, index, start
+    cdef Py_ssize_t length, start
     cdef int marker
+    cdef Patience patience
     if kind == NUMBER:
         return read_number(cursor, step.code)
     if kind == STRUCT:
@@ -108,14 +109,16 @@ cdef object read_value(Cursor *cursor, Step *step, int kind, bint is_nullable, b
             raise too_short(length)
         foresee(&cursor.patience, length)
         elements = PyList_New(length) if step.least else []
-        for index in range(length):
-            spend(&cursor.patience, 1)
-            value = read_value(cursor, step, step.element, False, is_flexible)
-            if step.least:
-                Py_INCREF(value)
-                PyList_SET_ITEM(elements, index, value)
-            else:
-                elements.append(value)
+        if not cursor.patience.is_patient:
+            read_elements(cursor, step, is_flexible, elements, length)
+            return elements
+        pb_untrack(elements)
+        try:
+            read_elements(cursor, step, is_flexible, elements, length)
+        except:
+            patience = patience_for(0, 0)
+            free_elements(<PyObject *>elements, step, &patience)
+            raise
         return elements
     if length > cursor.end - cursor.position:
         raise too_short(length)
@@ -128,5 +131,37 @@ cdef object read_value(Cursor *cursor, Step *step, int kind, bint is_nullable, b
             raise bad_length(length)
         return PyUnicode_DecodeUTF8(<const char *>cursor.data + start, length, NULL)
     if kind == BYTES:
-        return PyBytes_FromStringAndSize(<const char *>cursor.data + start, length)
+        return new_bytes(cursor.data + start, length)
     return (<object>cursor.source)[start : start + length]
+
+
+cdef int read_elements(Cursor *cursor, Step *step, bint is_flexible, list elements, Py_ssize_t length) except -1:
+    """Read the elements of an array into a list, which has places for them unless they may be empty."""
+    cdef Py_ssize_t index
+    for index in range(length):
+        spend(&cursor.patience, 1)
+        value = read_value(cursor, step, step.element, False, is_flexible)
+        if step.least:
+            Py_INCREF(value)
+            PyList_SET_ITEM(elements, index, value)
+        else:
+            elements.append(value)
+    return 0
+
+
+cdef bytes new_bytes(const uint8_t *data, Py_ssize_t size):
+    """Return a copy. The interpreter is released meanwhile if it takes long."""
+    cdef bytes copied
+    if size <= copied_at_once_bytes:
+        return PyBytes_FromStringAndSize(<const char *>data, size)
+    copied = PyBytes_FromStringAndSize(NULL, size)
+    copy(<uint8_t *>PyBytes_AS_STRING(copied), data, size)
+    return copied
+
+
+cdef void copy(uint8_t *to, const uint8_t *data, size_t size) noexcept:
+    if <Py_ssize_t>size <= copied_at_once_bytes:
+        memcpy(to, data, size)
+        return
+    with nogil:
+        memcpy(to, data, size)

@@ -18,7 +18,7 @@ cdef uint8_t *room(Output *out, Py_ssize_t size) except NULL:
 
 
 cdef int put(Output *out, const uint8_t *data, Py_ssize_t size) except -1:
-    memcpy(room(out, size), data, size)
+    copy(room(out, size), data, size)
     return 0
 
 
@@ -108,7 +108,7 @@ cdef int close_part(Output *out) except -1:
         parts = []
         Py_INCREF(parts)
         out.parts = <PyObject *>parts
-    (<list>out.parts).append(PyBytes_FromStringAndSize(<char *>out.data, out.size))
+    (<list>out.parts).append(new_bytes(out.data, out.size))
     out.closed_size += out.size
     out.size = 0
     return 0

@@ -39,6 +39,7 @@ __all__ = [
     "decode",
     "decode_request_header",
     "decode_response",
+    "dissolve",
     "encode",
     "encode_request",
     "encode_response",
@@ -235,6 +236,14 @@ def encode_request(message: object, version: int, *, correlation_id: int, client
     if schema.flexible.has(version):
         head += b"\0"
     return _encoded(message, version, head)
+
+
+def dissolve(held: list[Any], version: int) -> None:
+    """Free the message that is the only element of the list `held`, in a thread: a few elements at a time.
+
+    Lists and messages in it to which something else refers stay as they are.
+    """
+    make_plan(schema_of(type(held[0])), version, Plan).dissolve(held)
 
 
 def decode_response(cls: type[T], version: int, frame: memoryview) -> tuple[int, T]:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.api import long_messages
-from pybroker.api.long_messages import HeldRequest, dissolve
+from pybroker.api.long_messages import HeldRequest
 from pybroker.network.context import ConnectionContext, ProtocolViolation
 from pybroker.protocol import codec
 from pybroker.protocol.error_codes import ErrorCode
@@ -18,13 +17,9 @@ from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pybroker.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
 )
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pybroker.protocol.schema import schema_of
 from pybroker.replication.replica_manager import ReplicaManager
 from testing.scenes.api.groups import GROUP, broker
 from testing.scenes.api.whole import Whole, frame_of, settled
@@ -178,25 +173,14 @@ def test_a_handler_keeps_the_bytes_that_it_needs(stays: bool) -> None:
     assert outer.released == 1
 
 
-def test_what_is_taken_apart_leaves_numbers_of_others() -> None:
-    replicas = list(range(5000))
-    partitions = [MetadataResponsePartition(partition_index=index, replica_nodes=replicas) for index in range(5000)]
-    response = MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=partitions), MetadataResponseTopic(name="u")])
-    dissolve(response, schema_of(MetadataResponse))
-    assert len(partitions) < 300
-    assert len(replicas) == 5000
-
-
 @pytest.mark.parametrize("topics", [[MetadataRequestTopic(name="t")], None], ids=["one", "all"])
 async def test_a_long_metadata_response_is_there_again_for_the_next_client(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: list[MetadataRequestTopic] | None
+    tmp_path: Path, topics: list[MetadataRequestTopic] | None
 ) -> None:
     whole = await broker(tmp_path)
     request = MetadataRequest(topics=topics)
     usual = await whole.ask(request, 11)
     assert len(usual.topics[-1].partitions) == 2
-    monkeypatch.setattr(long_messages, "_LONG_LIST", 1)
-    monkeypatch.setattr(long_messages, "_FREED_ELEMENTS", 1)
     whole.dispatcher.loop_elements_max = 1
     for version in (12, 10, 9, 12):  # none of them has a response that was kept
         response = await whole.ask(request, version)
