@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pybroker.api import _dispatch_python
 from pybroker.api._dispatch_python import SIZE_PREFIX, DispatcherCore, Parked, Route, Timing
 from pybroker.api.context import RequestContext
-from pybroker.api.deferred import Deferred
+from pybroker.api.deferred import Deferred, LongWait
 from pybroker.api.element_budget import Reservation
 from pybroker.api.error_counts import ERROR_NAMES
 from pybroker.api.handlers import api_versions
@@ -162,7 +162,7 @@ class Dispatcher(DispatcherCore):
         if error is not None and not isinstance(error, ProtocolViolation | KafkaError | MemoryError):
             self._log_bug(api, context, error)
 
-    def _finish_after(self, parked: Parked, operation: Awaitable[Any]) -> None:
+    def _finish_after(self, parked: Parked, operation: Awaitable[Any] | LongWait[Any, Any]) -> None:
         def finish(done: asyncio.Future[Any]) -> None:
             if done.cancelled():
                 parked.outer.cancel()
@@ -170,7 +170,11 @@ class Dispatcher(DispatcherCore):
                 error = done.exception()
                 parked.finish(done.result() if error is None else None, error)
 
-        asyncio.ensure_future(operation).add_done_callback(finish)
+        if isinstance(operation, LongWait):
+            operation.when_complete(parked.finish)
+            operation.end_with(parked.outer)
+        else:
+            asyncio.ensure_future(operation).add_done_callback(finish)
 
     def _encode_later(self, parked: Parked, response: object) -> None:
         api, context, outer, timing = parked.route.api, parked.context, parked.outer, parked.timing

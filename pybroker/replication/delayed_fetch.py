@@ -105,9 +105,19 @@ class DelayedFetch(DelayedOperation):
         """Read what is there by now, and send it."""
         self._on_complete(self._replicas.read(self._params, [wanted for wanted, _ in self._waiting]))
 
+    def give_up(self) -> None:
+        """End the wait without a response, because its client is gone."""
+        self._waiting = []
+        self._on_complete = _ignore
+        self.force_complete()
+
     def on_expiration(self) -> None:
         """Count the expired fetch."""
         if self._params.is_from_follower:
             self._replicas.follower_fetch_expirations += 1
         else:
             self._replicas.consumer_fetch_expirations += 1
+
+
+def _ignore(_: FetchResults) -> None:
+    """Send nothing."""

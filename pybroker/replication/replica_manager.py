@@ -266,13 +266,16 @@ class ReplicaManager(LeaderAppends):
                 return True
         return bytes_readable >= params.min_bytes or unknown_count == len(results)
 
-    def wait_for_more(self, params: FetchParams, results: FetchResults, on_complete: Callable[[FetchResults], None]) -> None:
+    def wait_for_more(
+        self, params: FetchParams, results: FetchResults, on_complete: Callable[[FetchResults], None]
+    ) -> DelayedFetch:
         """Read again when there is enough or `params.max_wait_ms` are over, and call back. `results` are those of
-        `read_first`.
+        `read_first`. Returns what waits.
         """
         operation = DelayedFetch(self, params, results, on_complete)
         keys = [wanted.topic_partition for wanted, _ in results]
         self.fetch_purgatory.try_complete_else_watch(operation, keys, params.max_wait_ms)
+        return operation
 
     def wait_in_steps(
         self, params: FetchParams, results: FetchResults, on_due: Callable[[], None]

@@ -289,3 +289,22 @@ async def test_the_leader_s_epoch_is_known_before_its_first_record(tmp_path: Pat
     for partition in message.topics[0].partitions:
         partition.last_fetched_epoch = last_fetched_epoch
     assert partition_responses(await whole.ask(message, 12)) == [(code, []), (code, [])]
+
+
+@pytest.mark.parametrize(("max_wait_ms", "left"), [((1 << 31) - 1, 0), (500, 1)])
+async def test_a_fetch_that_waits_for_long_ends_with_its_connection(tmp_path: Path, max_wait_ms: int, left: int) -> None:
+    whole, _ = await filled(tmp_path)
+    purgatory = whole.replicas.fetch_purgatory
+    sent = whole.send(request(4, max_wait_ms=max_wait_ms), 11)
+    assert purgatory.delayed == 1
+    sent.cancel()
+    await asyncio.sleep(0)
+    assert purgatory.delayed == left
+
+
+async def test_a_fetch_that_waits_for_long_gets_what_comes(tmp_path: Path) -> None:
+    whole, _ = await filled(tmp_path)
+    sent = whole.send(request(4, max_wait_ms=(1 << 31) - 1), 11)
+    await whole.ask(produce_request(records.batch_of_values(b"e")), 9)
+    response = whole.read(await settled(sent), request(4), 11)
+    assert bytes(response.responses[0].partitions[0].records)

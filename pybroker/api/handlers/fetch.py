@@ -18,7 +18,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.deferred import Deferred
+from pybroker.api.deferred import LONG_WAIT_MS, Deferred, LongWait
 from pybroker.api.down_conversion import Converted, DownConversion, magic_for
 from pybroker.api.element_budget import parked
 from pybroker.api.fetch_partition import (
@@ -71,7 +71,7 @@ _new_response: Final = maker(FetchResponse, "error_code", "session_id", "respons
 
 def handle(
     broker: Services, context: RequestContext, request: FetchRequest
-) -> FetchResponse | Future[FetchResponse] | Coroutine[None, None, FetchResponse]:
+) -> FetchResponse | Future[FetchResponse] | Deferred[FetchResults, FetchResponse] | Coroutine[None, None, FetchResponse]:
     """Read the partitions of the request's session, and wait for more records where the request wants that."""
     version = context.api_version
     replica_id = request.replica_state.replica_id if version >= _REPLICA_STATE_VERSION else request.replica_id
@@ -99,10 +99,12 @@ def handle(
         return _in_steps(broker, version, session, params, cold)
     if is_enough:
         return _response(broker, version, session, results + erroneous if erroneous else results)
-    deferred: Deferred[FetchResults, FetchResponse] = Deferred(
-        lambda later: _response(broker, version, session, later + erroneous)
-    )
-    broker.replica_manager.wait_for_more(params, results, deferred.complete)
+    kind = LongWait if params.max_wait_ms > LONG_WAIT_MS else Deferred
+    deferred: Deferred[FetchResults, FetchResponse] = kind(lambda later: _response(broker, version, session, later + erroneous))
+    operation = broker.replica_manager.wait_for_more(params, results, deferred.complete)
+    if isinstance(deferred, LongWait):
+        deferred.give_up = operation.give_up
+        return deferred.later()
     return deferred.response()
 
 
