@@ -25,6 +25,7 @@ from testing.waiting import WAIT_S
 pytestmark = pytest.mark.parametrize("loop", LOOPS)
 
 SMALL = NetworkLimits(socket_request_max_bytes=10_000)
+LARGER_THAN_RESERVE = b"e" + bytes(1000)
 
 
 def test_many_trickling_connections_share_a_small_pool_and_all_get_responses(loop: str) -> None:
@@ -65,13 +66,13 @@ def test_idle_connections_stay_open_without_memory_and_use_it_once_it_is_back(lo
             assert scene.pool.available == 10_001 - 18_002
             idle = [await scene.client() for _ in range(50)]
             waiting = await scene.client()
-            waiting.send(b"ewait")
+            waiting.send(LARGER_THAN_RESERVE)
             await until(lambda: scene.server.admission.waiting == 1)
             assert scene.server.mute_counters.transitions == 1
             # A connection that holds memory for a half-read request is not muted, so that it can finish.
             holders[0].writer.write(framed(b"e" + bytes(9000))[2000:])
             assert await holders[0].receive() == bytes(9000)
-            assert await waiting.receive() == b"wait"
+            assert await waiting.receive() == LARGER_THAN_RESERVE[1:]
             assert scene.server.mute_counters.transitions == 1
             assert scene.pool.depleted_ms_total >= 0
             idle[0].send(b"eidle")
@@ -114,7 +115,7 @@ def test_idle_connections_are_closed_even_with_a_parked_request_unless_they_wait
             for holder in holders:
                 holder.writer.write(request[:2000])
             await until(lambda: scene.pool.used == 18_002)
-            waiting.send(b"ewait")
+            waiting.send(LARGER_THAN_RESERVE)
             await until(lambda: scene.server.admission.waiting == 1)
             for byte in request[2000:2010]:  # in all longer than the limit
                 for holder in holders:
@@ -126,7 +127,7 @@ def test_idle_connections_are_closed_even_with_a_parked_request_unless_they_wait
             for holder in holders:
                 holder.writer.write(request[2010:])
                 assert await holder.receive() == bytes(9000)
-            assert await waiting.receive() == b"wait"
+            assert await waiting.receive() == LARGER_THAN_RESERVE[1:]
             scene.toy.parked[0].set_result(framed(b"too late"))
 
     run(loop, scenario)

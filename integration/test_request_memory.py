@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from testing.clients.stock import create_topic
+from testing.clients.stock import confluent_produce, create_topic
 from testing.process import procstat
 from testing.process.broker import BrokerProcess, is_kafka
 from testing.process.kafka_peer import free_port
@@ -27,6 +27,8 @@ pytestmark = pytest.mark.skipif(is_kafka(), reason="about this broker's own proc
 REQUEST_BYTES_MAX = 100 * 1024 * 1024
 ANNOUNCED = struct.pack(">i", REQUEST_BYTES_MAX) + bytes(10)
 POOL_USED = "kafka_network_socketserver_memorypoolused"
+WAITING = "pybroker_connections_waiting_for_memory"
+CLOSED = "pybroker_strangers_closed_total"
 
 
 def gauge(port: int, name: str) -> float:
@@ -61,6 +63,26 @@ def test_fourteen_bytes_take_no_megabytes(start_broker: Callable[..., BrokerProc
         assert grown < count * 64 * 1024, f"{grown} bytes for {count} strangers"
         serve_one(broker)
     until(lambda: gauge(port, POOL_USED) == 0, "the strangers are forgotten")
+
+
+def test_strangers_that_hold_the_whole_pool_do_not_keep_small_requests_waiting(
+    start_broker: Callable[..., BrokerProcess],
+) -> None:
+    port = free_port()
+    broker = start_broker({"metrics.listener": f"127.0.0.1:{port}", "queued.max.request.bytes": "200000000"})
+    create_topic(broker.bootstrap, "small", 1)
+    count, requests = 40, 8
+    with Connection(broker.bootstrap) as old, strangers(broker, count) as sockets:
+        for one in sockets:
+            one.sendall(ANNOUNCED)
+        until(lambda: gauge(port, WAITING) + 2 + gauge(port, CLOSED) == count, "two strangers hold the pool, the others wait")
+        for _ in range(requests):
+            assert old.call(API_VERSIONS, 0, b"")
+        assert confluent_produce({"bootstrap.servers": broker.bootstrap}, "small", [Sample(None, b"new", T0_MS)]) == [0]
+        # Strangers lose their memory after 5 s, two at a time: a client that waits for that sees two of them go for each request.
+        assert gauge(port, CLOSED) < requests, "no request waited for memory that strangers hold"
+        assert gauge(port, WAITING) > 0
+    broker.stop()
 
 
 def test_a_consumer_that_never_reads_costs_less_than_128_kb(start_broker: Callable[..., BrokerProcess]) -> None:

@@ -25,8 +25,9 @@ Receiving ahead
     most half of the pool; a pool that is small beside the scratch is never used for receiving ahead, and an unbounded pool always
     is.
 
-Requests that are handled right from the scratch take nothing from the pool, because no other code could notice it, but like all
-others they wait while the pool is empty. So the pool's bound holds for all bytes of requests except the scratch.
+Requests that are handled right from the scratch take nothing from the pool, because no other code could notice it. But while the
+pool is empty they wait like all others, or take memory of its reserve. So the pool's bound holds for all bytes of requests except
+the scratch.
 
 Source: Kafka's NetworkReceive; KIP-72.
 """
@@ -206,11 +207,13 @@ class Receiver:
             self._frame_size = size
             self._position = position = position + PREFIX.size
         end = position + size
-        if end <= self._end and (self._kept is not None or self._pool.used < self._pool.size):
+        if end <= self._end and (self._kept is not None or self._pool.used < self._pool.open_below):
             self._position, self._frame_size = end, _SIZE_UNKNOWN
             return self._source[position:end]
         if self._kept is None or end > self._kept.size:
             self._keep_request(size)
+            if self.has_more:  # a complete request moved from the scratch to the pool's reserve
+                return self.next_frame()
         return None
 
     def leave_scratch(self, *, is_turn_over: bool = False) -> None:

@@ -7,11 +7,12 @@ are touched, so the cost does not grow with idle connections. KIP-72 mutes every
 The effect here is the same: an idle connection has nothing to read, and a connection that begins to send delivers no more than
 the 4 bytes of a size before it is refused memory and muted.
 
-While connections wait, nothing is free for a newcomer. Half of the memory that becomes free, by bytes, goes to the connection
-that waits for the least, the other half to one that is drawn at random. So no connection starves. And strangers that announce
-large requests, and hold memory until their time is up, do not keep out clients with small ones: about every second time that
-a large request gives its memory back, the small ones come first. KIP-72 draws all at random; beside 500 such strangers a client
-then waits for many minutes. While no connection waits, nothing is shuffled.
+While connections wait, nothing is free for a newcomer but the pool's reserve for small requests. What becomes free of the reserve
+goes to the connection that waits for the least. Of the rest, half of what becomes free, by bytes, goes to that connection, the
+other half to one that is drawn at random. So no connection starves: one that asks for much waits for the rest only, and the
+reserve takes nothing from it. And strangers that announce large requests, and hold memory until their time is up, do not keep out
+clients with small ones: these have the reserve. KIP-72 draws all at random; beside 500 such strangers a client then waits for
+many minutes. While no connection waits, nothing is shuffled.
 
 A queued request is one that has been received and waits only for its connection's next turn. That is what Kafka's request queue
 holds, with the loop in the place of Kafka's handler threads. As in Kafka, a connection counts at most one queued request;
@@ -88,11 +89,6 @@ class Admission:
         pool.on_available = self._serve
 
     @property
-    def is_open(self) -> bool:
-        """Whether a request may be received now."""
-        return self.pool.used < self.pool.size and self.queued_requests < self.queued_requests_max
-
-    @property
     def waiting(self) -> int:
         """The number of connections that wait."""
         return len(self._waiters)
@@ -109,7 +105,7 @@ class Admission:
     def wait(self, waiter: Waiter) -> None:
         """Put `waiter` into the queue for `waiter.bytes_wanted` bytes."""
         assert waiter not in self._index
-        if not self.pool.is_out_of_memory:
+        if self.pool.has_room(waiter.bytes_wanted):
             assert self.queued_requests >= self.queued_requests_max, "the waiter would never be served"
         self._index[waiter] = len(self._waiters)
         self._waiters.append(waiter)
@@ -149,20 +145,26 @@ class Admission:
             return
         self._is_serving = True
         try:
-            while self._waiters and self.is_open:
+            while self._waiters and self.queued_requests < self.queued_requests_max:
                 waiter = self._next()
+                if waiter is None:
+                    break
                 self.leave(waiter)
                 try:
                     buffer = self.pool.try_allocate(waiter.bytes_wanted, come=waiter.bytes_come)
                 except MemoryError as error:
                     waiter.failed(error)
                     continue
-                assert buffer is not None, "at least one byte was free"
+                assert buffer is not None, "there was room"
                 waiter.granted(buffer)
         finally:
             self._is_serving = False
 
-    def _next(self) -> Waiter:
+    def _next(self) -> Waiter | None:
+        """Return the connection that gets memory now, or None: there is none for any that waits."""
+        if self.pool.is_out_of_memory:
+            smallest = self._smallest()
+            return smallest if self.pool.has_room(smallest.bytes_wanted) else None
         drawn = self._drawn
         if drawn is None:
             self._drawn = drawn = self._waiters[self._random.randrange(len(self._waiters))]

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from pybroker.clock import ManualClock
 from pybroker.network import memory_pool
 from pybroker.network.admission import Admission
-from pybroker.network.memory_pool import FIRST_BYTES, GROWTH, MemoryPool, PooledBuffer
+from pybroker.network.memory_pool import FIRST_BYTES, GROWTH, RESERVE_DIVISOR, RESERVE_TAKEN_DIVISOR, MemoryPool, PooledBuffer
 
-POOL_BYTES = 100
-REQUEST_BYTES_MAX = 60
+POOL_BYTES = 1600
+RESERVE_BYTES = 100
+REQUEST_BYTES_MAX = 600
+SIZES = st.one_of(st.integers(1, RESERVE_BYTES // 2), st.integers(1, REQUEST_BYTES_MAX))
 
 
 def pool_of(size: int) -> MemoryPool:
@@ -52,33 +54,52 @@ def ask(admission: Admission, size: int) -> Waits:
     return waits
 
 
-@given(st.lists(st.one_of(st.integers(1, REQUEST_BYTES_MAX), st.integers(-50, -1)), max_size=80))
-def test_any_size_is_allocated_while_one_byte_is_free_and_none_otherwise(steps: list[int]) -> None:
+@given(st.lists(st.one_of(SIZES, st.integers(-50, -1)), max_size=120))
+def test_any_size_is_allocated_while_one_byte_is_free_and_a_quarter_of_the_reserve_otherwise(steps: list[int]) -> None:
     pool = pool_of(POOL_BYTES)
     held: list[PooledBuffer] = []
+    reserved: list[PooledBuffer] = []
     for step in steps:
-        used = sum(buffer.size for buffer in held)
         if step < 0:
-            if held:
-                pool.release(held.pop(step % len(held)))
+            if held or reserved:
+                chosen = (held + reserved)[step % len(held + reserved)]
+                (held if chosen in held else reserved).remove(chosen)
+                pool.release(chosen)
         else:
+            is_open = sum(one.size for one in held) < POOL_BYTES - RESERVE_BYTES
+            reserve_free = RESERVE_BYTES - sum(one.size for one in reserved)
             buffer = pool.try_allocate(step)
-            assert (buffer is not None) == (used < POOL_BYTES)
+            assert (buffer is not None) == pool_grants(is_open, step, reserve_free)
             if buffer is not None:
                 assert len(buffer.view) == buffer.size == step
-                held.append(buffer)
-        used = sum(buffer.size for buffer in held)
-        assert pool.used == used
-        assert pool.available == POOL_BYTES - used
-        assert pool.is_out_of_memory == (used >= POOL_BYTES)
-        assert used <= POOL_BYTES + REQUEST_BYTES_MAX - 1, "the true bound"
-    for buffer in held:
+                (held if is_open else reserved).append(buffer)
+        used, reserve_used = sum(one.size for one in held), sum(one.size for one in reserved)
+        assert pool.used == used + reserve_used
+        assert pool.available == POOL_BYTES - used - reserve_used
+        assert pool.is_out_of_memory == (used >= POOL_BYTES - RESERVE_BYTES)
+        assert reserve_used <= RESERVE_BYTES
+        assert pool.used <= POOL_BYTES + REQUEST_BYTES_MAX - 1, "the true bound"
+    for buffer in held + reserved:
         pool.release(buffer)
-    assert pool.used == 0
+    assert (pool.used, pool.open_below) == (0, POOL_BYTES - RESERVE_BYTES)
+
+
+def pool_grants(is_open: bool, size: int, reserve_free: int) -> bool:
+    assert (RESERVE_DIVISOR, RESERVE_TAKEN_DIVISOR) == (16, 4), "as the documents have it"
+    return is_open or size * 4 <= reserve_free
+
+
+def test_a_pool_that_is_smaller_than_a_request_still_grants_it() -> None:
+    for size in (1, 15, 16, 100):
+        pool = pool_of(size)
+        buffer = pool.try_allocate(size * 10)
+        assert buffer is not None
+        assert pool.try_allocate(size) is None
+        pool.release(buffer)
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["ask", "release", "die"]), st.integers(1, REQUEST_BYTES_MAX)), max_size=120),
+    st.lists(st.tuples(st.sampled_from(["ask", "release", "die"]), SIZES), max_size=120),
     st.integers(0, 2**32),
 )
 def test_no_connection_waits_while_memory_is_free_and_all_are_served_in_the_end(steps: list[tuple[str, int]], seed: int) -> None:
@@ -102,7 +123,7 @@ def test_no_connection_waits_while_memory_is_free_and_all_are_served_in_the_end(
         assert pool.used == sum(w.buffer.size for w in everybody if w.buffer is not None)
         assert pool.used <= POOL_BYTES + REQUEST_BYTES_MAX - 1
         assert admission.waiting == sum(w.buffer is None for w in everybody)
-        assert pool.is_out_of_memory or not admission.waiting
+        assert not any(pool.has_room(w.bytes_wanted) for w in everybody if w.buffer is None)
     while everybody:
         holder = next(w for w in everybody if w.buffer is not None)
         everybody.remove(holder)
@@ -139,17 +160,39 @@ def give_back(pool: MemoryPool, holders: list[Waits]) -> None:
     holders.remove(holder)
 
 
+@pytest.mark.parametrize("announced", [100_000_000, 10_000_000, 1_000_000, 100_000])
+def test_requests_that_are_smaller_than_those_of_strangers_wait_for_none_of_them(announced: int) -> None:
+    pool = pool_of(200_000_000)
+    admission = Admission(pool, 500, random.Random(1))
+    strangers = [ask(admission, announced) for _ in range(3_000)]
+    assert admission.waiting > 0
+    for size in (20, 1_000, 50_000):
+        for _ in range(3):  # clients that send one request after another
+            client = ask(admission, size)
+            assert client.buffer is not None
+            pool.release(client.buffer)
+        clients = [ask(admission, size) for _ in range(2)]  # and at the same time
+        assert all(client.buffer is not None for client in clients)
+        assert pool.used <= pool.size + announced - 1
+        while clients:
+            give_back(pool, clients)
+    while strangers:
+        give_back(pool, strangers)
+    assert (pool.used, admission.waiting) == (0, 0)
+
+
 @pytest.mark.parametrize("seed", range(5))
-def test_small_requests_wait_for_at_most_two_large_ones_of_strangers(seed: int) -> None:
+def test_requests_that_are_too_large_for_the_reserve_wait_for_at_most_three_of_strangers(seed: int) -> None:
     pool = pool_of(100_000)
     admission = Admission(pool, 500, random.Random(seed))
     strangers = [ask(admission, 60_000) for _ in range(200)]
     for _ in range(20):
-        clients = [ask(admission, 1) for _ in range(10)]
+        clients = [ask(admission, 2_000) for _ in range(10)]
         assert all(client.buffer is None for client in clients)
-        give_back(pool, strangers)
-        if any(client.buffer is None for client in clients):
+        given_back = 0
+        while given_back < 3 and any(client.buffer is None for client in clients):
             give_back(pool, strangers)
+            given_back += 1
         assert all(client.buffer is not None for client in clients)
         while clients:
             give_back(pool, clients)
@@ -158,18 +201,54 @@ def test_small_requests_wait_for_at_most_two_large_ones_of_strangers(seed: int) 
         give_back(pool, strangers)
 
 
+def test_what_becomes_free_of_the_reserve_goes_to_the_one_that_waits_for_the_least() -> None:
+    pool = pool_of(POOL_BYTES)
+    admission = Admission(pool, 500, random.Random(1))
+    holder = ask(admission, POOL_BYTES)
+    first, second, third = ask(admission, 25), ask(admission, 18), ask(admission, 14)
+    waiters = [ask(admission, size) for size in (60, 18, 14, 15)]
+    assert [one.buffer is not None for one in (first, second, third, *waiters)] == [True] * 3 + [False] * 4
+    give_back(pool, [second])
+    assert [one.buffer is not None for one in waiters] == [False, False, True, False]
+    give_back(pool, [first])
+    assert [one.buffer is not None for one in waiters] == [False, False, True, True]
+    assert pool.is_out_of_memory
+    left = [holder, third, *waiters]
+    while left:
+        give_back(pool, left)
+    assert (pool.used, pool.open_below, admission.waiting) == (0, POOL_BYTES - RESERVE_BYTES, 0)
+
+
 def test_a_large_request_is_served_while_small_ones_wait_all_the_time() -> None:
     pool = pool_of(POOL_BYTES)
     admission = Admission(pool, 500, random.Random(1))
-    small = [ask(admission, 10) for _ in range(50)]
+    small = [ask(admission, 10) for _ in range(POOL_BYTES // 10 + 50)]
+    assert small[-1].buffer is None
     large = ask(admission, REQUEST_BYTES_MAX)
-    for _ in range(500):
+    for _ in range(1_000):
         small.append(ask(admission, 10))
         give_back(pool, small)
         if large.buffer is not None:
             break
     assert large.buffer is not None
     small.append(large)
+    while small:
+        give_back(pool, small)
+
+
+def test_large_requests_get_the_rest_of_the_pool_beside_small_ones_that_never_stop() -> None:
+    pool = pool_of(POOL_BYTES)
+    admission = Admission(pool, 500, random.Random(1))
+    holder = ask(admission, POOL_BYTES)
+    large = [ask(admission, REQUEST_BYTES_MAX) for _ in range(20)]
+    small = [ask(admission, 10) for _ in range(5)]
+    assert all(one.buffer is not None for one in small)
+    left = [holder, *large]
+    while left:
+        give_back(pool, left)
+        small.append(ask(admission, 10))
+        give_back(pool, small)
+    assert all(one.buffer is not None for one in large)
     while small:
         give_back(pool, small)
 
@@ -193,7 +272,6 @@ def test_the_number_of_queued_requests_keeps_newcomers_out_beside_the_memory() -
     admission = Admission(pool, 2)
     admission.queue()
     admission.queue()
-    assert not admission.is_open
     first, second = ask(admission, 10), ask(admission, 20)
     assert (first.buffer, second.buffer, pool.used) == (None, None, 0)
     admission.unqueue()

@@ -270,7 +270,7 @@ def test_without_memory_four_bytes_are_received_and_then_the_connection_waits() 
     rest = small.feed(framed(b"small"))
     assert rest == b"small"
     assert small.receiver.is_waiting
-    gone.feed(framed(b"gone"))
+    gone.feed(framed(b"is gone"))
     assert admission.waiting == 2
     gone.receiver.close()
     assert admission.waiting == 1
@@ -280,6 +280,36 @@ def test_without_memory_four_bytes_are_received_and_then_the_connection_waits() 
     assert admission.pool.used == 5
     assert small.feed(rest) == b""
     assert (small.requests, admission.pool.used) == ([b"small"], 0)
+
+
+def test_without_memory_a_small_request_is_received_into_the_reserve() -> None:
+    admission, scratch = setting(pool_bytes=16 * SCRATCH_BYTES)
+    holder = admission.try_allocate(16 * SCRATCH_BYTES)
+    assert holder is not None
+    peer = Peer(admission, scratch)
+    rest = peer.feed(framed(b"small"))
+    assert (rest, admission.waiting, admission.pool.used) == (b"small", 0, 16 * SCRATCH_BYTES + 5)
+    peer.feed(rest)
+    assert (peer.requests, admission.pool.used) == ([b"small"], 16 * SCRATCH_BYTES)
+    admission.pool.release(holder)
+
+
+def test_complete_requests_in_the_scratch_move_to_the_reserve_when_the_memory_is_given_away() -> None:
+    admission, scratch = setting(pool_bytes=16 * SCRATCH_BYTES)
+    peer = Peer(admission, scratch)
+    stream = framed(b"one") + framed(b"two")
+    peer.receiver.get_buffer(False)[: len(stream)] = stream
+    peer.receiver.received(len(stream))
+    assert taken(peer) == b"one"
+    holder = admission.try_allocate(16 * SCRATCH_BYTES)
+    assert holder is not None
+    two = taken_view(peer.receiver)
+    assert (bytes(two), two.obj is scratch.obj, admission.pool.used) == (b"two", False, 16 * SCRATCH_BYTES + 3)
+    assert peer.receiver.hold(3)
+    assert peer.receiver.next_frame() is None
+    peer.receiver.let_go()
+    assert admission.pool.used == 16 * SCRATCH_BYTES
+    admission.pool.release(holder)
 
 
 def test_a_request_that_is_half_read_is_finished_although_memory_is_out() -> None:
