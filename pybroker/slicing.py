@@ -21,17 +21,22 @@ SLICE_S: Final = 0.005
 ThreadedWork = Generator[Callable[[], None] | None, None, Result]
 
 
-def run_slice(work: Generator[None, None, Result]) -> tuple[bool, Result | None]:
-    """Run one slice of `work`; return whether it has ended, and what it returned then."""
-    ended, _, result = run_threaded_slice(work)
+def run_slice(work: Generator[None, None, Result], end: float | None = None) -> tuple[bool, Result | None]:
+    """Run one slice of `work`, until `end` (`perf_counter`) if it shares the slice; return whether it has ended, and what it
+    returned then.
+    """
+    ended, _, result = run_threaded_slice(work, end)
     return ended, result
 
 
-def run_threaded_slice(work: ThreadedWork[Result]) -> tuple[bool, Callable[[], None] | None, Result | None]:
+def run_threaded_slice(
+    work: ThreadedWork[Result], end: float | None = None
+) -> tuple[bool, Callable[[], None] | None, Result | None]:
     """Run one slice of `work`, or less if it yields what a thread must run; return whether it has ended, what to run before the
     next slice, and what it returned.
     """
-    end = perf_counter() + SLICE_S
+    if end is None:
+        end = perf_counter() + SLICE_S
     try:
         while True:
             step = next(work)

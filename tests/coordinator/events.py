@@ -128,10 +128,10 @@ class Events:
         patch.setattr(GroupCoordinator, "_first_operation", watched)
 
     def _watch_records(self, patch: pytest.MonkeyPatch) -> None:
-        original = CoordinatorRuntime._continue
+        original = CoordinatorRuntime._follow
 
-        def watched(runtime: Any, active: Any, on_durable: Any, code: Any) -> None:
+        def watched(runtime: Any, active: Any, on_durable: Any, code: Any, done: Any) -> None:
             with self.during("records refused" if code else "records durable", [], lambda: self._of_shard(active.shard)):
-                original(runtime, active, on_durable, code)
+                original(runtime, active, on_durable, code, done)
 
-        patch.setattr(CoordinatorRuntime, "_continue", watched)
+        patch.setattr(CoordinatorRuntime, "_follow", watched)

@@ -27,7 +27,6 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from time import perf_counter
@@ -35,10 +34,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from pybroker import slicing
-from pybroker.coordinator.runtime.active import ActiveShard, S, Shard, ShardTimer, ignore
+from pybroker.coordinator.runtime.active import ActiveShard, S, ShardTimer, ignore
 from pybroker.coordinator.runtime.appender import SECTION_RECORDS, Appender, RuntimeSettings, Serialize
 from pybroker.coordinator.runtime.countdown import Countdown
 from pybroker.coordinator.runtime.gathering import TOO_LARGE, Gathering
+from pybroker.coordinator.runtime.once import Once
+from pybroker.coordinator.runtime.replaying import Append, append_and_replay, replay_records
 from pybroker.coordinator.runtime.result import CoordinatorResult, ends_of
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import (
         BuiltBatch,
         BulkRecords,
-        CoordinatorRecord,
         LongOperation,
         Operation,
         ParkedResponse,
@@ -58,10 +58,6 @@ if TYPE_CHECKING:
     )
     from pybroker.purgatory.timer import OperationTimer
     from pybroker.replication.replica_manager import ReplicaManager
-
-logger = logging.getLogger(__name__)
-
-_OVER: Final = object()
 
 _CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
     {
@@ -78,17 +74,14 @@ _CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
 ROUND_RESPONSES: Final = 32
 """The number of responses to waiting requests that are made in one round of the loop, and sent in the next: in about 1 ms."""
 
-STEP_RECORDS: Final = 100
-"""The number of records that are replayed, or of timers that are started, in a step."""
+STEP_TIMERS: Final = 100
+"""The number of timers that are started in a step."""
 
 FEW_BULKS: Final = 4
 """This many bulks, each of one topic, are appended and replayed in one step, unless their batch was built ahead."""
 
 STEPS_OF_ALL: Final = 10
 """After this many steps of an operation on all shards, the others do it in a later turn."""
-
-Append = Callable[[Callable[[], None], Callable[[ErrorCode], None]], None]
-"""Appends a batch: calls the first function if the batch is in the log, and passes the outcome to the second."""
 
 Done = Callable[[Any], None]
 """A callback that gets the response, or an ErrorCode when there is none."""
@@ -233,9 +226,10 @@ class CoordinatorRuntime(Generic[S]):
         if not isinstance(result, Generator) and result.may_share and result.bulks and gathering.takes(active, source):
             gathering.add(active, result, done)
             self._start_timers(active, result.timers)
-        else:
-            gathering.flush(active)
+        elif self._is_free(active):
             self._carry_out(active, result, done)
+        else:
+            self.run(active, operation, done)
 
     def build(self, bulks: Sequence[BulkRecords], producer: Producer | None = None) -> Generator[None, None, BuiltBatch]:
         """Build the batch of many records, in the transaction of `producer` if there is one, ahead of their operation.
@@ -253,10 +247,9 @@ class CoordinatorRuntime(Generic[S]):
         if not active.is_loaded:
             done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             return
-        if active.holding.is_held:
-            active.holding.wait(lambda: self.read(partition, query, done), _failed(active, done))
-            return
-        self._gathering.flush(active)
+        self._when_free(active, partial(self._read, active, query), done)
+
+    def _read(self, active: ActiveShard[S], query: Callable[[S], Any], done: Done) -> None:
         response = query(active.shard)
         if self._appender.is_durable(active):
             done(response)
@@ -275,23 +268,21 @@ class CoordinatorRuntime(Generic[S]):
             done(ErrorCode.NOT_COORDINATOR)
         elif not active.is_loaded:
             done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        elif active.holding.is_held:
-            again = partial(self.complete_transaction, partition, marker, replay, done)
-            active.holding.wait(again, _failed(active, done))
         else:
-            self._gathering.flush(active)
             append = partial(self._appender.append_batch, active, marker, 1)
-            active.holding.run(_append(append, lambda: replay(active.shard), done), _failed(active, done))
+            self._when_free(active, partial(self._replay_marker, active, append, replay), done)
+
+    def _replay_marker(self, active: ActiveShard[S], append: Append, replay: Callable[[S], Iterator[None]], done: Done) -> None:
+        once = Once(done, active.topic_partition)
+        active.holding.run(append_and_replay(append, lambda: replay(active.shard), once), once.fail)
 
     def run(
         self, active: ActiveShard[S], operation: Operation, done: Done, failed: Callable[[Exception], None] | None = None
     ) -> None:
         """Run `operation` on a shard that is loaded, and carry out its result; later, if the shard is held."""
-        if active.holding.is_held:
-            again = partial(self._run_if_here, active, operation, done, failed)
-            active.holding.wait(again, failed or _failed(active, done))
-            return
-        self._gathering.flush(active)
+        self._when_free(active, partial(self._run, active, operation, failed), done, failed)
+
+    def _run(self, active: ActiveShard[S], operation: Operation, failed: Callable[[Exception], None] | None, done: Done) -> None:
         try:
             result = operation(active.shard, self._clock.time_ms())
         except KafkaError as error:
@@ -299,13 +290,28 @@ class CoordinatorRuntime(Generic[S]):
             return
         self._carry_out(active, result, done, failed)
 
-    def _run_if_here(
-        self, active: ActiveShard[S], operation: Operation, done: Done, failed: Callable[[Exception], None] | None
+    def _when_free(
+        self, active: ActiveShard[S], work: Callable[[Done], None], done: Done, failed: Callable[[Exception], None] | None = None
     ) -> None:
+        """Pass `done` to `work` when the shard is free, or NOT_COORDINATOR to `done` if the shard is unloaded by then."""
+        if self._is_free(active):
+            work(done)
+        else:
+            once = Once(done, active.topic_partition)
+            active.holding.wait(partial(self._work_if_here, active, work, once), failed or once.fail)
+
+    def _work_if_here(self, active: ActiveShard[S], work: Callable[[Done], None], done: Done) -> None:
         if self._is_here(active):
-            self.run(active, operation, done, failed)
+            self._gathering.flush(active)
+            work(done)
         else:
             done(ErrorCode.NOT_COORDINATOR)
+
+    def _is_free(self, active: ActiveShard[S]) -> bool:
+        """Append what was gathered, and return whether the shard is free then: a response to that may bring long work."""
+        if not active.holding.is_held:
+            self._gathering.flush(active)
+        return not active.holding.is_held
 
     def _is_here(self, active: ActiveShard[S]) -> bool:
         return self._active.get(active.topic_partition.partition) is active
@@ -317,14 +323,15 @@ class CoordinatorRuntime(Generic[S]):
         done: Done,
         failed: Callable[[Exception], None] | None = None,
     ) -> None:
+        if isinstance(result, CoordinatorResult) and _is_one_step(result):
+            self._carry_out_in_one_step(active, result, done)
+            return
+        once = Once(done, active.topic_partition)
         if isinstance(result, CoordinatorResult):
-            if not result.records and result.built is None and len(result.bulks) <= FEW_BULKS:
-                self._carry_out_in_one_step(active, result, done)
-                return
-            work = self._carry_out_in_steps(active, result, done)
+            work = self._carry_out_in_steps(active, result, once)
         else:
-            work = self._operate(active, result, done)
-        active.holding.run(work, failed or _failed(active, done))
+            work = self._operate(active, result, once)
+        active.holding.run(work, failed or once.fail)
 
     def _operate(self, active: ActiveShard[S], operation: LongOperation, done: Done) -> Generator[None, None, None]:
         try:
@@ -341,10 +348,10 @@ class CoordinatorRuntime(Generic[S]):
             yield from self._append_bulks(active, result, done)
         else:
             self._when_durable(active, result, done)
-        for start in range(0, len(result.timers), STEP_RECORDS):
+        for start in range(0, len(result.timers), STEP_TIMERS):
             if start:
                 yield
-            self._start_timers(active, result.timers[start : start + STEP_RECORDS])
+            self._start_timers(active, result.timers[start : start + STEP_TIMERS])
         self._respond(iter(result.parked_responses))
 
     def _carry_out_in_one_step(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
@@ -400,10 +407,13 @@ class CoordinatorRuntime(Generic[S]):
         self, active: ActiveShard[S], on_durable: Callable[[ErrorCode, int], CoordinatorResult], code: ErrorCode
     ) -> None:
         """Carry out what comes after records, unless the shard is unloaded by then."""
-        if active.holding.is_held:
-            active.holding.wait(partial(self._continue, active, on_durable, code), _failed(active, ignore))
-        elif self._is_here(active):
-            self.run(active, lambda _shard, now_ms: on_durable(code, now_ms), ignore)
+        if self._is_here(active):
+            self._when_free(active, partial(self._follow, active, on_durable, code), ignore)
+
+    def _follow(
+        self, active: ActiveShard[S], on_durable: Callable[[ErrorCode, int], CoordinatorResult], code: ErrorCode, done: Done
+    ) -> None:
+        self._run(active, lambda _shard, now_ms: on_durable(code, now_ms), None, done)
 
     def _set_timer(self, active: ActiveShard[S], key: Hashable, delay_ms: int | None, operation: Operation | None) -> None:
         timer = active.timers.get(key)
@@ -430,8 +440,8 @@ class CoordinatorRuntime(Generic[S]):
                 built = yield from self._appender.build_in_steps(ends)
                 append = partial(self._appender.append_batch, active, memoryview(built.data), built.record_count)
             if self._is_here(active):
-                replay = partial(_replay, active.shard, records if result.is_replayed else ())
-                yield from _append(append, replay, durable.note)
+                replay = partial(replay_records, active.shard, records if result.is_replayed else ())
+                yield from append_and_replay(append, replay, durable.note)
             else:  # unloaded meanwhile
                 durable.note(ErrorCode.NOT_COORDINATOR)
 
@@ -449,46 +459,8 @@ class CoordinatorRuntime(Generic[S]):
                     yield
                 bulk.replay(active.shard)
 
-        yield from _append(append, replay, partial(self._durable, active, result, done))
+        yield from append_and_replay(append, replay, partial(self._durable, active, result, done))
 
 
-def _append(
-    append: Append,
-    replay: Callable[[], Iterator[None]],
-    done: Callable[[ErrorCode], None],
-) -> Generator[None, None, None]:
-    """Append a batch, and replay it in steps if it is in the log. `done` gets NONE when it is durable and replayed, or the error.
-
-    A batch of one step is replayed before anything that waits for records of the partition looks at it.
-    """
-    complete = Countdown(2, done)
-    rest: Iterator[None] | None = None
-
-    def begin() -> None:
-        nonlocal rest
-        steps = replay()
-        if next(steps, _OVER) is not _OVER:
-            rest = steps
-
-    append(begin, complete.note)
-    if rest is not None:
-        yield
-        yield from rest
-    complete.note(ErrorCode.NONE)
-
-
-def _replay(shard: Shard, records: Sequence[CoordinatorRecord]) -> Iterator[None]:
-    for count, record in enumerate(records, 1):
-        shard.replay(record)
-        if not count % STEP_RECORDS:
-            yield
-
-
-def _failed(active: ActiveShard[Any], done: Done) -> Callable[[Exception], None]:
-    """Return what is done with an exception that has no caller any more."""
-
-    def failed(error: Exception) -> None:
-        logger.error("An operation on %s has failed, which is a bug", active.topic_partition, exc_info=error)
-        done(ErrorCode.UNKNOWN_SERVER_ERROR)
-
-    return failed
+def _is_one_step(result: CoordinatorResult) -> bool:
+    return not result.records and result.built is None and len(result.bulks) <= FEW_BULKS

@@ -1,0 +1,54 @@
+"""Appends a batch of records and replays it into the shard, in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pybroker.coordinator.runtime.countdown import Countdown
+from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.coordinator.runtime.active import Shard
+    from pybroker.coordinator.runtime.result import CoordinatorRecord
+
+_OVER: Final = object()
+
+STEP_RECORDS: Final = 100
+"""The number of records that are replayed in a step."""
+
+Append = Callable[[Callable[[], None], Callable[[ErrorCode], None]], None]
+"""Appends a batch: calls the first function if the batch is in the log, and passes the outcome to the second."""
+
+
+def append_and_replay(
+    append: Append,
+    replay: Callable[[], Iterator[None]],
+    done: Callable[[ErrorCode], None],
+) -> Generator[None, None, None]:
+    """Append a batch, and replay it in steps if it is in the log. `done` gets NONE when it is durable and replayed, or the error.
+
+    A batch of one step is replayed before anything that waits for records of the partition looks at it.
+    """
+    complete = Countdown(2, done)
+    rest: Iterator[None] | None = None
+
+    def begin() -> None:
+        nonlocal rest
+        steps = replay()
+        if next(steps, _OVER) is not _OVER:
+            rest = steps
+
+    append(begin, complete.note)
+    if rest is not None:
+        yield
+        yield from rest
+    complete.note(ErrorCode.NONE)
+
+
+def replay_records(shard: Shard, records: Sequence[CoordinatorRecord]) -> Iterator[None]:
+    """Replay records, some at a time."""
+    for count, record in enumerate(records, 1):
+        shard.replay(record)
+        if not count % STEP_RECORDS:
+            yield
