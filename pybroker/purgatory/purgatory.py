@@ -116,7 +116,7 @@ class Purgatory:
     operations that are watched under each key; it is public so that an event that no operation waits for costs no call.
     """
 
-    __slots__ = ("_purge_interval", "_timer", "completed", "delayed", "name", "watchers")
+    __slots__ = ("_caused", "_is_trying", "_purge_interval", "_timer", "completed", "delayed", "name", "watchers")
 
     def __init__(self, name: str, timer: PurgatoryTimer, purge_interval: int = PURGE_INTERVAL) -> None:
         self.name = name
@@ -127,6 +127,8 @@ class Purgatory:
             Hashable, dict[DelayedOperation, None]
         ] = {}  # a dict serves as a list here that gives up any entry at O(1)
         self.completed: dict[DelayedOperation, None] = {}  # and perhaps still watched
+        self._is_trying = False
+        self._caused: dict[Hashable, None] = {}  # the keys of events that what was completed has caused, in their order
 
     @property
     def watched(self) -> int:
@@ -184,15 +186,53 @@ class Purgatory:
 
         Thousands may wait for the same event: those that are not tried within the timer's `slice_s` are tried in the next
         turns of the loop. Between two turns such an operation may be completed by another event or its time, or see a later
-        state.
+        state. An event that completing an operation causes is looked at after the one in hand, and counts with it: a completion
+        within another one, thousands deep, would exceed the stack. It returns 0.
         """
         found = self.watchers.get(key)
         if found is None:
+            return 0
+        if self._is_trying:
+            self._caused[key] = None
             return 0
         # A copy: completing an operation may watch another under the same key, or cause the same event.
         return self._try_all(key, found, iter(tuple(found)))
 
     def _try_all(self, key: Hashable, found: dict[DelayedOperation, None], operations: Iterator[DelayedOperation]) -> int:
+        """Try the operations for an event on `key`, and then those for the events which that causes."""
+        self._is_trying = True
+        try:
+            completed = self._try_some(key, found, operations)
+            if self._caused:
+                completed += self._try_caused()
+        finally:
+            self._is_trying = False
+        return completed
+
+    def _try_caused(self) -> int:
+        """Try the operations for the events that completions have caused, for a slice; the other events in the next turn."""
+        completed = 0
+        end = perf_counter() + self._timer.slice_s
+        caused = self._caused
+        while caused:
+            key = next(iter(caused))
+            del caused[key]
+            found = self.watchers.get(key)
+            if found is not None:
+                completed += self._try_some(key, found, iter(tuple(found)))
+            if caused and perf_counter() >= end:
+                self._timer.soon(self._try_caused_later)
+                break
+        return completed
+
+    def _try_caused_later(self) -> None:
+        self._is_trying = True
+        try:
+            self._try_caused()
+        finally:
+            self._is_trying = False
+
+    def _try_some(self, key: Hashable, found: dict[DelayedOperation, None], operations: Iterator[DelayedOperation]) -> int:
         completed = 0
         met: list[DelayedOperation] = []
         end = 0.0
