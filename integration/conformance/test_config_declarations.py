@@ -47,7 +47,8 @@ OURS = {
     "pybroker.down.conversion.padding": "our own", "pybroker.down.conversion.eager": "our own",
     "pybroker.advertised.by.peer": "our own", "pybroker.advertised.outside": "our own",
     "pybroker.produce.inflation.max": "our own", "pybroker.request.elements.max": "our own",
-    "pybroker.first.request.timeout.ms": "our own", "pybroker.request.progress.timeout.ms": "our own",
+    "pybroker.fetch.session.cache.partitions": "our own", "pybroker.first.request.timeout.ms": "our own",
+    "pybroker.request.progress.timeout.ms": "our own",
 }  # fmt: skip
 """Properties of a broker that Kafka does not have."""
 

@@ -321,7 +321,11 @@ class BrokerServer:
         """Make what serves requests, apart from the sockets."""
         config = self.config
         self.memory_pool = MemoryPool(config.queued_max_request_bytes, self.clock)
-        self.fetch_sessions = FetchSessionCache(self.clock, config.max_incremental_fetch_session_cache_slots)
+        self.fetch_sessions = FetchSessionCache(
+            self.clock,
+            slots_max=config.max_incremental_fetch_session_cache_slots,
+            partitions_max=config.pybroker_fetch_session_cache_partitions,
+        )
         self.services = Services(
             config=config,
             clock=self.clock,

@@ -206,6 +206,7 @@ class BrokerConfig(BaseSettings):
     pybroker_down_conversion_chunk_bytes: int
     pybroker_down_conversion_eager: bool
     pybroker_down_conversion_padding: str
+    pybroker_fetch_session_cache_partitions: int
     pybroker_first_request_timeout_ms: int
     pybroker_produce_inflation_max: int
     pybroker_request_elements_max: int

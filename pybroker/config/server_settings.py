@@ -192,6 +192,11 @@ SERVER_SETTINGS: Final = (
     ),
     Setting("max.incremental.fetch.session.cache.slots", _I, 1000, "Incremental fetch sessions kept at once.", at_least(0)),
     Setting(
+        "pybroker.fetch.session.cache.partitions", _I, 250_000,
+        "pybroker's own: partitions that all incremental fetch sessions keep together. A fetcher for whose session there is no"
+        " room is served without one.", at_least(0),
+    ),
+    Setting(
         "fetch.purgatory.purge.interval.requests", _I, 1000,
         "Completed fetches that are still watched; this many start a purge.",
     ),

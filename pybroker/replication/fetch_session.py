@@ -18,6 +18,11 @@ Which fetcher gets a session
     last used; a follower's can replace any of a client's too. A fetcher without a session makes a full request each
     time.
 
+    Beyond Kafka, all sessions together keep at most `pybroker.fetch.session.cache.partitions` partitions, because a slot bounds
+    no memory. Where a new session needs partitions of others, sessions are evicted in the same order until there is room; if
+    the order ends before that, none is evicted and the fetcher gets no session. A session that grows makes room for itself
+    like a new one of its new size. If it cannot, it is evicted itself, and its client makes a full request.
+
 Cost
     An incremental request costs two passes over the session's partitions: one to read (`ReplicaManager.read`), one to
     compare.
@@ -34,18 +39,14 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.model import NO_OFFSET, Offset, new_tuple
+from pybroker.model import new_tuple
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.replication.fetch_data import (
-    FetchPartition,
-    FetchPartitionData,
-    FetchResults,
-    SessionKey,
-)
+from pybroker.replication.cached_partition import CachedPartition
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.model import TopicId
+    from pybroker.replication.fetch_data import FetchPartition, FetchResults, SessionKey
 
 logger = logging.getLogger(__name__)
 
@@ -67,45 +68,6 @@ def next_epoch(epoch: int) -> int:
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == EPOCH_MAX else epoch + 1
-
-
-class CachedPartition(FetchPartition):
-    """A partition of a session: the fields of its last request, and of its last response (`sent_...`)."""
-
-    __slots__ = ("key", "sent_high_watermark", "sent_log_start_offset")
-
-    def __init__(self, asked: FetchPartition, topic: str | None, before: CachedPartition | None = None) -> None:
-        super().__init__(
-            topic,
-            asked.topic_id,
-            asked.partition,
-            fetch_offset=asked.fetch_offset,
-            max_bytes=asked.max_bytes,
-            log_start_offset=asked.log_start_offset,
-            current_leader_epoch=asked.current_leader_epoch,
-            last_fetched_epoch=asked.last_fetched_epoch,
-        )
-        self.key = asked.session_key
-        self.sent_high_watermark: Offset = NO_OFFSET if before is None else before.sent_high_watermark
-        self.sent_log_start_offset: Offset = NO_OFFSET if before is None else before.sent_log_start_offset
-
-    def remember_response(self, data: FetchPartitionData) -> bool:
-        """Remember the response. Returns whether it must be sent: anything but "the same as last time, and no records"."""
-        must_send = (
-            (data.records is not None and data.records.size > 0)
-            or data.diverging_epoch is not None
-            or data.preferred_read_replica >= 0
-        )
-        if data.high_watermark != self.sent_high_watermark:
-            self.sent_high_watermark = data.high_watermark
-            must_send = True
-        if data.log_start_offset != self.sent_log_start_offset:
-            self.sent_log_start_offset = data.log_start_offset
-            must_send = True
-        if data.error_code:
-            self.sent_high_watermark = NO_OFFSET  # so that a response is sent when the error ends
-            must_send = True
-        return must_send
 
 
 EvictableKey = tuple[bool, int, int]
@@ -157,7 +119,8 @@ class FetchSession:
             key = wanted.session_key
             before = partitions.get(key)
             topic = wanted.topic if before is None or before.topic is None else before.topic
-            partitions[key] = CachedPartition(wanted, topic, before)
+            cached = CachedPartition(wanted, topic, before)
+            partitions[cached.key] = cached
             if topic is None:
                 self.unresolved.add(key)
         for key in forgotten:
@@ -243,7 +206,9 @@ class FullContext(FetchContext):
         return self._respond(results, _cached(results))
 
     def respond_in_steps(self, results: FetchResults) -> Generator[None, None, SessionResponse]:
-        """Return the response, as `respond` does at once."""
+        """Return the response, as `respond` does at once. Nothing is made for a session that has no room."""
+        if not self._cache.has_room(len(results), is_privileged=self._is_from_follower):
+            return SessionResponse(ErrorCode.NONE, NO_SESSION_ID, results)
         partitions: dict[SessionKey, CachedPartition] = {}
         for some in _steps(results):
             partitions |= _cached(some)
@@ -331,8 +296,13 @@ def _cached(results: FetchResults) -> dict[SessionKey, CachedPartition]:
     return partitions
 
 
+def _counted(session: FetchSession) -> int:
+    """Return how many partitions the cache counts for a session that it has: those after its last request."""
+    return 0 if session.evictable_key is None else session.evictable_key[1]
+
+
 class FetchSessionCache:
-    """The sessions of one broker. Belongs to the loop.
+    """The sessions of one broker: at most `slots_max`, with at most `partitions_max` partitions in all. Belongs to the loop.
 
     `evictions` counts sessions that had to make room.
     """
@@ -341,15 +311,17 @@ class FetchSessionCache:
         "_clock",
         "_evictable_by_all",
         "_evictable_by_privileged",
+        "_partitions_max",
         "_sessions",
         "_slots_max",
         "evictions",
         "partition_count",
     )
 
-    def __init__(self, clock: Clock, slots_max: int) -> None:
+    def __init__(self, clock: Clock, *, slots_max: int, partitions_max: int) -> None:
         self._clock = clock
         self._slots_max = slots_max
+        self._partitions_max = partitions_max
         self._sessions: dict[int, FetchSession] = {}  # by id, the session used longest ago first
         self._evictable_by_all: list[EvictableKey] = []  # sorted, the least valuable first
         self._evictable_by_privileged: list[EvictableKey] = []
@@ -395,15 +367,20 @@ class FetchSessionCache:
         if not session.partitions:
             self._remove(session)
             return SessionlessContext(partitions)
+        now_ms = self._clock.monotonic_ms()
+        if not self._make_room(session.is_privileged, size=len(session.partitions), now_ms=now_ms, grown=session):
+            self._remove(session)
+            self.evictions += 1
+            return ErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.resolve(topic_names)
         session.epoch = next_epoch(session.epoch)
-        self._touch(session, self._clock.monotonic_ms())
+        self._touch(session, now_ms)
         return IncrementalContext(session)
 
     def create(self, partitions: dict[SessionKey, CachedPartition], *, is_privileged: bool, uses_topic_ids: bool) -> int:
         """Make a session of partitions, which it owns. Returns its id, or NO_SESSION_ID if there is no room."""
         now_ms = self._clock.monotonic_ms()
-        if len(self._sessions) >= self._slots_max and not self._evict((is_privileged, len(partitions), 0), now_ms):
+        if not self._make_room(is_privileged, size=len(partitions), now_ms=now_ms):
             return NO_SESSION_ID
         session_id = secrets.randbelow(EPOCH_MAX) + 1
         while session_id in self._sessions:
@@ -412,21 +389,53 @@ class FetchSessionCache:
         self._touch(session, now_ms)
         return session_id
 
-    def _evict(self, key: EvictableKey, now_ms: int) -> bool:
-        """Make room for a session worth `key`, by the module's rules."""
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None:
+    def has_room(self, size: int, *, is_privileged: bool) -> bool:
+        """Return whether a new session of `size` partitions would get an id now."""
+        return self._in_the_way(is_privileged, size=size, now_ms=self._clock.monotonic_ms()) is not None
+
+    def _make_room(self, is_privileged: bool, *, size: int, now_ms: int, grown: FetchSession | None = None) -> bool:
+        """Evict what is in the way of a session, if all of it may be evicted. Returns whether there is room now."""
+        victims = self._in_the_way(is_privileged, size=size, now_ms=now_ms, grown=grown)
+        if victims is None:
             return False
-        if now_ms - oldest.last_used_ms > EVICTION_MS:
-            victim = oldest
-        else:
-            evictable = self._evictable_by_privileged if key[0] else self._evictable_by_all
-            if not evictable or key < evictable[0]:
-                return False
-            victim = self._sessions[evictable[0][2]]
-        self._remove(victim)
-        self.evictions += 1
+        for victim in victims:
+            self._remove(victim)
+        self.evictions += len(victims)
         return True
+
+    def _in_the_way(
+        self, is_privileged: bool, *, size: int, now_ms: int, grown: FetchSession | None = None
+    ) -> list[FetchSession] | None:
+        """Return the sessions to evict for a session of `size` partitions, a new one or `grown`; None if they are not enough."""
+        slots_missing = len(self._sessions) + 1 - self._slots_max
+        partitions_missing = self.partition_count + size - self._partitions_max
+        if grown is not None:
+            slots_missing, partitions_missing = 0, partitions_missing - _counted(grown)
+        victims: list[FetchSession] = []
+        evictable = self._evictable((is_privileged, size, 0), now_ms)
+        while slots_missing > 0 or partitions_missing > 0:
+            victim = next(evictable, None)
+            if victim is None:
+                return None
+            if victim is not grown:
+                victims.append(victim)
+                slots_missing -= 1
+                partitions_missing -= _counted(victim)
+        return victims
+
+    def _evictable(self, key: EvictableKey, now_ms: int) -> Iterator[FetchSession]:
+        """Yield the sessions that may be evicted for one worth `key`, by the module's rules: the first one first."""
+        stale: set[int] = set()
+        for session_id, session in self._sessions.items():
+            if now_ms - session.last_used_ms <= EVICTION_MS:
+                break
+            stale.add(session_id)
+            yield session
+        for worth in self._evictable_by_privileged if key[0] else self._evictable_by_all:
+            if key < worth:
+                return
+            if worth[2] not in stale:
+                yield self._sessions[worth[2]]
 
     def _touch(self, session: FetchSession, now_ms: int) -> None:
         """Use the session now: it becomes the youngest, and its worth is that of its present partitions."""

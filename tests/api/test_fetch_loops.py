@@ -41,7 +41,10 @@ class Twins:
         self.whole = whole
         broker = whole.dispatcher._broker
         self.brokers = [
-            dataclasses.replace(broker, metrics=BrokerMetrics(), fetch_sessions=FetchSessionCache(whole.clock, 2)) for _ in LOOPS
+            dataclasses.replace(
+                broker, metrics=BrokerMetrics(), fetch_sessions=FetchSessionCache(whole.clock, slots_max=2, partitions_max=10_000)
+            )
+            for _ in LOOPS
         ]
         self._dispatchers = [Dispatcher(one) for one in self.brokers]
         self._numbers = [itertools.count(100) for _ in LOOPS]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,9 +57,9 @@ def records(size: int) -> FileRecords:
 class Fetcher:
     """A client of one cache."""
 
-    def __init__(self, slots_max: int = 10) -> None:
+    def __init__(self, slots_max: int = 10, partitions_max: int = 1000) -> None:
         self.clock = ManualClock(0)
-        self.cache = FetchSessionCache(self.clock, slots_max)
+        self.cache = FetchSessionCache(self.clock, slots_max=slots_max, partitions_max=partitions_max)
         self.names: dict[TopicId, str] = {}
 
     def context(
@@ -331,8 +334,132 @@ def test_a_followers_session_takes_the_place_of_a_clients_however_young() -> Non
     assert fetcher.create_of_size(2, is_from_follower=True) != NO_SESSION_ID
 
 
-def test_no_slots_no_sessions() -> None:
-    assert Fetcher(slots_max=0).create(asks("t", 0)) == NO_SESSION_ID
+@pytest.mark.parametrize(("slots_max", "partitions_max"), [(0, 10), (10, 0)])
+def test_no_slots_or_no_partitions_no_sessions(slots_max: int, partitions_max: int) -> None:
+    assert Fetcher(slots_max, partitions_max).create(asks("t", 0)) == NO_SESSION_ID
+
+
+def test_a_session_that_is_too_large_for_what_is_left_is_not_made() -> None:
+    fetcher = Fetcher(partitions_max=10)
+    first = fetcher.create_of_size(6)
+    assert fetcher.create_of_size(5) == NO_SESSION_ID
+    assert fetcher.create_of_size(4) != NO_SESSION_ID
+    assert (fetcher.cache.get(first) is not None, fetcher.cache.partition_count, fetcher.cache.evictions) == (True, 10, 0)
+
+
+def test_sessions_are_evicted_only_if_that_makes_enough_room() -> None:
+    fetcher = Fetcher(partitions_max=10)
+    sessions = [fetcher.create_of_size(size) for size in (3, 3, 4)]
+    fetcher.clock.advance(EVICTION_MS + 1)
+    give(fetcher.context(sessions[0], 1))
+    assert fetcher.create_of_size(11) == NO_SESSION_ID
+    assert (len(fetcher.cache), fetcher.cache.evictions) == (3, 0)
+    assert fetcher.create_of_size(5) != NO_SESSION_ID, "in the place of the two that were not used for longest"
+    assert [fetcher.cache.get(session) is not None for session in sessions] == [True, False, False]
+    assert (fetcher.cache.partition_count, fetcher.cache.evictions) == (8, 2)
+
+
+def test_a_large_response_is_not_remembered_for_a_session_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetcher = Fetcher(partitions_max=1)
+    context = fetcher.context(NO_SESSION_ID, INITIAL_EPOCH, asks("t", 0), asks("t", 1))
+    results = [(partition, FetchPartitionData()) for partition in context.partitions]
+    monkeypatch.setattr("pybroker.replication.fetch_session.CachedPartition", None)
+    with pytest.raises(StopIteration) as stop:
+        next(context.respond_in_steps(results))
+    assert stop.value.value == (ErrorCode.NONE, NO_SESSION_ID, results)
+
+
+def test_a_session_that_grows_beyond_what_is_left_ends() -> None:
+    fetcher = Fetcher(partitions_max=3)
+    grown, other = fetcher.create_of_size(1), fetcher.create_of_size(1)
+    assert give(fetcher.context(grown, 1, asks("u", 0))).error_code == ErrorCode.NONE
+    context = fetcher.context(grown, 2, asks("u", 1))
+    assert context.partitions == ()
+    assert give(context) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, NO_SESSION_ID, [])
+    assert (fetcher.cache.get(grown), fetcher.cache.get(other) is not None) == (None, True)
+    assert (len(fetcher.cache), fetcher.cache.partition_count, fetcher.cache.evictions) == (1, 1, 1)
+
+
+def test_a_session_that_grows_takes_the_place_of_a_stale_one() -> None:
+    fetcher = Fetcher(partitions_max=3)
+    grown, other = fetcher.create_of_size(1), fetcher.create_of_size(2)
+    fetcher.clock.advance(EVICTION_MS + 1)
+    assert give(fetcher.context(grown, 1, asks("u", 0), asks("u", 1))).error_code == ErrorCode.NONE
+    assert (fetcher.cache.get(grown) is not None, fetcher.cache.get(other)) == (True, None)
+    assert (fetcher.cache.partition_count, fetcher.cache.evictions) == (3, 1)
+
+
+@pytest.mark.parametrize(("topic_id", "bytes_max"), [(ZERO_TOPIC_ID, 370), (FOO, 430)])
+def test_a_partition_of_a_session_is_small(topic_id: TopicId, bytes_max: int) -> None:
+    fetcher = Fetcher(partitions_max=5000)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        asked = [asks("t", 1000 + number, 10**9 + number, int("5000000"), topic_id) for number in range(5000)]
+        session = fetcher.create(*asked, version=12 if topic_id == ZERO_TOPIC_ID else 13)
+        del asked
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert session != NO_SESSION_ID
+    assert (after - before) / 5000 <= bytes_max
+
+
+class Model:
+    """The rules of a cache, written as a search: what it has, the session that was used longest ago first."""
+
+    def __init__(self, slots_max: int, partitions_max: int) -> None:
+        self.slots_max, self.partitions_max = slots_max, partitions_max
+        self.now_ms = 0
+        self.sessions: dict[int, dict[str, int]] = {}
+
+    def make_room(self, is_privileged: int, size: int, grown: int | None = None) -> bool:
+        """Return whether there is room for a session, after the evictions that it takes; without room there are none."""
+        kept = {session: known for session, known in self.sessions.items() if session != grown}
+        slots_max = self.slots_max - 1
+        while len(kept) > slots_max or sum(known["size"] for known in kept.values()) + size > self.partitions_max:
+            stale = [session for session, known in kept.items() if self.now_ms - known["used"] > EVICTION_MS]
+            worth = sorted(
+                (known["privileged"], known["size"], session)
+                for session, known in kept.items()
+                if known["used"] - known["created"] > EVICTION_MS or (is_privileged and not known["privileged"])
+            )
+            if stale:
+                del kept[stale[0]]
+            elif worth and (is_privileged, size, 0) >= worth[0]:
+                del kept[worth[0][2]]
+            else:
+                return False
+        self.sessions = {session: known for session, known in self.sessions.items() if session in kept or session == grown}
+        return True
+
+    def create(self, session: int, is_privileged: int, size: int) -> None:
+        self.sessions[session] = {
+            "privileged": is_privileged, "size": size, "created": self.now_ms, "used": self.now_ms, "epoch": 1,
+        }  # fmt: skip
+
+    def use(self, session: int, size: int) -> None:
+        known = self.sessions.pop(session)
+        known.update(epoch=known["epoch"] + 1, used=self.now_ms, size=size)
+        self.sessions[session] = known
+
+
+def use(fetcher: Fetcher, model: Model, session: int, first: int, amount: int) -> None:
+    """Let a session grow by partitions from `first` on, or forget as many, and compare what comes of it."""
+    known = model.sessions.get(session)
+    change = [asks("t", 100 + first + number) for number in range(max(0, amount))]
+    forget = [("t", 100 + first + number) for number in range(max(0, -amount))]
+    live = fetcher.cache.get(session)
+    names = set(live.partitions) if live else set()
+    size = len((names | {("t", one.partition) for one in change}) - set(forget))
+    response = give(fetcher.context(session, known["epoch"] if known else 1, *change, forget=tuple(forget)))
+    if known and model.make_room(known["privileged"], size, session):
+        assert response.error_code == ErrorCode.NONE
+        model.use(session, size)
+    else:
+        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        model.sessions.pop(session, None)
 
 
 @given(
@@ -343,48 +470,28 @@ def test_no_slots_no_sessions() -> None:
             st.tuples(st.just("wait"), st.just(0), st.sampled_from([1, EVICTION_MS // 2, EVICTION_MS, EVICTION_MS + 1])),
         ),
         max_size=60,
-    )
+    ),
+    st.sampled_from([(3, 1000), (3, 12), (8, 12)]),
 )
-def test_the_cache_against_the_rules_by_search(steps: list[tuple[str, int, int]]) -> None:
-    fetcher = Fetcher(slots_max=3)
-    now_ms = 0
-    model: dict[int, dict[str, int]] = {}
+def test_the_cache_against_the_rules_by_search(steps: list[tuple[str, int, int]], bounds: tuple[int, int]) -> None:
+    slots_max, partitions_max = bounds
+    fetcher = Fetcher(slots_max, partitions_max)
+    model = Model(slots_max, partitions_max)
     order: list[int] = []  # every session that ever was
     for step, which, amount in steps:
         if step == "wait":
             fetcher.clock.advance(amount)
-            now_ms += amount
+            model.now_ms += amount
         elif step == "use" and which < len(order):
-            session = order[which]
-            known = model.get(session)
-            change = [asks("t", 100 + which + number) for number in range(max(0, amount))]
-            forget = [("t", 100 + which + number) for number in range(max(0, -amount))]
-            response = give(fetcher.context(session, known["epoch"] if known else 1, *change, forget=tuple(forget)))
-            assert (response.error_code == ErrorCode.NONE) == (known is not None)
-            if known:
-                live = fetcher.cache.get(session)
-                assert live is not None
-                known.update(epoch=known["epoch"] + 1, used=now_ms, size=len(live.partitions))
-                model[session] = model.pop(session)
+            use(fetcher, model, order[which], which, amount)
         elif step == "create":
-            expected = True
-            if len(model) == 3:
-                oldest = next(iter(model))
-                if now_ms - model[oldest]["used"] > EVICTION_MS:
-                    del model[oldest]
-                else:
-                    candidates = sorted(
-                        (m["privileged"], m["size"], s)
-                        for s, m in model.items()
-                        if m["used"] - m["created"] > EVICTION_MS or (which and not m["privileged"])
-                    )
-                    expected = bool(candidates) and (which, amount, 0) >= candidates[0]
-                    if expected:
-                        del model[candidates[0][2]]
+            expected = model.make_room(int(which), amount)
+            assert fetcher.cache.has_room(amount, is_privileged=bool(which)) == expected
             session = fetcher.create_of_size(amount, is_from_follower=bool(which))
             assert (session != NO_SESSION_ID) == expected
             if expected:
-                model[session] = {"privileged": int(which), "size": amount, "created": now_ms, "used": now_ms, "epoch": 1}
+                model.create(session, int(which), amount)
                 order.append(session)
-        assert {s for s in order if fetcher.cache.get(s)} == set(model)
-        assert fetcher.cache.partition_count == sum(m["size"] for m in model.values())
+        assert {s for s in order if fetcher.cache.get(s)} == set(model.sessions)
+        assert fetcher.cache.partition_count == sum(known["size"] for known in model.sessions.values())
+        assert fetcher.cache.partition_count <= partitions_max

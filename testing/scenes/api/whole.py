@@ -113,7 +113,7 @@ class Whole:
             metrics=self.metrics,
             controller=self.controller,
             replica_manager=self.replicas,
-            fetch_sessions=FetchSessionCache(self.clock, 10),
+            fetch_sessions=FetchSessionCache(self.clock, slots_max=10, partitions_max=10_000),
             make_groups=lambda: self.groups,
             make_transactions=lambda: self.transactions,
         )
