@@ -8,11 +8,13 @@ coroutine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator
 from time import perf_counter
 from typing import Final, TypeVar
 
 Result = TypeVar("Result")
+Element = TypeVar("Element")
+Value = TypeVar("Value", bound=Hashable)
 
 SLICE_S: Final = 0.005
 """The time that work may hold the loop before others get their turn. A step that has begun is finished."""
@@ -56,3 +58,40 @@ def run_through(work: ThreadedWork[Result]) -> Result:
             return result
         if step is not None:
             step()
+
+
+def take_apart(elements: list[Element], count: int = 1_000) -> Iterator[list[Element]]:
+    """Take a list apart from its end, and yield `count` elements at a time: to free a long list at once is one long step."""
+    while elements:
+        some = elements[-count:]
+        del elements[-count:]
+        yield some
+
+
+class ManyValues(Collection[Value]):
+    """A set that grows in short steps: it consists of small ones, while a large one is copied as a whole when it grows."""
+
+    __slots__ = ("_count", "_sets")
+
+    def __init__(self, sets: int = 256) -> None:
+        self._sets: list[set[Value]] = [set() for _ in range(sets)]
+        self._count = 0
+
+    def add(self, value: Value) -> bool:
+        """Add a value; return whether it is new."""
+        values = self._sets[hash(value) % len(self._sets)]
+        before = len(values)
+        values.add(value)
+        is_new = len(values) > before
+        self._count += is_new
+        return is_new
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._sets[hash(value) % len(self._sets)]
+
+    def __iter__(self) -> Iterator[Value]:
+        for values in self._sets:
+            yield from values
+
+    def __len__(self) -> int:
+        return self._count

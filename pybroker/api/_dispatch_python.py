@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pybroker.model as model  # noqa: PLR0402  (the compiled text takes it from the package that it names)
 from pybroker.api.context import RequestContext
 from pybroker.api.deferred import Deferred
-from pybroker.api.pieces import LARGE_BYTES
 from pybroker.api.response_memo import KeptResponse
 from pybroker.metrics.counts import NO_ERROR
 from pybroker.network.context import Outgoing, ProtocolViolation
@@ -208,7 +207,7 @@ class DispatcherCore:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
         context = model.new_tuple(RequestContext, (connection, api_version, correlation_id, client_id))
         try:
-            if route.pieces is None or size <= LARGE_BYTES:
+            if route.pieces is None or not route.pieces.is_large(request, size):
                 response = route.handle(self._broker, context, request)
             else:
                 response = route.pieces.handle(route.handle, self._broker, context, request)

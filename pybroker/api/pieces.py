@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from pybroker.api.context import RequestContext, Services
 
-LARGE_BYTES: Final = 4096
-"""A request up to this size is handled at once: it has at most 2,000 elements, and most have far fewer."""
-
 PIECE_ELEMENTS: Final = 200
+
+UNCOUNTED_BYTES: Final = 64
+"""A request up to this size has so few elements that they are not counted."""
 
 
 class Pieces:
@@ -39,13 +39,23 @@ class Pieces:
 
     `asked` are the names of the lists of the request, from the outer to the inner; several ways for several versions. `responded`
     has the names of the response's lists for each way. A way that a request has no elements for is not its version's.
+
+    A piece has at most `elements`, and so has a request that is handled at once, or any number in up to `uncounted_bytes`.
     """
 
-    __slots__ = ("_elements", "_ways")
+    __slots__ = ("_elements", "_uncounted_bytes", "_ways")
 
-    def __init__(self, *ways: tuple[str, str], elements: int = PIECE_ELEMENTS) -> None:
+    def __init__(self, *ways: tuple[str, str], elements: int = PIECE_ELEMENTS, uncounted_bytes: int = UNCOUNTED_BYTES) -> None:
         self._ways = [(asked.split("."), responded.split(".")) for asked, responded in ways]
         self._elements = elements
+        self._uncounted_bytes = uncounted_bytes if uncounted_bytes != UNCOUNTED_BYTES else min(elements, uncounted_bytes)
+
+    def is_large(self, request: Any, size: int) -> bool:
+        """Return whether a request of `size` bytes has more elements than are handled at once."""
+        if size <= self._uncounted_bytes:
+            return False
+        asked = next((way[0] for way in self._ways if getattr(request, way[0][0])), None)
+        return asked is not None and _length(request, asked, self._elements) > self._elements
 
     async def handle(
         self, handle: Callable[[Services, RequestContext, Any], Any], broker: Services, context: RequestContext, request: Any
@@ -69,6 +79,8 @@ class Pieces:
 def cut(message: Any, path: list[str], size: int) -> Iterator[tuple[Any, int]]:
     """Yield copies of a message that together have its lists, each with at most `size` elements, an empty inner list as one.
 
+    A null inner list asks for everything, and is as many as one copy has.
+
     The second value is in how many of the outer lists the copy begins with an element that the copy before has begun.
     """
     name, inner = path[0], path[1:]
@@ -81,7 +93,7 @@ def cut(message: Any, path: list[str], size: int) -> Iterator[tuple[Any, int]]:
     for element in elements:
         parts: Iterator[tuple[Any, int]] = cut(element, inner, size) if inner else iter([(element, 0)])
         for number, (part, part_depth) in enumerate(parts):
-            length = _length(part, inner)
+            length = _length(part, inner, size)
             if taken and count + length > size:
                 yield _with(message, name, taken), depth
                 taken, count = [], 0
@@ -92,10 +104,13 @@ def cut(message: Any, path: list[str], size: int) -> Iterator[tuple[Any, int]]:
     yield _with(message, name, taken), depth
 
 
-def _length(element: Any, path: list[str]) -> int:
+def _length(element: Any, path: list[str], size: int) -> int:
     if not path:
         return 1
-    return max(1, sum(_length(one, path[1:]) for one in getattr(element, path[0]) or ()))
+    elements, inner = getattr(element, path[0]), path[1:]
+    if elements is None:
+        return size
+    return max(1, sum(_length(one, inner, size) for one in elements) if inner else len(elements))
 
 
 def _with(message: Any, name: str, elements: list[Any]) -> Any:

@@ -6,9 +6,12 @@ Source: GroupMetadataManager.listGroups; GroupCoordinatorShard.deleteGroups; KIP
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator import offsets
+from pybroker.coordinator.classic.group import GroupState
+from pybroker.coordinator.consumer.group import ConsumerGroupState
+from pybroker.coordinator.group import GroupType
 from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_groups import ListedGroup
@@ -18,13 +21,18 @@ if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
     from pybroker.model import GroupId
 
+STATES: Final = frozenset(state.value.lower() for state in (*GroupState, *ConsumerGroupState))
+"""The states that a group may have, in lower case."""
 
-def list_groups(shard: GroupShard, states: frozenset[str], types: frozenset[str]) -> Iterator[ListedGroup | None]:
-    """Yield the groups that pass both filters, and None for each other. The filters are in lower case; an empty filter passes
+TYPES: Final = frozenset(type_.value for type_ in GroupType)
+
+
+def list_groups(shard: GroupShard, states: frozenset[str] | None, types: frozenset[str] | None) -> Iterator[ListedGroup | None]:
+    """Yield the groups that pass both filters, and None for each other. The filters are in lower case; None passes
     every group. Groups may begin and end in between.
     """
     for group in tuple(shard.all_groups()):
-        if (not types or group.type.value in types) and (not states or group.state_name.lower() in states):
+        if (types is None or group.type.value in types) and (states is None or group.state_name.lower() in states):
             yield ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.listed_protocol_type,

@@ -428,7 +428,9 @@ class GroupCoordinator:
 
     # Administration
 
-    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Iterator[ListedGroup | None] | ErrorCode:
+    def list_groups(
+        self, states: frozenset[str] | None, types: frozenset[str] | None
+    ) -> Iterator[ListedGroup | None] | ErrorCode:
         """Return the groups that this broker coordinates, None for each that does not pass the filters, to be looked at one after
         the other; or COORDINATOR_LOAD_IN_PROGRESS while some are still being loaded. Groups may change in between.
         """

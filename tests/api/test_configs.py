@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pybroker import slicing
 from pybroker.config.topic_settings import TOPIC_SETTINGS
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
@@ -93,6 +95,43 @@ async def test_a_topic_is_described_in_every_version(tmp_path: Path, version: in
     assert [(one.name, one.source) for one in retention.synonyms] == [("retention.ms", 1)]
     assert retention.config_type == (5 if version >= 3 else 0)
     assert (retention.documentation or None) == (TOPIC_SETTINGS["retention.ms"].doc if version >= 3 else None)
+
+
+async def test_a_resource_that_is_named_again_is_described_once(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    named: list[tuple[int, str, list[str] | None]] = [
+        (BROKER, "1", None),
+        (BROKER, "01", None),
+        (LOGGER, "1", []),
+        (BROKER, "", None),
+        (TOPIC, "nope", None),
+    ]
+    resources = [
+        DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+        for kind, name, keys in [*named * 100, *[(BROKER, "1", [key]) for key in ("log.dirs", "node.id", "nope")]]
+    ]
+    results = (await whole.ask(DescribeConfigsRequest(resources=resources, include_documentation=True), 4)).results
+    kinds = [(result.resource_type, result.resource_name) for result in results]
+    assert kinds == [(BROKER, "1"), (LOGGER, "1"), (BROKER, ""), (TOPIC, "nope"), *[(BROKER, "1")] * 3]
+    assert [[config.name for config in result.configs] for result in results[4:]] == [["log.dirs"], ["node.id"], []]
+
+
+async def test_resources_are_described_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    whole = await Whole(tmp_path).start()
+    resources = [
+        DescribeConfigsResource(resource_type=GROUP, resource_name=f"group-{number}", configuration_keys=None)
+        for number in range(5)
+    ]
+    resources[4].configuration_keys = [*(f"key-{number}" for number in range(2_990)), "consumer.session.timeout.ms"]
+    request = DescribeConfigsRequest(resources=resources)
+    sent = whole.send(request, 4)
+    for _ in range(6):
+        await asyncio.sleep(0)
+        assert not sent.done(), "each resource is a step, and so are some of the keys"
+    results = whole.read(await sent, request, 4).results
+    assert [len(result.configs) > 1 for result in results] == [True, True, True, True, False]
+    assert [config.name for config in results[4].configs] == ["consumer.session.timeout.ms"]
 
 
 async def test_what_cannot_be_described(tmp_path: Path) -> None:

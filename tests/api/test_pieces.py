@@ -17,7 +17,6 @@ from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
-from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -43,7 +42,7 @@ ALONE = frozenset({
     "AlterReplicaLogDirs", "DescribeLogDirs", "CreatePartitions", "ListPartitionReassignments", "UpdateFeatures",
     "DescribeCluster", "ConsumerGroupHeartbeat", "GetTelemetrySubscriptions", "PushTelemetry", "ListConfigResources",
     "DescribeTopicPartitions", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
-    "WriteTxnMarkers", "ListTransactions",
+    "WriteTxnMarkers", "ListTransactions", "DescribeConfigs",
 })  # fmt: skip
 """The APIs that are not handled in pieces: docs/design/latency.md shows for each why, and what bounds it instead."""
 
@@ -80,12 +79,6 @@ LARGE: list[tuple[Any, int]] = [
     (ConsumerGroupDescribeRequest(group_ids=NAMES), 1),
     (DeleteGroupsRequest(groups_names=NAMES), 2),
     (LeaveGroupRequest(group_id=GROUP, members=[MemberIdentity(member_id=name) for name in NAMES * 3]), 4),
-    (
-        DescribeConfigsRequest(
-            resources=[DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None) for name in NAMES]
-        ),
-        4,
-    ),
 ]
 
 
@@ -135,7 +128,38 @@ def test_a_large_request_gives_the_loop_back(tmp_path: Path, request_: Any, vers
 
 async def test_a_small_request_is_handled_at_once(tmp_path: Path) -> None:
     whole = await broker(tmp_path)
-    assert isinstance(whole.send(old_fetch(500), 7), bytes)
+    assert isinstance(whole.send(old_fetch(100, 99), 7), bytes)
+
+
+SMALL: list[tuple[Any, int]] = [
+    (old_fetch(100, 101), 7),
+    (OffsetFetchRequest(groups=[group("g", 100), group("h", 101)]), 8),
+    (OffsetFetchRequest(groups=[group("g", 100), OffsetFetchRequestGroup(group_id="everything", topics=None)]), 8),
+    (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=f"group-{one}", topics=None) for one in range(6)]), 8),
+    (DescribeGroupsRequest(groups=NAMES[:6]), 5),
+    (ConsumerGroupDescribeRequest(group_ids=NAMES[:6]), 1),
+    (DeleteGroupsRequest(groups_names=NAMES[:51]), 2),
+]
+"""Requests of few bytes with more elements than one piece has."""
+
+
+@pytest.mark.parametrize(("request_", "version"), SMALL)
+async def test_a_request_is_cut_by_the_number_of_its_elements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: Any, version: int
+) -> None:
+    whole = await broker(tmp_path)
+    api = load_api(type(request_).__schema__.api_key)
+    assert len(frame_of(request_, version)) < 1_000
+    handled: list[Any] = []
+    served = api.handle
+
+    def handle(services: Any, context: Any, piece: Any) -> Any:
+        handled.append(piece)
+        return served(services, context, piece)
+
+    monkeypatch.setattr(dispatch, "load_api", lambda _: dataclasses.replace(api, handle=handle))
+    assert await whole.ask(request_, version) is not None
+    assert len(handled) > 1
 
 
 async def test_a_group_that_fails_between_two_pieces_fails_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

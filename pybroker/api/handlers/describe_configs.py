@@ -4,6 +4,8 @@ Behaviour
     Each setting comes with the place where its value was set, and on request with its synonyms and its documentation. A broker
     describes itself and, under the empty name, the dynamic defaults of all brokers. A group need not exist: its settings may
     exist before its members. A requested setting that does not exist is left out; a request without names asks for all settings.
+    A resource that is named again without names of settings is described once. Kafka describes it each time, so that a request of
+    4 kB has a response of megabytes.
 Versions
     v0 reports only whether a value is the default. v1 sources and synonyms (KIP-226), throttle time. v3 types and documentation
     (KIP-569). v4 flexible.
@@ -14,12 +16,13 @@ Source: ConfigHelper; KIP-133, KIP-226, KIP-412, KIP-569.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.configs.broker_loggers import levels
 from pybroker.api.configs.config_resources import ResourceType, check_broker_name
 from pybroker.api.configs.described_settings import BrokerLayers, ConfigSource, DescribedSetting, client_metrics_settings
-from pybroker.api.pieces import Pieces
+from pybroker.api.slices import in_slices
 from pybroker.config.setting import Kind
 from pybroker.metadata import names
 from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND
@@ -32,8 +35,12 @@ from pybroker.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from pybroker.slicing import take_apart
 
 if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Generator
+
     from pybroker.api.context import RequestContext, Services
 
 _TYPES: Final = {
@@ -49,21 +56,50 @@ _TYPES: Final = {
 }
 """The numbers of DescribeConfigsResponse.ConfigType; 0 is a name that is in no table."""
 
-PIECES: Final = Pieces(("resources", "results"), elements=2)
+
+def handle(
+    broker: Services,
+    context: RequestContext,  # noqa: ARG001
+    request: DescribeConfigsRequest,
+) -> DescribeConfigsResponse | Future[DescribeConfigsResponse]:
+    """Respond from the image and the settings in force; between resources, others get their turn."""
+    return in_slices(_describe_each(broker, request))
 
 
-def handle(broker: Services, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:  # noqa: ARG001
-    """Respond from the image and the settings in force."""
-    return DescribeConfigsResponse(results=[_describe(broker, request, resource) for resource in request.resources])
+def _describe_each(broker: Services, request: DescribeConfigsRequest) -> Generator[None, None, DescribeConfigsResponse]:
+    described: set[tuple[int, str]] = set()
+    results = []
+    for resource in request.resources:
+        if not resource.configuration_keys:
+            same = (resource.resource_type, _same_name(resource))
+            if same in described:
+                continue
+            described.add(same)
+        result = yield from _describe(broker, request, resource)
+        results.append(result)
+        yield
+    return DescribeConfigsResponse(results=results)
 
 
-def _describe(broker: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+def _same_name(resource: DescribeConfigsResource) -> str:
+    """Return the name of a resource, the same for each way to write the number of a broker."""
+    name = resource.resource_name
+    if resource.resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        with suppress(ValueError):
+            return str(int(name))
+    return name
+
+
+def _describe(
+    broker: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> Generator[None, None, DescribeConfigsResult]:
     code, message, settings = ErrorCode.NONE, None, list[DescribedSetting]()
     try:
         settings = _settings(broker, resource.resource_type, resource.resource_name)
     except KafkaError as error:
         code, message = error.code, error.message
-    wanted = resource.configuration_keys
+    keys = resource.configuration_keys
+    wanted = (yield from _wanted(settings, keys)) if keys else settings
     return DescribeConfigsResult(
         error_code=code,
         error_message=message,
@@ -71,10 +107,19 @@ def _describe(broker: Services, request: DescribeConfigsRequest, resource: Descr
         resource_name=resource.resource_name,
         configs=[
             _result(setting, with_synonyms=request.include_synonyms, with_documentation=request.include_documentation)
-            for setting in settings
-            if not wanted or setting.name in wanted
+            for setting in wanted
         ],
     )
+
+
+def _wanted(settings: list[DescribedSetting], keys: list[str]) -> Generator[None, None, list[DescribedSetting]]:
+    """Return the settings that the keys name. Take the keys apart, and yield every few of them."""
+    names = {setting.name for setting in settings}
+    named: set[str] = set()
+    for some in take_apart(keys):
+        named.update(names.intersection(some))
+        yield
+    return [setting for setting in settings if setting.name in named]
 
 
 def _settings(broker: Services, resource_type: int, name: str) -> list[DescribedSetting]:

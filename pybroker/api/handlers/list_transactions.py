@@ -36,11 +36,13 @@ def handle(
 
 
 def _list(broker: Services, request: ListTransactionsRequest) -> Generator[None, None, ListTransactionsResponse]:
-    from pybroker.coordinator.transaction.listing import NAMES, Filters  # noqa: PLC0415  loaded with the coordinator
+    from pybroker.coordinator.transaction.listing import NAMES, Filters, distinct, split_states  # noqa: PLC0415  loaded with the coordinator
 
+    states, unknown_states = yield from split_states(request.state_filters)
+    producer_ids = yield from distinct(request.producer_id_filters)
     filters = Filters(
-        states=frozenset(request.state_filters),
-        producer_ids=frozenset(request.producer_id_filters),
+        states=states,
+        producer_ids=producer_ids,
         duration_ms=request.duration_filter,
         pattern=request.transactional_id_pattern,
     )
@@ -49,7 +51,7 @@ def _list(broker: Services, request: ListTransactionsRequest) -> Generator[None,
         return ListTransactionsResponse(error_code=found)
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
-        unknown_state_filters=filters.unknown_states,
+        unknown_state_filters=unknown_states,
         transaction_states=[
             TransactionState(transactional_id=transactional_id, producer_id=one.producer_id, transaction_state=NAMES[one.state])
             for transactional_id, one in found

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.api.metadata_topics import MetadataTopics, metadata_brokers
 from pybroker.api.nodes import CLUSTER_OPERATIONS, reach
 from pybroker.api.pieces import Pieces
+from pybroker.api.response_memo import REQUEST_BYTES_MAX
 from pybroker.api.slices import in_slices
 from pybroker.metadata.names import invalid_name_reason, is_internal
 from pybroker.model import ZERO_TOPIC_ID, TopicId
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 KEEPS_RESPONSES: Final = True
 """The responses follow from the image, the client's address and the request; see `ResponseMemo`. They share their topics."""
 
-PIECES: Final = Pieces(("topics", "topics"), elements=50)
+PIECES: Final = Pieces(("topics", "topics"), elements=50, uncounted_bytes=REQUEST_BYTES_MAX)
+"""Only what is handled at once is kept for the next request. Its topics are shared, so that each takes some microseconds."""
 
 
 def handle(broker: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:

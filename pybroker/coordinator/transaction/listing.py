@@ -15,6 +15,7 @@ from pybroker.coordinator.consumer.patterns.re2_syntax import PatternError
 from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
 from pybroker.coordinator.transaction.state import PREPARED, State, Transaction
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.slicing import ManyValues, take_apart
 
 if TYPE_CHECKING:
     from pybroker.coordinator.transaction.shard import TransactionShard
@@ -30,17 +31,41 @@ KNOWN_NAMES: Final = frozenset(NAMES.values()) | {"Dead", "PrepareEpochFence"}
 class Filters:
     """What a listed id passes, all of it; an empty filter lets all pass."""
 
-    states: frozenset[str] = frozenset()
-    producer_ids: frozenset[int] = frozenset()
+    states: frozenset[str] | None = None
+    """Names of states; none of them passes no id, and None passes all."""
+    producer_ids: Collection[int] = ()
     duration_ms: int = -1
     """Passes ids whose transaction began longer ago than this. Those that have had no transaction count as begun at -1."""
     pattern: str | None = None
     """A regular expression of RE2 that the whole id matches."""
 
-    @property
-    def unknown_states(self) -> list[str]:
-        """Return the names in the filter that are no states."""
-        return sorted(self.states - KNOWN_NAMES)
+
+def split_states(names: list[str]) -> Generator[None, None, tuple[frozenset[str] | None, list[str]]]:
+    """Return the filter of states with these names, and the names that are no states, each once.
+
+    Take `names` apart, and yield every few of them.
+    """
+    if not names:
+        return None, []
+    known, unknown, seen = set[str](), list[str](), ManyValues[str]()
+    for some in take_apart(names):
+        for name in some:
+            if name in KNOWN_NAMES:
+                known.add(name)
+            elif seen.add(name):
+                unknown.append(name)
+        yield
+    return frozenset(known), unknown
+
+
+def distinct(producer_ids: list[int]) -> Generator[None, None, Collection[int]]:
+    """Return each producer id once. Take the list apart, and yield every few of them."""
+    values = ManyValues[int]()
+    for some in take_apart(producer_ids):
+        for producer_id in some:
+            values.add(producer_id)
+        yield
+    return values
 
 
 class OpenTransactions(NamedTuple):
@@ -93,9 +118,8 @@ def matching(
 
 
 def _passes(one: Transaction, filters: Filters, now_ms: int) -> bool:
-    producer_ids: Collection[int] = filters.producer_ids
     return (
-        (not producer_ids or one.producer_id in producer_ids)
-        and (not filters.states or NAMES[one.state] in filters.states)
+        (not filters.producer_ids or one.producer_id in filters.producer_ids)
+        and (filters.states is None or NAMES[one.state] in filters.states)
         and (filters.duration_ms < 0 or now_ms - one.start_ms > filters.duration_ms)
     )
