@@ -12,9 +12,11 @@ import pytest
 from integration.turns_report import TurnsReport
 from pybroker.turns.watchdog import FAIL, SWITCH
 from testing.process.broker import BrokerProcess, check_all_turns, external_bootstrap, own_brokers
+from testing.process.tool_runner import Tool, ToolRunner
 
 LONG_TURN_MS: Final = 300
 """The bound is 20 ms on a quiet machine. Beside other tests on shared cores the same work takes several times the CPU time."""
+KAFKA_RELEASES: Final = ("3.9.2", "4.3.1")
 SPARK: Final = Path(__file__).parent / "spark"
 SESSIONS: Final = {
     "audits": ("test_audit",),
@@ -93,6 +95,20 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
         pytest.skip("needs a broker that it may restart or configure")
     with own_brokers(tmp_path) as start:
         yield start
+
+
+@pytest.fixture(scope="module", params=KAFKA_RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    """Return a release of Kafka whose tools run: the last one of 3.x, and one of 4.x."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def tool(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tool]:
+    """Yield a function that runs a tool of the release: `tool(name, *arguments, given="", code=0)` returns stdout."""
+    runner = ToolRunner(release, tmp_path_factory.mktemp("tools"))
+    yield runner.succeed
+    runner.close()
 
 
 @pytest.fixture

@@ -6,19 +6,18 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from integration.test_java_tools import RELEASES
 from testing.clients.stock import create_topic, record_count, unique
 from testing.places import JAVA_SOURCES
 from testing.process.broker import BrokerProcess
 from testing.process.java import quick_java
 from testing.process.maven import old_client_jars
-from testing.process.tool_runner import ToolRunner
+from testing.process.tool_runner import Tool
 
 TIMEOUT_S = 180
 OLD_RELEASES = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
@@ -29,21 +28,6 @@ CONSUMER = "console-consumer"
 pytestmark = pytest.mark.skipif(
     shutil.which("java") is None or shutil.which("mvn") is None, reason="needs Java, and Maven for the jars"
 )
-
-Tool = Callable[..., str]
-
-
-@pytest.fixture(scope="module", params=RELEASES)
-def release(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def tool(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tool]:
-    """Yield a function that runs a tool of the release: `tool(name, *arguments, given="", code=0)` returns stdout."""
-    runner = ToolRunner(release, tmp_path_factory.mktemp("tools"))
-    yield runner.succeed
-    runner.close()
 
 
 def rows(text: str) -> list[list[str]]:

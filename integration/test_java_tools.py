@@ -5,35 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from testing.clients.stock import KafkaPython, create_topic, record_count, unique
-from testing.process.tool_runner import ToolRunner
+from testing.process.tool_runner import Tool
 from testing.samples import assert_equal, varied, without_headers
-
-RELEASES = ("3.9.2", "4.3.1")
 
 pytestmark = pytest.mark.skipif(
     shutil.which("javac") is None or shutil.which("mvn") is None, reason="needs a Java compiler, and Maven for the jars"
 )
-
-Tool = Callable[..., str]
-
-
-@pytest.fixture(scope="module", params=RELEASES)
-def release(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def tool(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tool]:
-    """Yield a function that runs a tool of the release: `tool(name, *arguments, given="", code=0)` returns stdout."""
-    runner = ToolRunner(release, tmp_path_factory.mktemp("tools"))
-    yield runner.succeed
-    runner.close()
 
 
 def test_the_console_consumer_reads_what_the_console_producer_wrote(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +12,9 @@ from testing.places import JAVA_SOURCES
 from testing.process.java import quick_java
 from testing.process.kafka_peer import classpath
 from testing.waiting import LONG_WAIT_S, line_of
+
+Tool = Callable[..., str]
+"""Runs a tool: `tool(name, *arguments, given="", code=0)` returns stdout."""
 
 PROGRAM = JAVA_SOURCES / "ToolRunner.java"
 STOP_TIMEOUT_S = 30
