@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(is_kafka(), reason="Kafka's threads take request
 TOPIC = "busy"
 DEPTH = 1000
 SERVED_BEFORE = 256
-"""A turn of a connection has 64 requests; the others need not all be seen in the first round of the loop."""
+"""A turn of a connection has 16 requests; the others need not all be seen in the first round of the loop."""
 
 RECORD = sample_batch([Sample(None, b"v" * 100, T0_MS)])
 PRODUCE_ONE = produce_body(7, TOPIC, {0: RECORD}, acks=1)

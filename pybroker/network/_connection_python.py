@@ -38,7 +38,8 @@ __all__ = ["ConnectionCore"]
 
 logger = logging.getLogger("pybroker.network.connection")
 
-TURN_REQUESTS: Final = 64
+TURN_REQUESTS: Final = 16
+"""With more, other connections wait longer beside a pipeline (docs/design/latency.md). A round of the loop costs little."""
 TURN_NS: Final = 2_000_000
 
 
