@@ -72,7 +72,7 @@ def network() -> None:
 def one_partition() -> None:
     from pybroker.api.handlers import produce
 
-    _put(produce, "_ACKS_WITH_RESPONSE", frozenset())
+    _put(produce, "produce_one", _nothing)
 
 
 @case("one call of the tail writes and notes a batch that begins nothing")

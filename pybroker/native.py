@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SWITCH: Final = "PYBROKER_PURE"
 PARTS: Final = (
     "api.dispatch",
+    "api.one_partition",
     "coordinator.offset_loops",
     "log.end",
     "log.tail",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.api.validations import Validations
 from pybroker.turns.exceptions import FIRST_GROUPS
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pybroker.network.context import ConnectionContext
     from pybroker.replication.fetch_session import FetchSessionCache
     from pybroker.replication.replica_manager import ReplicaManager
+
+ADMIN_CLIENT_ID: Final = "__admin_client"
+"""The client id that may produce to internal topics."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -130,7 +130,7 @@ def accept_none(*_: Any) -> None:
 def general_only() -> Iterator[None]:
     """Let the broker treat no request as one of a single partition, and no batch as one of the usual form."""
     with (
-        mock.patch.object(produce, "_ACKS_WITH_RESPONSE", frozenset()),
+        mock.patch.object(produce, "produce_one", return_value=None),
         mock.patch.object(kernels, "accept_batch", accept_none),
     ):
         yield

@@ -24,22 +24,21 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from pybroker.api.appending import append_after, append_in_turns, hold
+from pybroker.api.context import ADMIN_CLIENT_ID
 from pybroker.api.deferred import Deferred
+from pybroker.api.one_partition import only_of, produce_one
 from pybroker.api.produce_layout import ProduceLayout, is_large
-from pybroker.api.produce_response import failures, only, response_in_steps, response_of
+from pybroker.api.produce_response import failures, response_in_steps, response_of
 from pybroker.api.slices import complete
 from pybroker.api.transactional_append import Verified, verify
 from pybroker.listed import listed
-from pybroker.log.results import AppendOrigin
-from pybroker.model import TopicPartition, new_tuple
+from pybroker.model import TopicPartition
 from pybroker.network.context import ProtocolViolation
-from pybroker.records import kernels
-from pybroker.records.work import ONE_BATCH_ON_LOOP, LongWorkError
+from pybroker.records.work import LongWorkError
 from pybroker.replication.appends import Appends
-from pybroker.replication.produce_data import REFUSED
 from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
@@ -57,30 +56,21 @@ Response = TypeVar("Response")
 
 logger = logging.getLogger(__name__)
 
-ADMIN_CLIENT_ID: Final = "__admin_client"
-"""The client id that may produce to internal topics."""
-
-_CLIENT: Final = AppendOrigin.CLIENT
 _TOPIC_ID_VERSION: Final = 13
-_ACKS_WITH_RESPONSE: Final = frozenset({-1, 1})  # the acks that have a response
 
 
 def handle(
     broker: Services, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append the records of each partition, and wait until they are settled where `acks` wants that."""
-    _, version, _, client_id = context
-    topics = request.topic_data
-    if len(topics) == 1 and version < _TOPIC_ID_VERSION and request.acks in _ACKS_WITH_RESPONSE and client_id != ADMIN_CLIENT_ID:
-        (topic,) = topics
-        if len(topic.partition_data) == 1:
-            (partition,) = topic.partition_data
-            records: Any = partition.records  # the decoder makes a memoryview or None
-            if records is not None and not kernels.is_of_transaction(records):
-                topic_partition = new_tuple(TopicPartition, (topic.name, partition.index))
-                return _append_one(broker, context, request, topic_partition, records)
+    try:
+        response = produce_one(broker, context, request)
+        if response is not None:
+            return response
+    except LongWorkError as long:
+        return _append_long(broker, context, request, long)
     laid_out = ProduceLayout()
-    steps = laid_out.steps(broker.controller.image, request, has_topic_ids=version >= _TOPIC_ID_VERSION)
+    steps = laid_out.steps(broker.controller.image, request, has_topic_ids=context.api_version >= _TOPIC_ID_VERSION)
     if is_large(request):
         return _handle_large(broker, context, request, laid_out, steps, hold(context.connection, {}))
     run_through(steps)
@@ -186,39 +176,23 @@ def _settle(
     return deferred.response()
 
 
-def _append_one(
-    broker: Services, context: RequestContext, request: ProduceRequest, topic_partition: TopicPartition, records: memoryview
+def _append_long(
+    broker: Services, context: RequestContext, request: ProduceRequest, long: LongWorkError
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append to the only partition of a request, which saves the dicts and lists that several partitions need."""
-    manager, acks = broker.replica_manager, request.acks
-    _, version, _, _ = context
-    try:
-        result, required_offset = manager.append_one(
-            topic_partition, records, acks, broker.clock.time_ms(), version, _CLIENT, False, ONE_BATCH_ON_LOOP
-        )
-    except LongWorkError as long:
-        work = broker.validations.work()
-        appends = Appends(manager, acks, {topic_partition: records}, request_version=version, work=work, long=long)
-        return _append_in_turns(broker, context, request, appends, work, functools.partial(_only_of, topic_partition))
-    if required_offset != REFUSED:
-        manager.wake(topic_partition)
-    if required_offset < 0:
-        return only(topic_partition, result)
-
-    deferred = Deferred(functools.partial(_only_of, topic_partition))
-    unsettled = {topic_partition: required_offset}
-    manager.await_settled(
-        timeout_ms=request.timeout_ms,
-        acks=acks,
-        results={topic_partition: result},
-        unsettled=unsettled,
-        on_complete=deferred.complete,
+    """Append to the only partition of a request, whose batch `produce_one` found to be long."""
+    (topic,) = request.topic_data
+    (partition,) = topic.partition_data
+    topic_partition, records = TopicPartition(topic.name, partition.index), cast("memoryview", partition.records)
+    work = broker.validations.work()
+    appends = Appends(
+        broker.replica_manager,
+        request.acks,
+        {topic_partition: records},
+        request_version=context.api_version,
+        work=work,
+        long=long,
     )
-    return deferred.response()
-
-
-def _only_of(topic_partition: TopicPartition, results: ProduceResults) -> ProduceResponse:
-    return only(topic_partition, results[topic_partition])
+    return _append_in_turns(broker, context, request, appends, work, functools.partial(only_of, topic_partition))
 
 
 def _respond(acks: int, laid_out: ProduceLayout, results: ProduceResults) -> ProduceResponse | None:
