@@ -54,3 +54,4 @@ cdef class DispatcherCore:
     )
     cpdef object _decoded(self, Route route, api_version, object frame, body_offset)
     cpdef tuple _encoded(self, Route route, object context, object request, object response)
+    cpdef int64_t _none_count(self, Route route, object response) except -1

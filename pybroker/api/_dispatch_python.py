@@ -158,8 +158,7 @@ class Parked:
                 return
             response, parts = core._encoded(route, context, self.request, response)
             if parts:
-                codes = route.error_codes(response)
-                timing.metrics.error(NO_ERROR, core._count_errors(timing.metrics, codes) if any(codes) else len(codes))
+                timing.metrics.error(NO_ERROR, core._none_count(route, response))
                 outer.set_result(timing.outgoing(parts))
             else:
                 core._encode_later(self, response)
@@ -217,19 +216,20 @@ class DispatcherCore:
         except Exception as error:
             response = self._failure(route.api, context, request, error)
         handled_ns = time.monotonic_ns()
-        if type(response) is not route.response:
-            return self._later(route, context, request, response, size, started_ns, handled_ns)
-        response, parts = self._encoded(route, context, request, response)
+        parts: list[Part] = []
+        if type(response) is bytes:  # the handler has encoded it
+            parts = [response]
+        elif type(response) is route.response:
+            response, parts = self._encoded(route, context, request, response)
         if not parts:
             return self._later(route, context, request, response, size, started_ns, handled_ns)
-        codes = route.error_codes(response)
-        none_count = self._count_errors(route.metrics, codes) if any(codes) else len(codes)
+        none_count = self._none_count(route, response)
         encoded = parts[0]
         if len(parts) > 1 or type(encoded) is not bytes:  # nearly never, except for large fetches
             times = {"started_ns": started_ns, "handled_ns": handled_ns}
             return self._streamed(route.metrics, context, parts, none_count, size=size, **times)
         if route.memo is not None:
-            route.memo.keep(self._broker.controller.image, memo_key, KeptResponse(encoded, codes))
+            route.memo.keep(self._broker.controller.image, memo_key, KeptResponse(encoded, route.error_codes(response)))
         sent_ns = time.monotonic_ns()
         if sent_ns - started_ns > NOTED_NS:
             note(route.api.name, sent_ns - started_ns)
@@ -279,6 +279,8 @@ class DispatcherCore:
 
         A long response has no parts yet.
         """
+        if type(response) is bytes:
+            return response, [response]
         _, api_version, correlation_id, _ = context
         encoder = route.encoders.get(api_version)
         try:
@@ -294,6 +296,13 @@ class DispatcherCore:
         except Exception as error:
             response = self._failure(route.api, context, request, error)
         return response, encode_response(response, api_version, correlation_id)
+
+    def _none_count(self, route: Route, response: object) -> int:
+        """Count the errors of a response, and return how many of its codes are NONE."""
+        if type(response) is bytes:
+            return 1
+        codes = route.error_codes(response)
+        return self._count_errors(route.metrics, codes) if any(codes) else len(codes)
 
     # -- what `Dispatcher` does
 

@@ -10,8 +10,30 @@ cdef int64_t ACKS_ALL
 cdef int64_t ACKS_LEADER
 
 
+cdef dict FORMS
+
+
+@cython.final
+cdef class ResponseForm:
+    cdef bytes _encoded
+    cdef int64_t _correlation_id_at, _name_at, _index_at, _base_offset_at, _log_append_time_at, _log_start_offset_at
+
+    @cython.locals(made=bytearray, place=int64_t)
+    cpdef bytes filled(
+        self, int64_t correlation_id, bytes name, int64_t index, int64_t base_offset, int64_t log_append_time_ms,
+        int64_t log_start_offset,
+    )
+
+
+@cython.locals(number=int64_t, form=ResponseForm)
+cdef ResponseForm form_of(int64_t version, int64_t name_size)
+@cython.locals(place=int64_t)
+cdef int put(bytearray made, int64_t position, int64_t size, int64_t number) except -1
+
+
 @cython.locals(
-    version=int64_t, acks=int64_t, required_offset=int64_t, topics=list, partitions=list, manager=_leading_native.LeaderAppends
+    version=int64_t, acks=int64_t, required_offset=int64_t, topics=list, partitions=list, name=str, encoded_name=bytes,
+    manager=_leading_native.LeaderAppends, form=ResponseForm,
 )
 cpdef object produce_one(object broker, object context, object request)
 cpdef object only_of(object topic_partition, dict results)

@@ -1,4 +1,4 @@
-# cython: annotation_typing=False
+# cython: annotation_typing=False, wraparound=False
 """The way of a Produce of one partition, in Python; `_one_partition_native` is this same text, compiled with the types of
 `_one_partition_native.pxd`.
 
@@ -9,14 +9,15 @@ So every rule is written once, and both builds follow it. After a change here th
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pybroker.model as model  # noqa: PLR0402  (the compiled text takes it from the package that it names)
 from pybroker.api.context import ADMIN_CLIENT_ID
 from pybroker.api.deferred import Deferred
 from pybroker.log.results import AppendOrigin
-from pybroker.model import ZERO_TOPIC_ID, TopicPartition
-from pybroker.protocol.codec import maker
+from pybroker.model import ZERO_TOPIC_ID, Offset, TopicPartition
+from pybroker.protocol.codec import encode_response, maker
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -25,17 +26,18 @@ from pybroker.protocol.messages.produce import (
 )
 from pybroker.records import kernels
 from pybroker.records.work import ONE_BATCH_ON_LOOP
-from pybroker.replication.produce_data import REFUSED
+from pybroker.replication.produce_data import REFUSED, PartitionProduceResult
 
 if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.protocol.messages.produce import ProduceRequest
-    from pybroker.replication.produce_data import PartitionProduceResult, ProduceResults
+    from pybroker.replication.produce_data import ProduceResults
 
-__all__ = ["new_response", "new_topic", "only", "only_of", "partition_response", "produce_one"]
+__all__ = ["ResponseForm", "new_response", "new_topic", "only", "only_of", "partition_response", "produce_one"]
 
+NONE = ErrorCode.NONE
 CLIENT = AppendOrigin.CLIENT
 TOPIC_ID_VERSION = 13
 ACKS_ALL = -1
@@ -56,7 +58,7 @@ new_partition = maker(
 
 def produce_one(
     broker: Services, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Future[ProduceResponse] | None:
+) -> bytes | ProduceResponse | Future[ProduceResponse] | None:
     """Append to the only partition of a usual request, and return its response. Returns None for any other, with nothing done.
 
     A usual request has a response, names its topic, and has records that are there and belong to no transaction. Its client
@@ -64,7 +66,7 @@ def produce_one(
 
     Raises LongWorkError, with nothing done.
     """
-    _, version, _, client_id = context
+    _, version, correlation_id, client_id = context
     acks = request.acks
     if acks not in {ACKS_LEADER, ACKS_ALL} or version >= TOPIC_ID_VERSION or client_id == ADMIN_CLIENT_ID:
         return None
@@ -79,7 +81,8 @@ def produce_one(
     records: Any = partition.records  # the decoder makes a memoryview or None
     if records is None or kernels.is_of_transaction(records):
         return None
-    topic_partition = model.new_tuple(TopicPartition, (topic.name, partition.index))
+    name, index = topic.name, partition.index
+    topic_partition = model.new_tuple(TopicPartition, (name, index))
     manager = broker.replica_manager
     result, required_offset = manager.append_one(
         topic_partition, records, acks, broker.clock.time_ms(), version, CLIENT, False, ONE_BATCH_ON_LOOP
@@ -87,7 +90,12 @@ def produce_one(
     if required_offset != REFUSED:
         manager.wake(topic_partition)
     if required_offset < 0:
-        return only(topic_partition, result)
+        code, base_offset, log_append_time_ms, log_start_offset, _, _ = result
+        if code is not NONE:
+            return only(topic_partition, result)
+        encoded_name = name.encode()
+        form = form_of(version, len(encoded_name))
+        return form.filled(correlation_id, encoded_name, index, base_offset, log_append_time_ms, log_start_offset)
     deferred = Deferred(functools.partial(only_of, topic_partition))
     manager.await_settled(
         timeout_ms=request.timeout_ms,
@@ -118,3 +126,86 @@ def partition_response(topic_partition: TopicPartition, result: PartitionProduce
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message) for index, message in record_errors
         ]
     return response
+
+
+class ResponseForm:
+    """The encoded response about one partition that has no error, in one version and for topic names of `name_size` bytes.
+
+    The positions of what differs between such responses are found by encoding several that differ in one value. So only the
+    codec knows how a response is encoded. A value that the version does not have has the position -1.
+    """
+
+    __slots__ = (
+        "_base_offset_at",
+        "_correlation_id_at",
+        "_encoded",
+        "_index_at",
+        "_log_append_time_at",
+        "_log_start_offset_at",
+        "_name_at",
+    )
+
+    def __init__(self, version: int, name_size: int) -> None:
+        def encoded(  # noqa: PLR0917  (as `filled`)
+            correlation_id: int, name: str, index: int, base_offset: int, log_append_time_ms: int, log_start_offset: int
+        ) -> bytes:
+            result = PartitionProduceResult(NONE, Offset(base_offset), log_append_time_ms, Offset(log_start_offset))
+            response = only(TopicPartition(name * name_size, index), result)
+            return b"".join(cast("list[bytes]", encode_response(response, version, correlation_id)))
+
+        self._encoded = encoded(0, "a", 0, 0, 0, 0)
+        self._correlation_id_at = self._position_in(encoded(-1, "a", 0, 0, 0, 0))
+        self._name_at = self._position_in(encoded(0, "b", 0, 0, 0, 0))
+        self._index_at = self._position_in(encoded(0, "a", -1, 0, 0, 0))
+        self._base_offset_at = self._position_in(encoded(0, "a", 0, -1, 0, 0))
+        self._log_append_time_at = self._position_in(encoded(0, "a", 0, 0, -1, 0))
+        self._log_start_offset_at = self._position_in(encoded(0, "a", 0, 0, 0, -1))
+
+    def _position_in(self, other: bytes) -> int:
+        """Return where a response begins to differ from the first."""
+        pairs = zip(self._encoded, other, strict=True)
+        return next((position for position, (byte, other_byte) in enumerate(pairs) if byte != other_byte), -1)
+
+    def filled(  # noqa: PLR0917  (a call by position is a third of a call by name)
+        self,
+        correlation_id: int,
+        name: bytes,
+        index: int,
+        base_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+    ) -> bytes:
+        """Return a whole response. `name` has the size that the form is made for."""
+        made = bytearray(self._encoded)
+        place = self._name_at
+        for byte in name:
+            made[place] = byte
+            place += 1
+        put(made, self._correlation_id_at, 4, correlation_id)
+        put(made, self._index_at, 4, index)
+        put(made, self._base_offset_at, 8, base_offset)
+        put(made, self._log_append_time_at, 8, log_append_time_ms)
+        put(made, self._log_start_offset_at, 8, log_start_offset)
+        return bytes(made)
+
+
+FORMS: dict[int, ResponseForm] = {}
+"""The forms that were made so far. There are no more than versions and sizes of names that topics have."""
+
+
+def form_of(version: int, name_size: int) -> ResponseForm:
+    """Return the form of responses, made at the first need."""
+    number = name_size * TOPIC_ID_VERSION + version
+    form = FORMS.get(number)
+    if form is None:
+        form = FORMS[number] = ResponseForm(version, name_size)
+    return form
+
+
+def put(made: bytearray, position: int, size: int, number: int) -> None:
+    """Write a number of `size` bytes as the wire has it, if it has a position."""
+    place = position + size
+    while place > position >= 0:
+        place -= 1
+        made[place] = number & 0xFF
+        number >>= 8

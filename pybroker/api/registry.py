@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from pybroker.api.pieces import Pieces
 
 Handler = Callable[["Services", "RequestContext", Any], "Any | Awaitable[Any] | None"]
-"""Returns the response; an awaitable of it when it must wait; None when there is no response (acks 0)."""
+"""Returns the response; an awaitable of it when it must wait; None when there is no response (acks 0).
+
+Bytes are a whole response that the handler has encoded itself: about one thing, for which there is no error.
+"""
 
 
 @dataclass(slots=True, frozen=True)

@@ -61,7 +61,7 @@ _TOPIC_ID_VERSION: Final = 13
 
 def handle(
     broker: Services, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+) -> bytes | ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append the records of each partition, and wait until they are settled where `acks` wants that."""
     try:
         response = produce_one(broker, context, request)
