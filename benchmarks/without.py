@@ -75,6 +75,11 @@ def one_partition() -> None:
     _put(produce, "produce_one", _nothing)
 
 
+@case("the way of a produce of one partition is compiled")
+def one_partition_compiled() -> None:
+    _uncompiled("pybroker.api._one_partition")
+
+
 @case("one call of the tail writes and notes a batch that begins nothing")
 def append_usual() -> None:
     from pybroker.log import segment, tail
@@ -93,6 +98,7 @@ def append_usual() -> None:
 @case("the leader's part of an append is compiled")
 def leading() -> None:
     _uncompiled("pybroker.replication._leading")
+    _uncompiled("pybroker.api._one_partition")  # it calls the compiled one
 
 
 @case("the end of a log is compiled")

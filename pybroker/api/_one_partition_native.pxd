@@ -15,7 +15,7 @@ cdef dict FORMS
 
 @cython.final
 cdef class ResponseForm:
-    cdef bytes _encoded
+    cdef bytearray _made
     cdef int64_t _correlation_id_at, _name_at, _index_at, _base_offset_at, _log_append_time_at, _log_start_offset_at
 
     @cython.locals(made=bytearray, place=int64_t)
