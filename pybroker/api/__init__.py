@@ -17,7 +17,7 @@ metadata_topics, nodes          what Metadata, DescribeCluster, DescribeTopicPar
 fetch_partition, down_conversion    one partition of a Fetch response; records in the format of old versions
 fetch_steps          a Fetch of many partitions, in steps
 one_partition, _one_partition_*     a Produce of one partition, the usual one: one text for both builds
-produce_layout, produce_response    the partitions of a Produce, and the response with their results
+produce_layout, produce_response, produce_makers    the partitions of a Produce, and the response with their results
 appending, validations, transactional_append    the appends of a Produce in slices, in threads, and in transactions
 committed_offsets    which offsets of an OffsetCommit or a TxnOffsetCommit can be committed, and the responses by topics
 document             writes docs/apis.md from the texts of the handlers

@@ -14,16 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pybroker.model as model  # noqa: PLR0402  (the compiled text takes it from the package that it names)
 from pybroker.api.context import ADMIN_CLIENT_ID
 from pybroker.api.deferred import Deferred
+from pybroker.api.produce_makers import new_partition, new_response, new_topic
 from pybroker.log.results import AppendOrigin
 from pybroker.model import ZERO_TOPIC_ID, Offset, TopicPartition
-from pybroker.protocol.codec import encode_response, maker
+from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
-    PartitionProduceResponse,
-    ProduceResponse,
-    TopicProduceResponse,
-)
+from pybroker.protocol.messages.produce import BatchIndexAndErrorMessage
 from pybroker.records import kernels
 from pybroker.records.work import ONE_BATCH_ON_LOOP
 from pybroker.replication.produce_data import REFUSED, PartitionProduceResult
@@ -32,28 +28,16 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import RequestContext, Services
-    from pybroker.protocol.messages.produce import ProduceRequest
+    from pybroker.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
     from pybroker.replication.produce_data import ProduceResults
 
-__all__ = ["ResponseForm", "new_response", "new_topic", "only", "only_of", "partition_response", "produce_one"]
+__all__ = ["ResponseForm", "only", "only_of", "partition_response", "produce_one"]
 
 NONE = ErrorCode.NONE
 CLIENT = AppendOrigin.CLIENT
 TOPIC_ID_VERSION = 13
 ACKS_ALL = -1
 ACKS_LEADER = 1
-
-new_response = maker(ProduceResponse, "responses")
-new_topic = maker(TopicProduceResponse, "name", "topic_id", "partition_responses")
-new_partition = maker(
-    PartitionProduceResponse,
-    "index",
-    "error_code",
-    "base_offset",
-    "log_append_time_ms",
-    "log_start_offset",
-    "error_message",
-)
 
 
 def produce_one(

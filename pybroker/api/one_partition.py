@@ -10,8 +10,6 @@ from typing import Final
 from pybroker.api import _one_partition_python
 from pybroker.api._one_partition_python import (
     ResponseForm,
-    new_response,
-    new_topic,
     only,
     only_of,
     partition_response,
@@ -19,6 +17,6 @@ from pybroker.api._one_partition_python import (
 )
 from pybroker.native import choose
 
-__all__ = ["IS_NATIVE", "ResponseForm", "new_response", "new_topic", "only", "only_of", "partition_response", "produce_one"]
+__all__ = ["IS_NATIVE", "ResponseForm", "only", "only_of", "partition_response", "produce_one"]
 
 IS_NATIVE: Final = choose(_one_partition_python, globals())

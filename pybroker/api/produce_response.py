@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.one_partition import new_response, new_topic, partition_response
+from pybroker.api.one_partition import partition_response
+from pybroker.api.produce_makers import new_response, new_topic
 from pybroker.model import TopicId, TopicPartition
 
 if TYPE_CHECKING:
