@@ -19,6 +19,10 @@ When the append fails
     All that was gathered gets the error, each in its own way, as if each had been refused. The only error that depends on the
     size is that a batch is too large: then nothing was appended, and each operation is appended alone.
 
+What fails
+    Each operation gets exactly one outcome, in the order of their arrival. If a response fails, the error is in the log, and the
+    next one gets its own. If the append itself fails, which is a bug, those without an outcome get UNKNOWN_SERVER_ERROR.
+
 Source: CoordinatorRuntime.append, with `group.coordinator.append.linger.ms`, in place of which the turn ends.
 """
 
@@ -132,29 +136,35 @@ class Gathering:
         if not gathered:
             return
         turn.gathered, turn.size = [], 0
-        try:
-            self._append(active, gathered)
-        except Exception:  # the request in hand is another one, which must not fail for these
-            logger.exception("The commits of a turn cannot be appended to %s, which is a bug", active.topic_partition)
-            for one in gathered:
-                one.done(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._append(active, gathered)
 
     def _append(self, active: ActiveShard[Any], gathered: list[Gathered]) -> None:
+        """Append results in one batch. Each gets one outcome; what fails here fails none of the others, nor the request in hand."""
+
         def replay() -> None:
             for result, _, _ in gathered:
                 for bulk in result.bulks:
                     bulk.replay(active.shard)
 
         def appended(code: ErrorCode) -> None:
-            if code in TOO_LARGE and len(gathered) > 1:
-                for one in gathered:
+            settled = gathered.copy()
+            gathered.clear()
+            if code in TOO_LARGE and len(settled) > 1:
+                for one in settled:
                     self._append(active, [one])
                 return
-            for result, _, done in gathered:
-                self._durable(active, result, done, code)
+            for result, _, done in settled:
+                try:
+                    self._durable(active, result, done, code)
+                except Exception:
+                    logger.exception("The response to a commit to %s has failed, which is a bug", active.topic_partition)
 
-        ends = gathered[0].ends if len(gathered) == 1 else list(chain.from_iterable([one.ends for one in gathered]))
-        self._appender.append(active, ends, replay, appended)
+        try:
+            ends = gathered[0].ends if len(gathered) == 1 else list(chain.from_iterable([one.ends for one in gathered]))
+            self._appender.append(active, ends, replay, appended)
+        except Exception:
+            logger.exception("The commits of a turn cannot be appended to %s, which is a bug", active.topic_partition)
+            appended(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _end_turn(self) -> None:
         begun, self._begun = self._begun, []
