@@ -7,10 +7,14 @@ Why
 How
     In each round of the loop, the lane handles requests at once until they took BURST_S. Requests beyond that wait in the order
     in which they came, and the loop handles them for BURST_S in each round after it. So members make progress in every round,
-    whatever else there is, and the requests of other clients wait for one share of it at most. A share of the time instead of
-    the round would grow with the time in which the loop receives those very requests, or waits for a core. A request that waits
-    is not decoded yet: its bytes are kept, and counted by the memory pool. The request is handled even if its connection is
-    closed meanwhile.
+    whatever else there is, and the requests of other clients wait for one share of it at most. A request that waits is not
+    decoded yet: its bytes are kept, and counted by the memory pool. The request is handled even if its connection is closed
+    meanwhile.
+
+    Beside other work that makes the rounds long, BURST_S would be a small share of the loop. So while requests wait, the lane
+    has at least SHARE of the loop's CPU time over the last rounds, up to BURST_MAX_S in a round, because it is one turn. The
+    loop gets no CPU time while it waits for a core. The round in which the requests come does not count: the loop receives them
+    in it.
 
 What others see in between
     Each request is of the time when it is handled. A connection has one request in work, so those of one member stay in order.
@@ -23,7 +27,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.api.long_messages import HeldRequest
@@ -39,6 +43,15 @@ IN_LANE: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBE
 
 BURST_S: Final = 0.002
 
+SHARE: Final = 0.2
+"""The least share of the loop's CPU time that requests in the lane have while some of them wait."""
+
+BURST_MAX_S: Final = 0.01
+"""The longest time in one round: with SHARE, for rounds in which others take up to 40 ms."""
+
+ROUNDS: Final = 8
+"""The number of rounds, about, over which the time of others is averaged: one long round gives the lane no long burst."""
+
 
 class _Waiting(NamedTuple):
     connection: ConnectionContext
@@ -52,18 +65,24 @@ class Lane:
     Args:
         handle: handles a request from its first byte to its encoded response.
         now_s: a time in seconds that passes steadily.
+        used_s: the CPU time that the loop's thread has used, in seconds.
 
     Attributes:
         is_open: whether `handle` runs for the lane, so that the request that it gets has had its turn.
     """
 
-    __slots__ = ("_handle", "_is_counting", "_left_s", "_now_s", "_queue", "is_open")
+    __slots__ = ("_ended_s", "_handle", "_is_counting", "_left_s", "_now_s", "_others_s", "_queue", "_used_s", "is_open")
 
-    def __init__(self, handle: RequestHandler, now_s: Callable[[], float] = perf_counter) -> None:
+    def __init__(
+        self, handle: RequestHandler, now_s: Callable[[], float] = perf_counter, used_s: Callable[[], float] = thread_time
+    ) -> None:
         self._handle = handle
         self._now_s = now_s
         self._queue: deque[_Waiting] = deque()
         self._left_s = BURST_S  # of this round
+        self._used_s = used_s
+        self._ended_s: float | None = None  # `used_s` when the lane gave the loop back in the round before, if requests waited
+        self._others_s = 0.0  # what others take of a round in which requests wait, on average
         self._is_counting = False  # whether `_round` is called in the next round
         self.is_open = False
 
@@ -95,7 +114,7 @@ class Lane:
     def _round(self) -> None:
         """Handle requests that wait for BURST_S; one that has begun is finished."""
         queue = self._queue
-        end_s = self._now_s() + BURST_S
+        end_s = self._now_s() + self._burst_s()
         self.is_open = True
         try:
             while queue:
@@ -108,7 +127,16 @@ class Lane:
         self._is_counting = len(queue) > 0
         if queue:
             asyncio.get_running_loop().call_soon(self._round)
+            self._ended_s = self._used_s()
+        else:
+            self._ended_s, self._others_s = None, 0.0
         self._left_s = BURST_S
+
+    def _burst_s(self) -> float:
+        """Return for how long the lane may handle requests in this round."""
+        if self._ended_s is not None:
+            self._others_s += (self._used_s() - self._ended_s - self._others_s) / ROUNDS
+        return min(max(BURST_S, self._others_s * SHARE / (1 - SHARE)), BURST_MAX_S)
 
     def _settle(self, waiting: _Waiting) -> None:
         connection, request, response = waiting

@@ -35,12 +35,13 @@ class PendingOffsets:
     is superseded.
     """
 
-    __slots__ = ("_by_group", "_by_producer", "by_key")
+    __slots__ = ("_by_group", "_by_producer", "_groups", "by_key")
 
     def __init__(self) -> None:
         self.by_key: dict[OffsetKey, dict[ProducerId, CommittedOffset | None]] = {}
         self._by_producer: dict[ProducerId, dict[OffsetKey, None]] = {}
         self._by_group: dict[GroupId, dict[OffsetKey, None]] = {}
+        self._groups: dict[ProducerId, set[GroupId]] = {}  # all for which the open transaction of a producer has written
 
     # What requests ask
 
@@ -56,6 +57,10 @@ class PendingOffsets:
         """Return the producers whose transactions are open."""
         return list(self._by_producer)
 
+    def groups_of(self, producer_id: ProducerId) -> frozenset[GroupId]:
+        """Return the groups of the offsets that the producer has written in its open transaction, if any."""
+        return frozenset(self._groups.get(producer_id, ()))
+
     # Changes; by replay alone
 
     def put(self, producer_id: ProducerId, group: GroupId, topic: str, offsets: Mapping[int, CommittedOffset]) -> None:
@@ -63,6 +68,7 @@ class PendingOffsets:
         by_key = self.by_key
         of_producer = self._by_producer.setdefault(producer_id, {})
         of_group = self._by_group.setdefault(group, {})
+        self._groups.setdefault(producer_id, set()).add(group)
         for partition, committed in offsets.items():
             key = new_tuple(OffsetKey, (group, topic, partition))
             written = by_key.get(key)
@@ -109,7 +115,7 @@ class PendingOffsets:
         keys = self._by_producer[producer_id]
         del keys[key]
         if not keys:
-            del self._by_producer[producer_id]
+            del self._by_producer[producer_id], self._groups[producer_id]
         if not written:
             del self.by_key[key]
             keys = self._by_group[key.group]

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.group import GroupRequests
     from pybroker.coordinator.offsets import Committer, NewOffsets, PreparedCommit
     from pybroker.coordinator.runtime.gathering import Source
-    from pybroker.coordinator.runtime.result import LongOperation
+    from pybroker.coordinator.runtime.result import LongOperation, Operation
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -133,6 +133,7 @@ class GroupCoordinator:
             new_shard=lambda: GroupShard(settings),
             serialize=to_bytes,
             call_soon=call_soon,
+            parts_of_timer=lambda key: key[1:2] if isinstance(key, tuple) else None,  # (what ends, the group, ...)
         )
         self._call_soon = call_soon
         self._loader = Loader(
@@ -231,35 +232,28 @@ class GroupCoordinator:
 
     def join(self, request: JoinRequest) -> None:
         """Serve a JoinGroup; `request.respond` gets a response or an ErrorCode."""
-        partition = self._partition(request.group_id)
-        self.runtime.write(partition, lambda shard, _now_ms: self._requests(shard, request.group_id).make_way(request), _ignore)
-        self.runtime.write(
-            partition, lambda shard, now_ms: self._requests(shard, request.group_id).join(request, now_ms), request.respond
-        )
+        group_id = request.group_id
+        self._write(group_id, lambda shard, _now_ms: self._requests(shard, group_id).make_way(request), _ignore)
+        self._write(group_id, lambda shard, now_ms: self._requests(shard, group_id).join(request, now_ms), request.respond)
 
     def sync(self, request: SyncGroupRequest, done: Done) -> None:
         """Serve a SyncGroup."""
-        self.runtime.write(
-            self._partition(GroupId(request.group_id)),
-            lambda shard, now_ms: self._requests(shard, GroupId(request.group_id)).sync(request, done, now_ms),
-            done,
-        )
+        group_id = GroupId(request.group_id)
+        self._write(group_id, lambda shard, now_ms: self._requests(shard, group_id).sync(request, done, now_ms), done)
 
     def heartbeat(self, request: HeartbeatRequest, done: Done) -> None:
         """Serve a Heartbeat."""
-        self.runtime.write(
-            self._partition(GroupId(request.group_id)),
-            lambda shard, now_ms: self._requests(shard, GroupId(request.group_id)).heartbeat(request, now_ms),
-            done,
-        )
+        group_id = GroupId(request.group_id)
+        self._write(group_id, lambda shard, now_ms: self._requests(shard, group_id).heartbeat(request, now_ms), done)
 
     def leave(self, request: LeaveGroupRequest, done: Done) -> None:
         """Serve a LeaveGroup, in its form from v3."""
-        self.runtime.write(
-            self._partition(GroupId(request.group_id)),
-            lambda shard, now_ms: self._requests(shard, GroupId(request.group_id)).leave(request, now_ms),
-            done,
-        )
+        group_id = GroupId(request.group_id)
+        self._write(group_id, lambda shard, now_ms: self._requests(shard, group_id).leave(request, now_ms), done)
+
+    def _write(self, group_id: GroupId, operation: Operation, done: Done) -> None:
+        """Run an operation that reads and changes this group alone."""
+        self.runtime.write(self._partition(group_id), operation, done, parts=(group_id,))
 
     def _requests(self, shard: GroupShard, group_id: GroupId) -> GroupRequests:
         """Return what serves the group's members, which differs by kind. Only this method asks of which kind the group is."""
@@ -280,10 +274,9 @@ class GroupCoordinator:
             image=self._controller.image,
             settings=self._consumer_settings(GroupId(request.group_id)),
         )
-        partition = self._partition(GroupId(request.group_id))
 
         def go() -> None:
-            self.runtime.write(partition, lambda shard, now_ms: heartbeat(shard, beat, now_ms), done)
+            self._write(GroupId(request.group_id), lambda shard, now_ms: heartbeat(shard, beat, now_ms), done)
 
         group = next(
             (found for shard in self.runtime.shards if (found := shard.consumer_groups.get(GroupId(request.group_id)))), None
@@ -348,6 +341,7 @@ class GroupCoordinator:
             ),
             done,
             source,
+            parts=(committer.group_id,),
         )
 
     def prepare_commit(
@@ -384,7 +378,7 @@ class GroupCoordinator:
             requests = self._requests(shard, committer.group_id)
             return offsets.commit(shard, requests, committer, new, retention_ms=-1, now_ms=now_ms)
 
-        self.runtime.write(self._partition(committer.group_id), operation, done)
+        self._write(committer.group_id, operation, done)
 
     def complete_transaction(
         self, partition: int, marker: memoryview, producer_id: ProducerId, done: Callable[[ErrorCode], None], *, is_commit: bool
@@ -393,7 +387,13 @@ class GroupCoordinator:
 
         `done` gets NONE when the marker is durable, or the error.
         """
-        self.runtime.complete_transaction(partition, marker, lambda shard: replay_marker(shard, producer_id, is_commit), done)
+        self.runtime.complete_transaction(
+            partition,
+            marker,
+            lambda shard: replay_marker(shard, producer_id, is_commit),
+            done,
+            lambda shard: shard.pending.groups_of(producer_id),
+        )
 
     def fetch(
         self,
@@ -405,8 +405,9 @@ class GroupCoordinator:
         member_epoch: MemberEpoch = NO_MEMBER_EPOCH,
         is_stable: bool = False,
     ) -> None:
-        """Fetch offsets of the group. `select` is called when no long work holds the shard, which is at once in most
-        cases; `done` gets its result when all that it saw is durable.
+        """Fetch offsets of the group. `select` is called when no long work holds the group, which is at once in most
+        cases; `done` gets its result when all that it saw is durable. It may be a generator that returns the result; the offsets
+        do not change meanwhile.
 
         `done` gets an ErrorCode instead when a KIP-848 member is unknown or its epoch is stale. `is_stable` asks which offsets
         open transactions have written.
@@ -416,15 +417,15 @@ class GroupCoordinator:
             code = offsets.check_fetch(shard, group_id, member_id, member_epoch)
             return code or select(offsets.offsets_of(shard, group_id, is_stable=is_stable))
 
-        self.runtime.read(self._partition(group_id), query, done)
+        self._read(group_id, query, done)
 
     def delete_offsets(self, group_id: GroupId, unwanted: Sequence[TopicPartition], done: Done) -> None:
         """Delete offsets; `done` gets a code for each partition, or a single code for all of them."""
-        self.runtime.write(
-            self._partition(group_id),
-            lambda shard, now_ms: offsets.delete_offsets(shard, group_id, unwanted, now_ms),
-            done,
-        )
+        self._write(group_id, lambda shard, now_ms: offsets.delete_offsets(shard, group_id, unwanted, now_ms), done)
+
+    def _read(self, group_id: GroupId, query: Callable[[GroupShard], Any], done: Done) -> None:
+        """Run a query that reads this group alone."""
+        self.runtime.read(self._partition(group_id), query, done, parts=(group_id,))
 
     # Administration
 
@@ -440,19 +441,13 @@ class GroupCoordinator:
 
     def describe(self, group_id: GroupId, done: Done) -> None:
         """Describe a classic group; `done` gets a DescribedGroup, or GROUP_ID_NOT_FOUND."""
-        self.runtime.read(
-            self._partition(group_id),
-            lambda shard: describe_classic(shard, group_id) or ErrorCode.GROUP_ID_NOT_FOUND,
-            done,
-        )
+        self._read(group_id, lambda shard: describe_classic(shard, group_id) or ErrorCode.GROUP_ID_NOT_FOUND, done)
 
     def describe_consumer_group(self, group_id: GroupId, done: Done) -> None:
         """Describe a KIP-848 group; `done` gets a DescribedGroup of ConsumerGroupDescribe, or GROUP_ID_NOT_FOUND."""
         image, default = self._controller.image, self._config.group_consumer_assignors[0]
-        self.runtime.read(
-            self._partition(group_id),
-            lambda shard: describe_consumer(shard, group_id, image, default) or ErrorCode.GROUP_ID_NOT_FOUND,
-            done,
+        self._read(
+            group_id, lambda shard: describe_consumer(shard, group_id, image, default) or ErrorCode.GROUP_ID_NOT_FOUND, done
         )
 
     def delete_groups(self, group_ids: Iterable[GroupId], done: Callable[[dict[GroupId, ErrorCode]], None]) -> None:
@@ -480,6 +475,7 @@ class GroupCoordinator:
                 partition,
                 lambda shard, now_ms, names=names: administration.delete_groups(shard, names, now_ms),  # type: ignore[misc]
                 collector(names),
+                parts=frozenset(names),
             )
 
 

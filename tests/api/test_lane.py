@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.api.lane import BURST_S, Lane
+from pybroker.api.lane import BURST_MAX_S, BURST_S, ROUNDS, SHARE, Lane
 from pybroker.coordinator.runtime.runtime import ROUND_RESPONSES
 from pybroker.network.context import ConnectionContext, Outgoing, ProtocolViolation
 from pybroker.protocol.codec import encode_request
@@ -58,7 +58,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.lane = Lane(self._handle, self.clock)
+        self.lane = Lane(self._handle, self.clock, self.clock)
         self.handled: list[bytes] = []
         self.holder = Holder()
         self.connection = ConnectionContext(connection_id=1)
@@ -140,6 +140,49 @@ async def test_the_time_between_requests_of_a_round_lets_no_more_of_them_in() ->
         scene.clock.now_s += 10 * REQUEST_S
     assert isinstance(scene.send("c"), asyncio.Future)
     await drained(scene.lane)
+
+
+async def rounds_beside(scene: Scene, others_s: float, count: int) -> list[float]:
+    """Return what the lane takes of each round, in seconds, while requests wait and others take `others_s` of each."""
+    taken_s = []
+    for one in itertools.islice(itertools.cycle("abc"), 20 * count):
+        scene.send(one)
+    for _ in range(count):
+        scene.clock.now_s += others_s
+        before = len(scene.handled)
+        await asyncio.sleep(0)
+        taken_s.append((len(scene.handled) - before) * REQUEST_S)
+    assert len(scene.lane)
+    return taken_s
+
+
+@pytest.mark.parametrize("others_s", [0.010, 0.020, 0.035])
+async def test_the_lane_has_its_share_beside_work_that_makes_rounds_long(others_s: float) -> None:
+    taken_s = await rounds_beside(Scene(), others_s, 80)
+    later_s = taken_s[6 * ROUNDS :]
+    assert sum(later_s) / (sum(later_s) + others_s * len(later_s)) >= SHARE * 0.98
+    assert max(taken_s) <= BURST_MAX_S + 1.5 * REQUEST_S
+    assert max(taken_s) <= others_s * SHARE / (1 - SHARE) + REQUEST_S
+
+
+@pytest.mark.parametrize("others_s", [0.0, 0.002, 0.008])
+async def test_beside_short_rounds_the_lane_takes_no_more_than_a_burst(others_s: float) -> None:
+    assert max(await rounds_beside(Scene(), others_s, 40)) <= BURST_S + REQUEST_S / 2
+
+
+async def test_a_round_of_the_lane_is_bounded_whatever_others_take() -> None:
+    assert max(await rounds_beside(Scene(), 1.0, 40)) <= BURST_MAX_S + 1.5 * REQUEST_S
+
+
+async def test_one_long_round_gives_no_long_burst() -> None:
+    scene = Scene()
+    await rounds_beside(scene, 0.001, 10)
+    scene.clock.now_s += 0.04
+    before = len(scene.handled)
+    await asyncio.sleep(0)
+    assert (len(scene.handled) - before) * REQUEST_S <= BURST_S + REQUEST_S / 2
+    await drained(scene.lane)
+    assert await rounds_beside(scene, 0.001, 5) == [BURST_S] * 5, "what was before an empty lane does not count"
 
 
 async def test_errors_and_later_responses_reach_the_client_that_waited() -> None:

@@ -130,8 +130,8 @@ class Events:
     def _watch_records(self, patch: pytest.MonkeyPatch) -> None:
         original = CoordinatorRuntime._follow
 
-        def watched(runtime: Any, active: Any, on_durable: Any, code: Any, done: Any) -> None:
+        def watched(runtime: Any, active: Any, result: Any, code: Any, done: Any) -> None:
             with self.during("records refused" if code else "records durable", [], lambda: self._of_shard(active.shard)):
-                original(runtime, active, on_durable, code, done)
+                original(runtime, active, result, code, done)
 
         patch.setattr(CoordinatorRuntime, "_follow", watched)

@@ -17,7 +17,8 @@ Source: KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -38,6 +39,7 @@ from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -54,6 +56,10 @@ _new_old_response: Final = maker(OffsetFetchResponse, "error_code", "topics")
 _new_group: Final = maker(OffsetFetchResponseGroup, "group_id", "error_code", "topics")
 
 _NONE: Final = ErrorCode.NONE
+
+STEP_PARTITIONS: Final = 1_000
+"""The number of partitions of all topics whose offsets are made into the response in a step."""
+
 _NO_OFFSETS: Final[Mapping[int, CommittedOffset]] = MappingProxyType({})
 
 PIECES: Final = Pieces(
@@ -95,9 +101,9 @@ def handle(
                 return _new_old_response(outcome, _failed(topics or (), outcome))
             return _new_old_response(_NONE, outcome)
 
-        def select(offsets: OffsetsOfGroup) -> list[Any]:
+        def select(offsets: OffsetsOfGroup) -> list[Any] | Generator[None, None, list[Any]]:
             if topics is None:
-                return _all_topics(broker, version, form, offsets)
+                return _at_once_if_few(_all_topics(broker, version, form, offsets), offsets)
             return _named_topics(form, topics, offsets)
 
         deferred = Deferred(respond)
@@ -118,9 +124,9 @@ def _fetch_group(
 ) -> OffsetFetchResponseGroup | Future[OffsetFetchResponseGroup]:
     """Fetch the offsets of one of several groups."""
 
-    def select(offsets: OffsetsOfGroup) -> list[Any]:
+    def select(offsets: OffsetsOfGroup) -> list[Any] | Generator[None, None, list[Any]]:
         if group.topics is None:
-            return _all_topics(broker, version, _NEW, offsets)
+            return _at_once_if_few(_all_topics(broker, version, _NEW, offsets), offsets)
         if version < _TOPIC_ID_VERSION:
             return _named_topics(_NEW, group.topics, offsets)
         return [_topic_of_id(broker, topic.topic_id, topic.partition_indexes, offsets) for topic in group.topics]
@@ -161,15 +167,31 @@ def _topic_of_id(broker: Services, topic_id: bytes, indexes: Sequence[int], offs
     return topic
 
 
-def _all_topics(broker: Services, version: int, form: _Form, offsets: OffsetsOfGroup) -> list[Any]:
-    """Return all offsets of the group."""
+def _at_once_if_few(
+    work: Generator[None, None, list[Any]], offsets: OffsetsOfGroup
+) -> list[Any] | Generator[None, None, list[Any]]:
+    """Return what `work` returns, or `work` itself if the group has many offsets."""
+    return run_through(work) if sum(map(len, offsets.topics.values())) <= STEP_PARTITIONS else work
+
+
+def _all_topics(broker: Services, version: int, form: _Form, offsets: OffsetsOfGroup) -> Generator[None, None, list[Any]]:
+    """Return all offsets of the group, in steps."""
     topics = []
+    count = 0
     for name, partitions in offsets.topics.items():
         known = broker.controller.image.topics.get(name)
         if known is None and version >= _TOPIC_ID_VERSION:
             continue
         topic_id = ZERO_TOPIC_ID if known is None else known.topic_id
-        topics.append(form.topic(name, topic_id, _partitions(form, offsets, name, partitions, nothing=_NONE)))
+        found: list[Any] = []
+        indexes = iter(partitions)
+        while some := tuple(islice(indexes, STEP_PARTITIONS - count)):
+            found += _partitions(form, offsets, name, some, nothing=_NONE)
+            count += len(some)
+            if count >= STEP_PARTITIONS:
+                count = 0
+                yield
+        topics.append(form.topic(name, topic_id, found))
     return topics
 
 

@@ -68,9 +68,10 @@ class ShardTimer(TimerTask):
                 self._active,
                 lambda shard, now_ms: CoordinatorResult() if self._key in timers else operation(shard, now_ms),
                 ignore,
+                parts=self._runtime.parts_of_timer(self._key),
             )
         else:
-            self._runtime.run(self._active, operation, ignore)
+            self._runtime.run(self._active, operation, ignore, parts=self._runtime.parts_of_timer(self._key))
 
 
 def ignore(_outcome: object) -> None:

@@ -139,7 +139,7 @@ class Gathering:
         self._append(active, gathered)
 
     def _append(self, active: ActiveShard[Any], gathered: list[Gathered]) -> None:
-        """Append results in one batch. Each gets one outcome; what fails here fails none of the others, nor the request in hand."""
+        """Append results in one batch. Each gets one outcome; a failure fails neither the others nor the request in hand."""
 
         def replay() -> None:
             for result, _, _ in gathered:

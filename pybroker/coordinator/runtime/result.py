@@ -8,7 +8,7 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorResult; etcd-io/r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -107,6 +107,7 @@ class CoordinatorResult:
         timers: the timers to start and stop; they are carried out last, in order.
         on_durable: called with NONE when the records are durable, otherwise with the error, and with the time; its result is
             carried out like this one.
+        parts: the parts of the shard that the operation is about, which the runtime notes for `on_durable`; None for all of it.
     """
 
     response: Any = None
@@ -121,3 +122,4 @@ class CoordinatorResult:
     parked_responses: list[ParkedResponse] = field(default_factory=list)
     timers: list[TimerChange] = field(default_factory=list)
     on_durable: Callable[[ErrorCode, int], CoordinatorResult] | None = None
+    parts: Collection[Hashable] | None = None

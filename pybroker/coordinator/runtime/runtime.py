@@ -13,7 +13,8 @@ How an operation runs
 
 Long operations
     An operation may be a generator that yields wherever others may get their turn, and its records are written to bytes and
-    replayed in steps. What takes longer than a slice holds the shard: see `holding`.
+    replayed in steps. What takes longer than a slice holds the shard, and operations on other parts of the shard pass: see
+    `holding`. An operation on `parts` reads and changes nothing of the shard but these; without parts, anything.
 
 The life of a shard
     While it is loading, in slices so that the event loop can do other work, requests get COORDINATOR_LOAD_IN_PROGRESS. Then it is
@@ -27,15 +28,14 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from time import perf_counter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from pybroker import slicing
 from pybroker.coordinator.runtime.active import ActiveShard, S, ShardTimer, ignore
-from pybroker.coordinator.runtime.appender import SECTION_RECORDS, Appender, RuntimeSettings, Serialize
+from pybroker.coordinator.runtime.appender import CLIENT_CODES, SECTION_RECORDS, Appender, RuntimeSettings, Serialize
 from pybroker.coordinator.runtime.countdown import Countdown
 from pybroker.coordinator.runtime.gathering import TOO_LARGE, Gathering
 from pybroker.coordinator.runtime.once import Once
@@ -47,6 +47,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.coordinator.runtime.gathering import Source
+    from pybroker.coordinator.runtime.holding import Failed, Parts
     from pybroker.coordinator.runtime.result import (
         BuiltBatch,
         BulkRecords,
@@ -58,18 +59,6 @@ if TYPE_CHECKING:
     )
     from pybroker.purgatory.timer import OperationTimer
     from pybroker.replication.replica_manager import ReplicaManager
-
-_CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-        ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    }
-)
-"""The code that clients get for the error of an append: they look for the coordinator again, or try again."""
 
 ROUND_RESPONSES: Final = 32
 """The number of responses to waiting requests that are made in one round of the loop, and sent in the next: in about 1 ms."""
@@ -100,8 +89,12 @@ class CoordinatorRuntime(Generic[S]):
         new_shard: Callable[[], S],
         serialize: Serialize,
         call_soon: Callable[[Callable[[], None]], object] = lambda work: work(),
+        parts_of_timer: Callable[[Hashable], Parts | None] = lambda _key: None,
     ) -> None:
-        """Prepare the runtime; `call_soon` runs its argument in the loop's next iteration."""
+        """Prepare the runtime; `call_soon` runs its argument in the loop's next iteration. `parts_of_timer` returns the parts
+        that the operation of a timer with this key is about, or None.
+        """
+        self.parts_of_timer = parts_of_timer
         self._settings = settings
         self._clock = clock
         self._timer = timer
@@ -172,7 +165,7 @@ class CoordinatorRuntime(Generic[S]):
 
     # Operations
 
-    def write(self, partition: int, operation: Operation, done: Done) -> None:
+    def write(self, partition: int, operation: Operation, done: Done, *, parts: Parts | None = None) -> None:
         """Run `operation`. `done` gets its response when its records are durable, or the error: once, or not at all when the
         operation parked the request.
         """
@@ -182,7 +175,7 @@ class CoordinatorRuntime(Generic[S]):
         elif not active.is_loaded:
             done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
-            self.run(active, operation, done)
+            self.run(active, operation, done, parts=parts)
 
     def write_to_all(self, operation: Callable[[S, int], LongOperation]) -> None:
         """Run `operation`, for which no client waits, on all shards that are loaded. What comes after it waits for it."""
@@ -205,7 +198,7 @@ class CoordinatorRuntime(Generic[S]):
                 active.holding.pause()
             self.write(partition, counted, ignore)
 
-    def gather(self, partition: int, operation: Operation, done: Done, source: Source) -> None:
+    def gather(self, partition: int, operation: Operation, done: Done, source: Source, *, parts: Parts | None = None) -> None:
         """Run `operation` as `write` does; records that may share a batch wait for those of other sources in the same turn.
 
         `source` is the connection. See `gathering`.
@@ -214,8 +207,9 @@ class CoordinatorRuntime(Generic[S]):
         if active is None or not active.is_loaded:
             self.write(partition, operation, done)
             return
-        if active.holding.is_held:
-            self.run(active, operation, done)
+        holding = active.holding
+        if holding.is_held and not holding.may_pass(parts):
+            self.run(active, operation, done, parts=parts)
             return
         try:
             result = operation(active.shard, self._clock.time_ms())
@@ -226,10 +220,10 @@ class CoordinatorRuntime(Generic[S]):
         if not isinstance(result, Generator) and result.may_share and result.bulks and gathering.takes(active, source):
             gathering.add(active, result, done)
             self._start_timers(active, result.timers)
-        elif self._is_free(active):
-            self._carry_out(active, result, done)
+        elif self._is_free(active, parts):
+            self._carry_out(active, result, done, parts=parts)
         else:
-            self.run(active, operation, done)
+            self.run(active, operation, done, parts=parts)
 
     def build(self, bulks: Sequence[BulkRecords], producer: Producer | None = None) -> Generator[None, None, BuiltBatch]:
         """Build the batch of many records, in the transaction of `producer` if there is one, ahead of their operation.
@@ -238,8 +232,11 @@ class CoordinatorRuntime(Generic[S]):
         """
         return self._appender.build(bulks, producer)
 
-    def read(self, partition: int, query: Callable[[S], Any], done: Done) -> None:
-        """Pass the result of `query` on the shard's state to `done`, once all of that state is durable."""
+    def read(self, partition: int, query: Callable[[S], Any], done: Done, *, parts: Parts | None = None) -> None:
+        """Pass the result of `query` on the shard's state to `done`, once all of that state is durable.
+
+        A query that takes long is a generator, which returns the result.
+        """
         active = self._active.get(partition)
         if active is None:
             done(ErrorCode.NOT_COORDINATOR)
@@ -247,21 +244,38 @@ class CoordinatorRuntime(Generic[S]):
         if not active.is_loaded:
             done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             return
-        self._when_free(active, partial(self._read, active, query), done)
+        self._when_free(active, partial(self._read, active, query, parts), done, parts=parts)
 
-    def _read(self, active: ActiveShard[S], query: Callable[[S], Any], done: Done) -> None:
+    def _read(self, active: ActiveShard[S], query: Callable[[S], Any], parts: Parts | None, done: Done) -> None:
         response = query(active.shard)
+        if isinstance(response, Generator):
+            once = Once(done, active.topic_partition)
+            active.holding.run(self._read_in_steps(active, response, once), once.fail, parts)
+        else:
+            self._respond_when_durable(active, response, done)
+
+    def _read_in_steps(
+        self, active: ActiveShard[S], query: Generator[None, None, Any], done: Done
+    ) -> Generator[None, None, None]:
+        self._respond_when_durable(active, (yield from query), done)
+
+    def _respond_when_durable(self, active: ActiveShard[S], response: Any, done: Done) -> None:
         if self._appender.is_durable(active):
             done(response)
         else:
             self._appender.when_durable(active, lambda code: done(ErrorCode.NOT_COORDINATOR if code else response))
 
     def complete_transaction(
-        self, partition: int, marker: memoryview, replay: Callable[[S], Iterator[None]], done: Callable[[ErrorCode], None]
+        self,
+        partition: int,
+        marker: memoryview,
+        replay: Callable[[S], Iterator[None]],
+        done: Callable[[ErrorCode], None],
+        parts_of: Callable[[S], Parts | None] = lambda _shard: None,
     ) -> None:
         """Append the marker of a transaction, which is a batch of one record, and replay it with the steps of `replay`.
 
-        `done` gets NONE when the marker is durable, or the error.
+        `done` gets NONE when the marker is durable, or the error. `parts_of` returns the parts that the replay changes.
         """
         active = self._active.get(partition)
         if active is None:
@@ -270,35 +284,49 @@ class CoordinatorRuntime(Generic[S]):
             done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
             append = partial(self._appender.append_batch, active, marker, 1)
-            self._when_free(active, partial(self._replay_marker, active, append, replay), done)
 
-    def _replay_marker(self, active: ActiveShard[S], append: Append, replay: Callable[[S], Iterator[None]], done: Done) -> None:
-        once = Once(done, active.topic_partition)
-        active.holding.run(append_and_replay(append, lambda: replay(active.shard), once), once.fail)
+            def run(done: Done) -> None:
+                once = Once(done, active.topic_partition)
+                work = append_and_replay(append, lambda: replay(active.shard), once)
+                active.holding.run(work, once.fail, parts_of(active.shard))  # as they are now: what came before has its effect
+
+            self._when_free(active, run, done, parts=parts_of(active.shard))
 
     def run(
-        self, active: ActiveShard[S], operation: Operation, done: Done, failed: Callable[[Exception], None] | None = None
+        self,
+        active: ActiveShard[S],
+        operation: Operation,
+        done: Done,
+        failed: Failed | None = None,
+        *,
+        parts: Parts | None = None,
     ) -> None:
-        """Run `operation` on a shard that is loaded, and carry out its result; later, if the shard is held."""
-        self._when_free(active, partial(self._run, active, operation, failed), done, failed)
+        """Run `operation` on a shard that is loaded, and carry out its result; later, if these parts of the shard are held."""
+        self._when_free(active, partial(self._run, active, operation, failed, parts), done, failed, parts=parts)
 
-    def _run(self, active: ActiveShard[S], operation: Operation, failed: Callable[[Exception], None] | None, done: Done) -> None:
+    def _run(self, active: ActiveShard[S], operation: Operation, failed: Failed | None, parts: Parts | None, done: Done) -> None:
         try:
             result = operation(active.shard, self._clock.time_ms())
         except KafkaError as error:
             done(error.code)
             return
-        self._carry_out(active, result, done, failed)
+        self._carry_out(active, result, done, failed, parts)
 
     def _when_free(
-        self, active: ActiveShard[S], work: Callable[[Done], None], done: Done, failed: Callable[[Exception], None] | None = None
+        self,
+        active: ActiveShard[S],
+        work: Callable[[Done], None],
+        done: Done,
+        failed: Failed | None = None,
+        *,
+        parts: Parts | None,
     ) -> None:
-        """Pass `done` to `work` when the shard is free, or NOT_COORDINATOR to `done` if the shard is unloaded by then."""
-        if self._is_free(active):
+        """Pass `done` to `work` when the parts are free, or NOT_COORDINATOR to `done` if the shard is unloaded by then."""
+        if self._is_free(active, parts):
             work(done)
         else:
             once = Once(done, active.topic_partition)
-            active.holding.wait(partial(self._work_if_here, active, work, once), failed or once.fail)
+            active.holding.wait(partial(self._work_if_here, active, work, once), failed or once.fail, parts)
 
     def _work_if_here(self, active: ActiveShard[S], work: Callable[[Done], None], done: Done) -> None:
         if self._is_here(active):
@@ -307,11 +335,12 @@ class CoordinatorRuntime(Generic[S]):
         else:
             done(ErrorCode.NOT_COORDINATOR)
 
-    def _is_free(self, active: ActiveShard[S]) -> bool:
-        """Append what was gathered, and return whether the shard is free then: a response to that may bring long work."""
-        if not active.holding.is_held:
+    def _is_free(self, active: ActiveShard[S], parts: Parts | None) -> bool:
+        """Append what was gathered, and return whether the parts are free then: a response to that may bring long work."""
+        holding = active.holding
+        if not holding.is_held or holding.may_pass(parts):
             self._gathering.flush(active)
-        return not active.holding.is_held
+        return not holding.is_held or holding.may_pass(parts)
 
     def _is_here(self, active: ActiveShard[S]) -> bool:
         return self._active.get(active.topic_partition.partition) is active
@@ -321,24 +350,30 @@ class CoordinatorRuntime(Generic[S]):
         active: ActiveShard[S],
         result: CoordinatorResult | LongOperation,
         done: Done,
-        failed: Callable[[Exception], None] | None = None,
+        failed: Failed | None = None,
+        parts: Parts | None = None,
     ) -> None:
-        if isinstance(result, CoordinatorResult) and _is_one_step(result):
-            self._carry_out_in_one_step(active, result, done)
-            return
+        if isinstance(result, CoordinatorResult):
+            result.parts = parts
+            if _is_one_step(result):
+                self._carry_out_in_one_step(active, result, done)
+                return
         once = Once(done, active.topic_partition)
         if isinstance(result, CoordinatorResult):
             work = self._carry_out_in_steps(active, result, once)
         else:
-            work = self._operate(active, result, once)
-        active.holding.run(work, failed or once.fail)
+            work = self._operate(active, result, parts, once)
+        active.holding.run(work, failed or once.fail, parts)
 
-    def _operate(self, active: ActiveShard[S], operation: LongOperation, done: Done) -> Generator[None, None, None]:
+    def _operate(
+        self, active: ActiveShard[S], operation: LongOperation, parts: Parts | None, done: Done
+    ) -> Generator[None, None, None]:
         try:
             result = yield from operation
         except KafkaError as error:
             done(error.code)
             return
+        result.parts = parts
         yield from self._carry_out_in_steps(active, result, done)
 
     def _carry_out_in_steps(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> Generator[None, None, None]:
@@ -393,7 +428,7 @@ class CoordinatorRuntime(Generic[S]):
     def _durable(self, active: ActiveShard[S], result: CoordinatorResult, done: Done, code: ErrorCode) -> None:
         """Respond, and carry out what comes after the records. They are durable, or `code` is the reason why they are not."""
         if code:
-            code = result.too_large if code in TOO_LARGE else _CLIENT_CODES.get(code, code)
+            code = result.too_large if code in TOO_LARGE else CLIENT_CODES.get(code, code)
         if not code and result.response is not None:
             done(result.response)
         elif code and (
@@ -401,19 +436,17 @@ class CoordinatorRuntime(Generic[S]):
         ):  # `on_durable` responds in its own way if there is no response
             done(code)
         if result.on_durable is not None:
-            self._continue(active, result.on_durable, code)
+            self._continue(active, result, code)
 
-    def _continue(
-        self, active: ActiveShard[S], on_durable: Callable[[ErrorCode, int], CoordinatorResult], code: ErrorCode
-    ) -> None:
+    def _continue(self, active: ActiveShard[S], result: CoordinatorResult, code: ErrorCode) -> None:
         """Carry out what comes after records, unless the shard is unloaded by then."""
         if self._is_here(active):
-            self._when_free(active, partial(self._follow, active, on_durable, code), ignore)
+            self._when_free(active, partial(self._follow, active, result, code), ignore, parts=result.parts)
 
-    def _follow(
-        self, active: ActiveShard[S], on_durable: Callable[[ErrorCode, int], CoordinatorResult], code: ErrorCode, done: Done
-    ) -> None:
-        self._run(active, lambda _shard, now_ms: on_durable(code, now_ms), None, done)
+    def _follow(self, active: ActiveShard[S], result: CoordinatorResult, code: ErrorCode, done: Done) -> None:
+        on_durable = result.on_durable
+        assert on_durable is not None
+        self._run(active, lambda _shard, now_ms: on_durable(code, now_ms), None, result.parts, done)
 
     def _set_timer(self, active: ActiveShard[S], key: Hashable, delay_ms: int | None, operation: Operation | None) -> None:
         timer = active.timers.get(key)

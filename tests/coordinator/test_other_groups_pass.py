@@ -1,0 +1,191 @@
+"""Other groups of a partition are served while a group with many offsets is deleted, or a transaction with many offsets ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker import slicing
+from pybroker.coordinator.loading import replay_batch, replay_marker
+from pybroker.coordinator.offsets import OffsetsOfGroup
+from pybroker.coordinator.records import CommittedOffset, OffsetsOfTopic, PendingOffsetsOfTopic
+from pybroker.coordinator.runtime.loader import replay_log
+from pybroker.coordinator.runtime.result import CoordinatorResult, Producer
+from pybroker.coordinator.shard import GroupShard
+from pybroker.model import GroupId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from pybroker.protocol.messages.heartbeat import HeartbeatRequest
+from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from testing.scenes.api.groups import GROUP, commit_request, member
+from testing.scenes.api.whole import Whole, settled
+from tests.api.offset_transactions import OffsetProducer, committed
+from tests.api.transactions import broker
+
+LARGE = GroupId("large")
+OFFSETS = 5_000
+NONE = ErrorCode.NONE
+OFFSET = CommittedOffset(Offset(5), LeaderEpoch(-1), "", 1)
+
+
+class Scene:
+    """A broker with a classic group, a KIP-848 group, and `LARGE`, all in one partition, and a transactional producer."""
+
+    def __init__(self, whole: Whole, producer: OffsetProducer, member_id: str, beat: ConsumerGroupHeartbeatRequest) -> None:
+        self.whole, self.producer, self.member_id, self.beat = whole, producer, member_id, beat
+        self.second = OffsetProducer(whole, 1, tid="second")
+
+    @classmethod
+    async def start(cls, folder: Path) -> Scene:
+        topics = {"offsets_topic_num_partitions": 1, "transaction_state_log_num_partitions": 1}
+        whole = await broker(folder, **topics, message_max_bytes=10_000_000)
+        await whole.ask(FindCoordinatorRequest(key=GROUP), 3)
+        member_id = await member(whole)
+        producer = OffsetProducer(whole, 1)
+        assert await producer.init() == NONE
+        assert await producer.open_offsets(LARGE) == NONE
+        beat = ConsumerGroupHeartbeatRequest(
+            group_id="new", member_id="m" * 22, member_epoch=0, rebalance_timeout_ms=10_000,
+            subscribed_topic_names=["t"], topic_partitions=[],
+        )  # fmt: skip
+        joined = await whole.ask(beat, 1)
+        assert joined.error_code == NONE
+        beat = ConsumerGroupHeartbeatRequest(group_id="new", member_id="m" * 22, member_epoch=joined.member_epoch)
+        assert (await whole.ask(beat, 1)).error_code == NONE
+        scene = cls(whole, producer, member_id, beat)
+        assert await scene.second.init() == NONE
+        assert await scene.second.open_offsets(GROUP) == NONE
+        return scene
+
+    @property
+    def shard(self) -> GroupShard:
+        (shard,) = self.whole.groups.runtime.shards
+        return shard
+
+    def write(self, *, is_pending: bool) -> None:
+        """Write the many offsets of `LARGE` to the log, in the transaction or outside of it."""
+        producer = Producer(ProducerId(self.producer.producer_id), ProducerEpoch(self.producer.epoch))
+        offsets = dict.fromkeys(range(OFFSETS), OFFSET)
+        bulk = (
+            PendingOffsetsOfTopic(LARGE, "t", offsets, producer.producer_id)
+            if is_pending
+            else OffsetsOfTopic(LARGE, "t", offsets)
+        )
+        result = CoordinatorResult(NONE, bulks=[bulk], producer=producer if is_pending else None)
+        outcomes: list[Any] = []
+        self.whole.groups.runtime.write(0, lambda _shard, _now_ms: result, outcomes.append)
+        assert outcomes == [NONE]
+
+    def loaded(self) -> GroupShard:
+        """Return the state that the log has now."""
+        shard = GroupShard(self.shard.settings)
+        log = self.whole.replicas.partition_or_raise(TopicPartition("__consumer_offsets", 0)).log
+        for _ in replay_log(shard, log, replay_batch, replay_marker, bytes_max=1 << 20):
+            pass
+        return shard
+
+    def check_log(self) -> None:
+        loaded, shard = self.loaded(), self.shard
+        assert loaded.offsets == shard.offsets
+        assert loaded.pending.by_key == shard.pending.by_key
+        assert loaded.classic_groups.keys() == shard.classic_groups.keys()
+        assert loaded.consumer_groups.keys() == shard.consumer_groups.keys()
+
+    def delete(self) -> Awaitable[Any]:
+        return asyncio.ensure_future(self.whole.ask(DeleteGroupsRequest(groups_names=[LARGE]), 2))
+
+    def end(self) -> Awaitable[Any]:
+        return asyncio.ensure_future(self.producer.end(commit=True))
+
+
+def is_held(scene: Scene) -> bool:
+    (active,) = scene.whole.groups.runtime._active.values()
+    return active.holding.is_held
+
+
+async def others(scene: Scene, offset: int) -> None:
+    """Send requests of the other groups, each of which must have its response while the shard is held."""
+    whole = scene.whole
+    beat = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=scene.member_id)
+    commit = commit_request(offset=offset, generation_id_or_member_epoch=1, member_id=scene.member_id)
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)], require_stable=True)
+    for request, version in ((beat, 0), (scene.beat, 1), (commit, 7), (fetch, 8)):
+        sent = whole.send(request, version)
+        assert isinstance(sent, bytes), "it has its response at once"
+    response = whole.read(sent, fetch, 8).groups[0]
+    assert [one.committed_offset for topic in response.topics for one in topic.partitions] == [offset]
+    assert await scene.second.commit(offset + 1000, 1) == [NONE]
+
+
+@pytest.mark.parametrize("held", ["delete", "end"])
+async def test_other_groups_are_served_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: str) -> None:
+    scene = await Scene.start(tmp_path)
+    scene.write(is_pending=held == "end")
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    later: list[Callable[[], None]] = []
+    scene.whole.call_soon = later.append
+    under_way = scene.delete() if held == "delete" else scene.end()
+    while not is_held(scene):
+        await asyncio.sleep(0)
+        if later and not is_held(scene):
+            later.pop(0)()
+    fetched: list[Any] = []
+
+    def select(found: OffsetsOfGroup) -> int:
+        return len(found.topics.get("t", ()))
+
+    scene.whole.groups.fetch(LARGE, select, fetched.append)
+    offset, steps = 10, 0
+    while is_held(scene):
+        if steps % 5 == 0:
+            await others(scene, offset)
+            offset += 1
+            assert fetched == [], "what is about the same group waits"
+        steps += 1
+        later.pop(0)()
+        await asyncio.sleep(0)
+    assert steps > 10
+    while later:
+        later.pop(0)()
+    scene.whole.call_soon = lambda work: work()
+    response = await under_way
+    assert fetched == [0 if held == "delete" else OFFSETS]
+    assert (response.results[0].error_code if held == "delete" else response) == NONE
+    assert len(scene.shard.offsets.get(LARGE, {}).get("t", {})) == fetched[0]
+    assert scene.shard.offsets[GROUP]["t"][0].offset == offset - 1
+    scene.check_log()
+
+
+async def test_many_offsets_are_fetched_in_steps_while_other_groups_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = await Scene.start(tmp_path)
+    scene.write(is_pending=False)
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    later: list[Callable[[], None]] = []
+    scene.whole.call_soon = later.append
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=LARGE, topics=None)])
+    sent = scene.whole.send(request, 8)
+    assert isinstance(sent, asyncio.Future)
+    waits = scene.whole.send(commit_request(group_id=LARGE, offset=77), 7)
+    assert isinstance(waits, asyncio.Future), "the offsets do not change meanwhile"
+    await others(scene, 10)
+    steps = 0
+    while later:
+        later.pop(0)()
+        steps += 1
+    assert steps >= OFFSETS // 1000
+    (group,) = scene.whole.read(await settled(sent), request, 8).groups
+    assert [(one.partition_index, one.committed_offset) for one in group.topics[0].partitions] == [
+        (number, 5) for number in range(OFFSETS)
+    ]
+    await settled(waits)
+    assert scene.shard.offsets[LARGE]["t"][0].offset == 77
+    scene.whole.call_soon = lambda work: work()
+    assert (await committed(scene.whole, LARGE))[0] == 77
