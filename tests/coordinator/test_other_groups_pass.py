@@ -158,7 +158,7 @@ async def test_other_groups_are_served_meanwhile(tmp_path: Path, monkeypatch: py
     assert fetched == [0 if held == "delete" else OFFSETS]
     assert (response.results[0].error_code if held == "delete" else response) == NONE
     assert len(scene.shard.offsets.get(LARGE, {}).get("t", {})) == fetched[0]
-    assert scene.shard.offsets[GROUP]["t"][0].offset == offset - 1
+    assert scene.shard.offsets[GroupId(GROUP)]["t"][0].offset == offset - 1
     scene.check_log()
 
 

@@ -156,7 +156,7 @@ def test_a_timer_of_another_part_passes(monkeypatch: pytest.MonkeyPatch) -> None
     rung: list[object] = []
 
     def ring(key: object) -> TimerChange:
-        return TimerChange(key, 10, lambda _shard, _now_ms: rung.append(key) or CoordinatorResult())  # type: ignore[arg-type]
+        return TimerChange(key, 10, lambda _shard, _now_ms: rung.append(key) or CoordinatorResult())
 
     keys: list[object] = [("session", "b"), ("session", "a"), "clean up"]
     scene.write(CoordinatorResult(timers=[ring(key) for key in keys]))
