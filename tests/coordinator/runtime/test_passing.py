@@ -94,7 +94,7 @@ def test_the_rest_of_long_work_that_passes_waits_and_holds_its_part(scene: Runti
 
 
 def test_what_passes_is_as_free_as_on_a_free_shard(scene: RuntimeScene) -> None:
-    """Its follow-up passes, too, and so does what comes because of its response."""
+    """The follow-up of an operation passes, too, and so does what comes because of the response."""
     hold(scene, "a")
 
     def after(_code: ErrorCode, _now_ms: int) -> CoordinatorResult:
