@@ -50,8 +50,8 @@ from testing.clients.stock import create_topic
 from testing.wire import raw, raw_groups
 from testing.wire.raw_groups import Committed, Identity
 
-GROUPS: Final = 20
-PARTITIONS: Final = 5_000
+GROUPS: Final = 100
+PARTITIONS: Final = 1_000
 TOPIC: Final = "held"
 REQUESTS: Final = ("heartbeat", "commit", "fetch")
 INTERVAL_S: Final = 0.005
