@@ -48,7 +48,7 @@ unit: $(VENV)/.unit  ## no broker process, no Java, no Spark
 
 pure: $(VENV)/.unit  ## the unit tests without native parts, and stock clients with such a broker
 	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n 2 --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
-	PYBROKER_PURE=1 $(BIN)/python -m pytest integration/test_clients_roundtrip.py -n 2 --max-worker-restart 0 -r R --reruns $(RERUNS)
+	PYBROKER_PURE=1 $(BIN)/python -m pytest integration/clients/test_clients_roundtrip.py -n 2 --max-worker-restart 0 -r R --reruns $(RERUNS)
 
 conformance: $(VENV)/.unit  ## beside Kafka's own definitions, classes and tools, and other libraries' codecs: no broker runs
 	$(BRING)

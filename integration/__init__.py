@@ -1,1 +1,17 @@
-"""Tests with real processes: the broker, stock clients, Apache Kafka and its tools."""
+"""Tests with real processes: the broker, stock clients, Apache Kafka and its tools.
+
+clients       stock clients, old and new, and requests like theirs
+groups        groups of both protocols
+transactions  transactions, Kafka Streams, loops that consume, transform and produce
+network       the loop and its connections: requests, limits, memory, fairness, bad frames, long turns
+durability    what was acknowledged, after kills and with disks that are full or lost; the soak of everything
+retention     retention and compaction, to the record; the soak of retention
+tools         Kafka's own command line tools
+commands      our commands as processes, and the broker's start and stop
+adoption      directories of Apache Kafka become ours, and ours become Kafka's
+image         the files and the start command of the image, without a container engine but for one case
+containers    the image and the compose file, with an engine; `make test` leaves them out
+spark         the jobs and the data source, on a real Spark
+conformance   our codec, settings, cleaner and files beside those of Apache Kafka and of other libraries
+turns_report  the longest turns of the brokers, at the end of a run
+"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from integration.test_compose_shapes import SHAPES
+from integration.image.test_compose_shapes import SHAPES
 from testing.containers.containers import network, running, volume
 from testing.containers.engine import Engine
 

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.test_retention import EAGER, RECORDS, Scene, pair
-from integration.test_retention_kafka import CODECS, FIRST_START, SECOND_START, is_cut_at, kill_during_a_cut, move_start, name_of
+from integration.retention.test_retention import EAGER, RECORDS, Scene, pair
+from integration.retention.test_retention_kafka import (
+    CODECS,
+    FIRST_START,
+    SECOND_START,
+    is_cut_at,
+    kill_during_a_cut,
+    move_start,
+    name_of,
+)
 from pybroker.log.checkpoint import REPLICATION_OFFSET_FILE
 from testing.waiting import until
 

@@ -1,6 +1,6 @@
 """The APIs that the tools of Kafka 3.9.2 know, by key: the name, and the newest version. The oldest is 0 for all of them.
 
-Source: `org.apache.kafka.common.protocol.ApiKeys` of Kafka 3.9.2; `integration/test_commands_versions.py` compares.
+Source: `org.apache.kafka.common.protocol.ApiKeys` of Kafka 3.9.2; `integration/commands/test_commands_java.py` compares.
 """
 
 from __future__ import annotations

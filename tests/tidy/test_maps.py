@@ -16,6 +16,7 @@ WITHOUT_MAP = {
     "pybroker/protocol/messages": "one module per API",
 }
 PACKAGES = sorted(path.parent for base in ("pybroker", "testing") for path in (ROOT / base).rglob("__init__.py"))
+INTEGRATION = ROOT / "integration"
 
 
 def missing(package: Path) -> list[str]:
@@ -30,6 +31,11 @@ def missing(package: Path) -> list[str]:
 def test_each_module_stands_in_the_map_of_its_package(package: Path) -> None:
     if str(package.relative_to(ROOT)) not in WITHOUT_MAP:
         assert missing(package) == []
+
+
+def test_each_integration_test_lies_in_a_folder_of_the_map() -> None:
+    assert missing(INTEGRATION) == ["conftest"]
+    assert [path.name for path in INTEGRATION.glob("test_*.py")] == []
 
 
 def test_a_module_that_is_not_in_the_map_is_found(tmp_path: Path) -> None:

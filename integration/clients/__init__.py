@@ -1,0 +1,1 @@
+"""Stock clients, old and new, with a broker process, and requests like theirs without them."""

@@ -1,0 +1,1 @@
+"""Transactions of stock clients, Kafka Streams, loops and histories with kills."""
