@@ -28,7 +28,7 @@ ifndef SEED
 SEED := $(shell date +%s)
 endif
 
-.PHONY: run test check unit pure conformance integration spark random sanitize containers image container-lock environment wheel clean
+.PHONY: run test check native unit pure conformance integration spark random sanitize containers image container-lock environment wheel clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
@@ -42,6 +42,8 @@ check: $(VENV)/.unit  ## style, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+native: $(VENV)/.unit  ## the native parts built in place, after a change of their sources
 
 unit: $(VENV)/.unit  ## no broker process, no Java, no Spark
 	$(BIN)/python -m pytest tests -n 2 --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
