@@ -89,9 +89,7 @@ class CommitLayout:
 def is_large(topics: Sequence[Any]) -> bool:
     """Return whether a commit is prepared in slices."""
     count = len(topics)
-    for topic in topics:
-        count += len(topic.partitions)
-    return count > LARGE_PARTITIONS
+    return count > LARGE_PARTITIONS or count + sum(len(topic.partitions) for topic in topics) > LARGE_PARTITIONS
 
 
 def lay_out(image: ClusterImage, topics: Sequence[Any], *, has_topic_ids: bool) -> CommitLayout:

@@ -144,6 +144,8 @@ class Dispatcher(DispatcherCore):
             if isinstance(response, Deferred):
                 response = response.future()
             if isinstance(response, asyncio.Future) and not isinstance(response, SlicedResponse):
+                decoded, request = [request], None
+                self._long_messages.free(decoded, version)
                 reservation.keep(0)
             if inspect.isawaitable(response):
                 response = await response
@@ -153,8 +155,9 @@ class Dispatcher(DispatcherCore):
             code = self._code_of(route.api, context, error)
             response = await self._long_messages.run(_error_response, request, route.response, version, code)
         finally:
-            decoded, request = [request], None
-            self._long_messages.free(decoded, version)
+            if request is not None:
+                decoded, request = [request], None
+                self._long_messages.free(decoded, version)
             reservation.end()
         return response
 
@@ -205,7 +208,10 @@ class Dispatcher(DispatcherCore):
         encoding.add_done_callback(encoded)
 
     def _failure(self, api: Api, context: RequestContext, request: object, error: BaseException) -> object:
-        """Return the response for an exception that a handler raised. Raises MemoryError if the exception is one."""
+        """Return the response for an exception that a handler raised. Raises MemoryError if the exception is one.
+
+        Raises ProtocolViolation if the response must name what `request` asks for, and that was let go.
+        """
         if isinstance(error, MemoryError):
             raise error
         return _error_response(request, api.response, context.api_version, self._code_of(api, context, error))
@@ -219,7 +225,7 @@ class Dispatcher(DispatcherCore):
     def _log_bug(self, api: Api, context: RequestContext, error: BaseException) -> None:
         self._broker.metrics.unexpected_errors += 1
         logger.error(
-            "%s v%d from %s failed, which is a bug; the response is UNKNOWN_SERVER_ERROR",
+            "%s v%d from %s failed, which is a bug; the response is UNKNOWN_SERVER_ERROR, or the connection is closed",
             api.name,
             context.api_version,
             context.connection,

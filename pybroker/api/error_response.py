@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.messages import (
     add_partitions_to_txn,
     alter_replica_log_dirs,
@@ -32,13 +33,18 @@ _SEVERAL_TRANSACTIONS_VERSION: Final = 4
 
 
 def error_response(request: object, response_class: type[Any], version: int, code: ErrorCode) -> object:
-    """Return the response to `request`, decoded at `version`."""
+    """Return the response to `request`, decoded at `version`.
+
+    Raises ProtocolViolation if `request` is None, because it was long and was let go, and the response has to name its parts.
+    """
     special = _SPECIAL.get(type(request))
     if special is not None:
         return special(request, version, code)
     fields = schema_of(response_class).fields
     if any(field.name == "error_code" and field.versions.has(version) for field in fields):
         return response_class(error_code=code)
+    if request is None:
+        raise ProtocolViolation(f"there is no {response_class.__name__} without the request, which was let go")
     return _mirror(request, response_class, version, code)
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _LONG_LIST: Final = 1024
+_NO_BYTES: Final = memoryview(b"")
 
 
 class Encoded(NamedTuple):
@@ -151,6 +152,7 @@ class HeldRequest:
     def release_request(self) -> None:
         """Let the bytes go."""
         holder, self._holder = self._holder, None
+        self.frame = _NO_BYTES
         if holder is not None:
             holder.release_request()
 

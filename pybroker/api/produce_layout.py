@@ -67,6 +67,10 @@ class ProduceLayout:
             key = name if known else topic_id.hex(" ")
             asked: list[TopicPartition] = []
             self.topics.append((name, TopicId(topic_id), asked))
+            left -= 1
+            if not left:
+                left = STEP_PARTITIONS
+                yield
             for partition in topic.partition_data:
                 topic_partition = new_tuple(TopicPartition, (key, partition.index))
                 asked.append(topic_partition)
@@ -107,8 +111,9 @@ class ProduceLayout:
 
 
 def is_large(request: ProduceRequest) -> bool:
-    """Return whether a request has too many partitions for one turn."""
-    return sum(len(topic.partition_data) for topic in request.topic_data) > LARGE_PARTITIONS
+    """Return whether a request has too many partitions, or topics, for one turn."""
+    topics = request.topic_data
+    return len(topics) > LARGE_PARTITIONS or sum(len(topic.partition_data) for topic in topics) > LARGE_PARTITIONS
 
 
 def _emptied(*mappings: dict[Any, Any]) -> Generator[None, None, None]:

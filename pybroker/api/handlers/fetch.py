@@ -50,7 +50,7 @@ from pybroker.replication.fetch_session import FINAL_EPOCH, NO_SESSION_ID
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.replication.fetch_data import FetchParams
@@ -196,11 +196,11 @@ def _session(
     broker: Services, version: int, request: FetchRequest, partitions: list[FetchPartition], *, is_from_follower: bool
 ) -> FetchContext:
     uses_ids = version >= _TOPIC_ID_VERSION
-    forgotten: list[SessionKey] = [
+    forgotten: Iterator[SessionKey] = (  # only a session looks at them
         (TopicId(topic.topic_id) if uses_ids else topic.topic, number)
         for topic in request.forgotten_topics_data
         for number in topic.partitions
-    ]
+    )
     return broker.fetch_sessions.context(
         version=version,
         session_id=request.session_id,

@@ -59,6 +59,7 @@ _FIRST_VERSION: Final = {
 _DEBUGGING_REPLICA_ID: Final = BrokerId(-2)
 _NOT_AVAILABLE_VERSION: Final = 5
 _EPOCH_VERSION: Final = 4
+_COUNTED_AT_ONCE: Final = 200
 _NOT_FOUND: Final = TimestampedOffset(NO_OFFSET, -1, NO_LEADER_EPOCH)
 
 
@@ -70,18 +71,29 @@ def handle(
 
 
 def _look_up_all(broker: Services, version: int, request: ListOffsetsRequest) -> ThreadedWork[ListOffsetsResponse]:
-    asked = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
+    asked: Counter[tuple[str, int]] = Counter()
+    for topic in request.topics:
+        for start in range(0, len(topic.partitions), _COUNTED_AT_ONCE):
+            some = topic.partitions[start : start + _COUNTED_AT_ONCE]
+            asked.update((topic.name, partition.partition_index) for partition in some)
+            yield None
     topics = []
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
             if version and asked[topic.name, partition.partition_index] > 1:
                 partitions.append(_error(partition, ErrorCode.INVALID_REQUEST))
+                yield None
                 continue
             response = yield from _respond(broker, version, request, topic.name, partition)
             partitions.append(response)
             yield None
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+        yield None
+    while len(asked) > _COUNTED_AT_ONCE:  # to free many at once is one long step
+        for _ in range(_COUNTED_AT_ONCE):
+            asked.popitem()
+        yield None
     return ListOffsetsResponse(topics=topics)
 
 
