@@ -6,7 +6,7 @@ containers   the engine, our images, compose
 clients      stock clients, and members of groups as processes of their own
 wire         requests byte by byte, and encoders that share no code with the broker
 scenes       parts of a broker with real logs or models of them, for unit tests
-transactions a history of transactions, and what must be true of it
+transactions  a history of transactions, and what must be true of it
 simulation   a disk, a metadata store, a clock and a loop that a test controls
 java         programs for Apache Kafka's own classes
 samples      records to send and compare
@@ -19,6 +19,6 @@ holds        how long a thread keeps the interpreter
 garbage      quick garbage collections in a test process
 cases        many cases of one property in one test
 slowest      a plugin of pytest that prints what takes most processor time
-native_parts native parts that are older than their sources
+native_parts  native parts that are older than their sources
 places       the paths of this checkout
 """

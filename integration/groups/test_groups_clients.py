@@ -100,7 +100,7 @@ def test_members_continue_after_a_restart_of_the_broker(
     getattr(broker, how)()
     broker.start()
     produce(broker.bootstrap, topic, 400)
-    until(lambda: group.has_read(2400), "they go on")
+    until(lambda: group.has_read(2400), "they continue")
     first.leave()
     second.leave()
     group.check(2400)

@@ -5,7 +5,7 @@ Cost: 16 us for a 16 kB batch of a producer that compresses nothing, on the loop
 them.
 
 A batch that a producer repeats gets the result of its first append. An append that fails before the write changes
-nothing but the leader epochs, which may then begin at an offset that the next batch will have.
+no record: a new segment may have begun, and the leader epochs may begin at an offset that the next batch will have.
 
 Source: UnifiedLog.append; KIP-98.
 """

@@ -5,8 +5,8 @@ Order
     commit returns; a large one gives the loop back after each slice, and later commits wait behind it. `settled` waits for all.
 
 What others see between the slices of one commit
-    1. The image of the commit is made, and listeners prepare for it: the logs of new partitions are made. Everybody still has
-       the image before, and no request reaches a new partition.
+    1. The image of the commit is made, and listeners prepare for it: the logs of new partitions are made. Every reader still
+       has the image before, and no request reaches a new partition.
     2. In one step the image is replaced, and each listener takes over what must change at once: from then on new partitions take
        records, and deleted ones are unknown.
     3. Listeners finish: the files of deleted logs are renamed, and settings reach the logs. A topic that is deleted is unknown
@@ -34,7 +34,9 @@ rest of its work, which is run in slices before the operation that made the chan
 change added.
 """
 Preparation = Callable[[ClusterImage, ImageDelta], Iterator[None]]
-"""Work of a listener before the image after is anybody's, in slices. It must not raise: the listener does, when it is called."""
+"""Work of a listener before any reader has the image after, in slices. It must not raise: the listener does, when it
+is called.
+"""
 
 
 class Followers(NamedTuple):

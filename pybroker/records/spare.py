@@ -1,7 +1,7 @@
 """Objects that take long to make and serve one use at a time: each thread keeps one for its next use.
 
 A stream of zstd lives in its compressor or decompressor, so two streams of one thread that are under way at the same time must
-not share it: the second would go on with the state of the first. So a use takes the thread's object away, and another use
+not share it: the second would continue from the state of the first. So a use takes the thread's object away, and another use
 meanwhile makes an object of its own.
 """
 

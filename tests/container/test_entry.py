@@ -122,7 +122,7 @@ def test_a_directory_that_cannot_be_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["lost+found", ".gitkeep", "README", "backup.tar"])
-def test_what_a_broker_never_opens_may_be_anybody_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_what_a_broker_never_opens_may_belong_to_any_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     (tmp_path / name).write_text("")
     monkeypatch.setattr("os.access", lambda _path, _mode: False)
     assert make_usable([str(tmp_path)]) is None

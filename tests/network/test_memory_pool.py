@@ -105,28 +105,28 @@ def test_a_pool_that_is_smaller_than_a_request_still_grants_it() -> None:
 def test_no_connection_waits_while_memory_is_free_and_all_are_served_in_the_end(steps: list[tuple[str, int]], seed: int) -> None:
     pool = pool_of(POOL_BYTES)
     admission = Admission(pool, 500, random.Random(seed))
-    everybody: list[Waits] = []
+    all_waits: list[Waits] = []
     for action, number in steps:
-        holders = [w for w in everybody if w.buffer is not None]
-        waiters = [w for w in everybody if w.buffer is None]
+        holders = [w for w in all_waits if w.buffer is not None]
+        waiters = [w for w in all_waits if w.buffer is None]
         if action == "ask":
-            everybody.append(ask(admission, number))
+            all_waits.append(ask(admission, number))
         elif action == "release" and holders:
             chosen = holders[number % len(holders)]
-            everybody.remove(chosen)
+            all_waits.remove(chosen)
             assert chosen.buffer is not None
             pool.release(chosen.buffer)
         elif action == "die" and waiters:
             chosen = waiters[number % len(waiters)]
-            everybody.remove(chosen)
+            all_waits.remove(chosen)
             admission.leave(chosen)
-        assert pool.used == sum(w.buffer.size for w in everybody if w.buffer is not None)
+        assert pool.used == sum(w.buffer.size for w in all_waits if w.buffer is not None)
         assert pool.used <= POOL_BYTES + REQUEST_BYTES_MAX - 1
-        assert admission.waiting == sum(w.buffer is None for w in everybody)
-        assert not any(pool.has_room(w.bytes_wanted) for w in everybody if w.buffer is None)
-    while everybody:
-        holder = next(w for w in everybody if w.buffer is not None)
-        everybody.remove(holder)
+        assert admission.waiting == sum(w.buffer is None for w in all_waits)
+        assert not any(pool.has_room(w.bytes_wanted) for w in all_waits if w.buffer is None)
+    while all_waits:
+        holder = next(w for w in all_waits if w.buffer is not None)
+        all_waits.remove(holder)
         assert holder.buffer is not None
         pool.release(holder.buffer)
     assert (pool.used, admission.waiting) == (0, 0)

@@ -3,8 +3,8 @@
     result   what an operation returns: records, a response, timers
     runtime  carries a result out: appends the records, replays them, responds when they are durable
     active   a shard that is here, and what belongs to it
-    appender appends records and waits until they are durable
-    gathering puts the records of operations that come in one turn of the loop into one batch
+    appender  appends records and waits until they are durable
+    gathering  puts the records of operations that come in one turn of the loop into one batch
     holding  long work on a shard, in slices, for which other operations of the shard wait
     once     the outcome of an operation, of which only the first counts
     replaying    appends a batch, and replays it in steps

@@ -6,6 +6,6 @@ incremental, state      pass after pass, each of which reads only what is new
 passes                  what both kinds of passes have in common
 sources                 the tiers and their records
 counting, compare       count the records of a tier, and compare the tiers
-folder, summary, report the result: its folder, its totals, its page with pictures
+folder, summary, report  the result: its folder, its totals, its page with pictures
 options                 what to audit
 """

@@ -155,7 +155,7 @@ class World:
         self.partition_count = partition_count
         self._step_ms = step_ms
         self.clients = [Client(self, number) for number in range(client_count)]
-        self.generations = 0  # in which anybody was assigned something
+        self.generations = 0  # in which a member was assigned something
         self._assigned_generation = 0
 
     async def begin(self, folder: Path) -> World:
