@@ -69,7 +69,7 @@ def test_exactly_the_records_from_the_log_start_offset_are_rows(
         scene.fill(name_of(codec), codec)
     written = {f"{name_of(codec)} 0 {RECORDS}" for codec in CODECS}
     file = broker.data_dir / REPLICATION_OFFSET_FILE
-    until(lambda: written <= {*file.read_text().splitlines()}, "the high watermarks are in their checkpoint")
+    until(lambda: file.exists() and written <= {*file.read_text().splitlines()}, "the high watermarks are in their checkpoint")
     move_start(scene, FIRST_START)
     wait_for_cuts(broker, FIRST_START)
     broker.kill()
