@@ -17,13 +17,16 @@ from pybroker.metrics.counts import NO_ERROR
 from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.codec import (
     DAMAGE,
+    HEADER_LAYOUTS,
     LOOP_ELEMENTS_MAX,
     UNFIT,
     DecodeError,
     LongMessageError,
+    RequestHeader,
     decode,
     decode_request_header,
     encode_response,
+    usual_request_header,
 )
 from pybroker.protocol.schema import schema_of
 from pybroker.turns.jobs import note
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     from pybroker.api.registry import Api
     from pybroker.metrics.request_metrics import RequestMetrics
     from pybroker.network.context import ConnectionContext, EncodedResponse
-    from pybroker.protocol.codec import RequestHeader
     from pybroker.protocol.parts import Part
 
 __all__ = ["DispatcherCore", "Parked", "Route", "Timing"]
@@ -188,7 +190,7 @@ class DispatcherCore:
         started_ns = time.monotonic_ns()
         size = len(frame)
         try:
-            header, body_offset = decode_request_header(frame)
+            header, body_offset = usual_request_header(frame, HEADER_LAYOUTS, RequestHeader) or decode_request_header(frame)
             key, api_version, correlation_id, client_id = header
             route = self._routes.get(key) or self._first_of(key)
             if route is None or not route.lowest <= api_version <= route.highest:
@@ -216,18 +218,18 @@ class DispatcherCore:
         except Exception as error:
             response = self._failure(route.api, context, request, error)
         handled_ns = time.monotonic_ns()
-        parts: list[Part] = []
-        if type(response) is bytes:  # the handler has encoded it
-            parts = [response]
-        elif type(response) is route.response:
-            response, parts = self._encoded(route, context, request, response)
-        if not parts:
-            return self._later(route, context, request, response, size, started_ns, handled_ns)
+        encoded: bytes = response  # type: ignore[assignment]  # the next line looks
+        if type(response) is not bytes:  # else the handler has encoded it
+            parts: list[Part] = []
+            if type(response) is route.response:
+                response, parts = self._encoded(route, context, request, response)
+            if not parts:
+                return self._later(route, context, request, response, size, started_ns, handled_ns)
+            if len(parts) > 1 or type(parts[0]) is not bytes:  # nearly never, except for large fetches
+                none_count, times = self._none_count(route, response), {"started_ns": started_ns, "handled_ns": handled_ns}
+                return self._streamed(route.metrics, context, parts, none_count, size=size, **times)
+            encoded = parts[0]
         none_count = self._none_count(route, response)
-        encoded = parts[0]
-        if len(parts) > 1 or type(encoded) is not bytes:  # nearly never, except for large fetches
-            times = {"started_ns": started_ns, "handled_ns": handled_ns}
-            return self._streamed(route.metrics, context, parts, none_count, size=size, **times)
         if route.memo is not None:
             route.memo.keep(self._broker.controller.image, memo_key, KeptResponse(encoded, route.error_codes(response)))
         sent_ns = time.monotonic_ns()

@@ -55,21 +55,35 @@ cdef class RequestCounts:
     """The requests of one API since the start."""
 
     def __init__(self, Counts queue_ns, Counts local_ns, Counts remote_ns, Counts send_ns, Counts total_ns):
-        self.requests = {}
-        self.errors = {}
+        self._errors = {}
         self.queue_ns = queue_ns
         self.local_ns = local_ns
         self.remote_ns = remote_ns
         self.send_ns = send_ns
         self.total_ns = total_ns
 
+    @property
+    def requests(self):
+        """The count by API version."""
+        return {version: self._requests[version] for version in range(VERSIONS) if self._requests[version]}
+
+    @property
+    def errors(self):
+        """The count by the name of the error."""
+        return {no_error: self._none_count, **self._errors} if self._none_count else dict(self._errors)
+
+    cdef int _count_version(self, int64_t version) except -1:
+        if not 0 <= version < VERSIONS:
+            raise IndexError(f"no API has a version {version}")
+        self._requests[version] += 1
+        return 0
+
     cpdef completed(
-        self, version, int64_t request_size, int64_t size, int64_t queue_ns, int64_t local_ns, int64_t send_ns, int64_t none_count
+        self, int64_t version, int64_t request_size, int64_t size, int64_t queue_ns, int64_t local_ns, int64_t send_ns, int64_t none_count
     ):
         """Count a request that did not wait, and its response."""
-        add(self.requests, version, 1)
-        if none_count:
-            add(self.errors, no_error, none_count)
+        self._count_version(version)
+        self._none_count += none_count
         self.request_bytes += request_size
         self.response_bytes += size
         count(self.queue_ns, queue_ns)
@@ -78,9 +92,9 @@ cdef class RequestCounts:
         count(self.send_ns, send_ns)
         count(self.total_ns, queue_ns + local_ns + send_ns)
 
-    cpdef received(self, version, int64_t size):
+    cpdef received(self, int64_t version, int64_t size):
         """Count a request that has no response yet."""
-        add(self.requests, version, 1)
+        self._count_version(version)
         self.request_bytes += size
 
     cpdef responded(self, int64_t size, int64_t queue_ns, int64_t local_ns, int64_t remote_ns, int64_t send_ns):
@@ -92,20 +106,16 @@ cdef class RequestCounts:
 
     cpdef error(self, str name, int64_t number):
         """Count responses with the error of this name."""
-        if number:
-            add(self.errors, name, number)
-
-
-cdef int add(dict counts, key, int64_t number) except -1:
-    cdef int64_t before = counts.get(key, 0)
-    counts[key] = before + number
-    return 0
+        if name == no_error:
+            self._none_count += number
+        elif number:
+            self._errors[name] = self._errors.get(name, 0) + number
 
 
 cdef class TopicCounts:
     """What every append and every read counts for its topic."""
 
-    def produced(self, int64_t size, int64_t record_count):
+    cpdef produced(self, int64_t size, int64_t record_count):
         """Count an append of `size` bytes of batches with that many records."""
         self.produce_requests += 1
         self.bytes_in += size

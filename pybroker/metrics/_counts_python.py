@@ -64,7 +64,7 @@ class RequestCounts:
     """The requests of one API since the start; sizes in bytes with their 4-byte prefix, times in ns.
 
     Attributes:
-        requests: the count by API version.
+        requests: the count by API version, from 0 to 63; as `errors` to be read only, and perhaps a snapshot.
         errors: the count by the name of the error in the response, "NONE" included, as in Kafka.
         queue_ns, local_ns, remote_ns, send_ns, total_ns: where the time of the requests went.
     """

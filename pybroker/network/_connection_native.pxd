@@ -10,7 +10,7 @@ cdef int64_t TURN_NS
 
 
 cdef class ConnectionCore:
-    cdef object _loop, _owner, _parked
+    cdef object _handler, _loop, _now_ns, _owner, _parked
     cdef _watch_native.Watch _turns
     cdef readonly object _transport
     cdef _receiver_native.Receiver _receiver

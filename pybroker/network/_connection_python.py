@@ -47,6 +47,7 @@ class ConnectionCore:
     """What happens on a connection, between receiver, handler, sender and the mute table. Belongs to the loop."""
 
     __slots__ = (
+        "_handler",
         "_has_input_ended",
         "_is_ending",
         "_is_holding",
@@ -55,6 +56,7 @@ class ConnectionCore:
         "_loop",
         "_mute",
         "_noted_until_ns",
+        "_now_ns",
         "_owner",
         "_parked",
         "_receiver",
@@ -74,6 +76,8 @@ class ConnectionCore:
         self._loop = loop
         self._owner = owner
         self._turns = owner.turns
+        self._handler = owner.handler
+        self._now_ns = owner.now_ns
         self.context = context
         self.counters = counters
         self._mute = 0  # set of MuteReason; reading is paused while it is not empty
@@ -108,10 +112,8 @@ class ConnectionCore:
         self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         self._receiver = Receiver(self._owner.scratch, self._owner.admission, self._owner.request_bytes_max, self)
         piece_bytes = COPIED_PIECE_BYTES if _is_copying(self._transport) else PIECE_BYTES
-        owner = self._owner
-        self._sender = Sender(
-            self._transport, self, self.counters, owner.large_pieces, piece_bytes=piece_bytes, now_ns=owner.now_ns
-        )
+        large_pieces = self._owner.large_pieces
+        self._sender = Sender(self._transport, self, self.counters, large_pieces, piece_bytes=piece_bytes, now_ns=self._now_ns)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Return the buffer that the transport receives into."""
@@ -132,7 +134,7 @@ class ConnectionCore:
     def _received(self, nbytes: int) -> None:
         if self._is_ending:
             return
-        self.context.received_ns = self.active_ns = self._owner.now_ns()
+        self.context.received_ns = self.active_ns = self._now_ns()
         if self.active_ns >= self._noted_until_ns:
             self._noted_until_ns = self._owner.active(self)
         self.counters.bytes_in += nbytes
@@ -328,7 +330,7 @@ class ConnectionCore:
         if self._is_ending:
             self._finish_ending()
             return
-        receiver, sender, context, handler = self._receiver, self._sender, self.context, self._owner.handler
+        receiver, sender, context, handler = self._receiver, self._sender, self.context, self._handler
         taken, deadline_ns = 0, self.active_ns + TURN_NS
         while (frame := receiver.next_frame()) is not None:
             taken += 1
@@ -341,7 +343,7 @@ class ConnectionCore:
                 self._send(response)
                 if self._is_busy or self._is_ending:
                     break
-            if receiver.has_more and (taken >= TURN_REQUESTS or self._owner.now_ns() > deadline_ns):
+            if receiver.has_more and (taken >= TURN_REQUESTS or self._now_ns() > deadline_ns):
                 self._schedule_turn()
                 break
         else:
@@ -415,7 +417,7 @@ class ConnectionCore:
             self.close()
 
     def _touch(self) -> None:
-        self.active_ns = self._owner.now_ns()
+        self.active_ns = self._now_ns()
         if self.active_ns >= self._noted_until_ns:
             self._noted_until_ns = self._owner.active(self)
 

@@ -187,7 +187,8 @@ class Sender:
         self._chunks = []
         self._counters.bytes_out += self._chunks_bytes
         self._chunks_bytes = 0
-        self._output.write(b"".join(chunks) if len(chunks) > 1 else bytes(chunks[0]))
+        first = chunks[0]
+        self._output.write(first if len(chunks) == 1 and type(first) is bytes else b"".join(chunks))
 
     def stream(self, outgoing: Outgoing) -> None:
         """Send `outgoing`, owned from now on, after the queued responses."""

@@ -47,6 +47,7 @@ __all__ = [
     "message_versions",
     "request_class",
     "response_class",
+    "usual_request_header",
 ]
 
 IS_NATIVE: Final = choose(_codec_python, globals())
@@ -84,7 +85,8 @@ def _layouts() -> bytes:
     return bytes(layouts)
 
 
-_LAYOUTS: Final = _layouts()
+HEADER_LAYOUTS: Final = _layouts()
+"""Which headers `usual_request_header` reads."""
 
 
 class RequestHeader(NamedTuple):
@@ -120,7 +122,7 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
 
     Raises DecodeError.
     """
-    usual = usual_request_header(frame, _LAYOUTS, RequestHeader)
+    usual = usual_request_header(frame, HEADER_LAYOUTS, RequestHeader)
     if usual is not None:
         return usual
     try:

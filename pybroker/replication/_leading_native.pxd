@@ -2,6 +2,7 @@
 
 cimport cython
 from libc.stdint cimport int64_t
+from pybroker.metrics cimport _counts_native
 from pybroker.protocol cimport _tuples as model
 
 
@@ -19,7 +20,7 @@ cdef class LeaderAppends:
     cdef public object _metrics, fetch_purgatory, produce_purgatory
     cdef public dict _partitions
 
-    @cython.locals(partition=LeaderState)
+    @cython.locals(partition=LeaderState, counts=_counts_native.TopicCounts)
     cpdef append_one(
         self, topic_partition, records, int64_t acks, now_ms, request_version, origin=*, bint is_internal_allowed=*, work=*
     )
