@@ -1,6 +1,7 @@
 """Measures broker CPU per GB of appended values in large compressed batches, by codec.
 
     python -m benchmarks.compressed_appends [--kilobytes 200] [--rounds 3] [--seconds 2] [--warm 8] [--only zstd] [--no-kafka]
+                                           [--before CHECKOUT]
 
 One connection sends the same request over and over: a Produce of one batch with this many kB of values of 1 kB, of which a codec
 takes half away. The brokers take turns, as in `small_requests`. Both look through each batch, and keep it as it came. GB = 1e9
@@ -45,6 +46,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2, help="seconds of a round (default: %(default)s)")
     parser.add_argument("--warm", type=float, default=8, help="seconds that warm each broker up (default: %(default)s)")
     parser.add_argument("--only", default="", help="take only this codec")
+    peers.add_before(parser)
     options = peers.parsed(parser)
     batch_bytes = options.kilobytes * 1000
     rows = []
@@ -57,7 +59,7 @@ def main() -> None:
                 costs = [one.cpu_us * 1000 / batch_bytes for one in measure(running, frames, SHAPE, options)]
                 rows.append((codec, *costs, *([costs[0] / costs[1]] if len(costs) == 2 else [])))
                 peers.row(rows[-1])
-    ratio = ["ratio of CPU"] if len(running) == 2 else []
+    ratio = [f"ratio of CPU, {running[0].name} / {running[1].name}"] if len(running) == 2 else []
     header = ["codec", *(f"{peer.name} CPU-s/GB" for peer in running), *ratio]
     peers.table(f"Appends of batches with {options.kilobytes} kB of values", header, rows)
 

@@ -13,4 +13,4 @@ cdef class LogEnd:
     cpdef append_as_leader(self, records, leader_epoch, now_ms, origin=*, request_version=*, work=*)
     @cython.final
     @cython.locals(record_count=int64_t, end_offset=int64_t, producer_id=int64_t, flush_messages=int64_t, entries=list)
-    cdef object _append_usual(self, data, rules, leader_epoch, now_ms, origin)
+    cdef object _append_usual(self, data, rules, leader_epoch, now_ms, origin, kept_codecs, work)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pybroker.model as model  # noqa: PLR0402  (the compiled text takes it from the package that it names)
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.records import kernels
+from pybroker.records.quick_look import look_through
 
 if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
@@ -29,6 +30,8 @@ __all__ = ["LogEnd"]
 
 CLIENT = AppendOrigin.CLIENT
 CHECKED = AppendOrigin.CHECKED
+COMPRESSED_SINCE = 7
+"""The version of Produce since which every codec is allowed; `validate` looks at the codecs of earlier ones."""
 
 
 class LogEnd:
@@ -85,14 +88,24 @@ class LogEnd:
             self.finish_truncation()
         validator, config = self.validator, self.config
         rules = validator.current if config is validator.config else validator.rules(config)
-        if rules.keeps_batches and origin is not CHECKED:
-            info = self._append_usual(records, rules, leader_epoch, now_ms, origin)
+        kept_codecs = rules.kept_codecs
+        if request_version is not None and request_version < COMPRESSED_SINCE:
+            kept_codecs &= 1
+        if kept_codecs and origin is not CHECKED:
+            info = self._append_usual(records, rules, leader_epoch, now_ms, origin, kept_codecs, work)
             if info is not None:
                 return info
         return self.append_unusual(records, rules, leader_epoch, now_ms, origin, request_version, work)
 
-    def _append_usual(
-        self, data: Any, rules: ValidationRules, leader_epoch: LeaderEpoch, now_ms: int, origin: AppendOrigin
+    def _append_usual(  # noqa: PLR0917  (as above)
+        self,
+        data: Any,
+        rules: ValidationRules,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        origin: AppendOrigin,
+        kept_codecs: int,
+        work: Work | None,
     ) -> LogAppendInfo | None:
         """Append a batch of the usual form, which one call checks. Returns None, with nothing done, for any other.
 
@@ -109,10 +122,14 @@ class LogEnd:
             rules.timestamp_before_max_ms,
             rules.timestamp_after_max_ms,
             rules.is_compacted,
+            kept_codecs,
+            look_through,
         )
         if accepted is None:
             return None
-        last_offset_delta, max_timestamp, producer_id, producer_epoch, base_sequence = accepted
+        last_offset_delta, max_timestamp, producer_id, producer_epoch, base_sequence, inflated_bytes = accepted
+        if inflated_bytes and work is not None:
+            work.count(inflated_bytes, rules)
         producers, continued = self.producers, None
         if producer_id >= 0:
             continued = producers.find_continued(producer_id, producer_epoch, base_sequence)

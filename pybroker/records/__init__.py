@@ -8,6 +8,7 @@ validate, rules, work    checks the records of a produce request and assigns the
                          much of the work the loop may do
 rebuild, refusal         a produced batch in another form; the records for which one is refused
 compression, inflate     the codecs; compressed records piece by piece
+quick_look               the records of a compressed batch of the usual form, at once
 spare                    an object that each thread keeps for its next use
 copies                   copies of large data in pieces
 convert                  between magic 2 and the formats of old clients, up and down

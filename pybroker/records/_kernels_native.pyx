@@ -38,7 +38,8 @@ cdef enum:  # a batch's header; checked below to match `batch.py`
     RECORD_COUNT_AT = 57
     HEADER_SIZE = 61
     TRANSACTIONAL_BIT = 0x10
-    UNUSUAL_BITS = 0x3F  # codec, log append time, transactional, control
+    COMPRESSION_MASK = 0x07
+    UNUSUAL_BITS = 0x38  # log append time, transactional, control
 
 
 include "_records.pxi"
@@ -140,12 +141,14 @@ def scan_records(section, int64_t record_count, int64_t base_timestamp):
     return result.max_timestamp, result.min_timestamp, result.keyless, bool(result.is_sequential)
 
 
-cdef inline bint has_plain_header(Bytes p, int64_t size, int64_t bytes_max) noexcept nogil:
+cdef inline bint has_plain_header(Bytes p, int64_t size, int64_t bytes_max, int kept_codecs) noexcept nogil:
     """Return whether `accept_batch` takes a batch with this header, if its records turn out to be good."""
     cdef int64_t count
     if size < HEADER_SIZE or size > bytes_max or p[MAGIC_AT] != 2 or get_int32(p + BATCH_LENGTH_AT) != size - 12:
         return False
     if get_int64(p) != 0 or p[ATTRIBUTES_AT + 1] & UNUSUAL_BITS:
+        return False
+    if not kept_codecs >> (p[ATTRIBUTES_AT + 1] & COMPRESSION_MASK) & 1:
         return False
     count = get_int32(p + RECORD_COUNT_AT)
     if count <= 0 or get_int32(p + LAST_OFFSET_DELTA_AT) != count - 1:
@@ -157,18 +160,24 @@ cdef inline bint has_plain_records(Bytes p, int64_t size, int64_t earliest, int6
     cdef Scan found
     if scan(p + HEADER_SIZE, p + size, get_int32(p + RECORD_COUNT_AT), get_int64(p + BASE_TIMESTAMP_AT), &found) != FINE:
         return False
+    return is_plain_scan(p, &found, earliest, latest, is_compacted)
+
+
+cdef inline bint is_plain_scan(Bytes p, Scan *found, int64_t earliest, int64_t latest, bint is_compacted) noexcept nogil:
     if not found.is_sequential or found.max_timestamp != get_int64(p + MAX_TIMESTAMP_AT) or (is_compacted and found.keyless):
         return False
     return found.max_timestamp <= latest and found.min_timestamp >= earliest
 
 
 def accept_batch(records, int64_t first_offset, int64_t leader_epoch, int64_t now_ms, int64_t bytes_max, int64_t before_max_ms,
-                 int64_t after_max_ms, bint is_compacted):
+                 int64_t after_max_ms, bint is_compacted, int kept_codecs=1, look_through=None):
     cdef Py_buffer view
     cdef uint8_t *p
     cdef uint32_t crc
     cdef bint is_plain
     cdef int64_t earliest, latest
+    cdef int64_t inflated_bytes = 0
+    cdef Scan scanned
     if pb_sum(now_ms, -before_max_ms, &earliest):
         earliest = -INT64_MAX
     if pb_sum(now_ms, after_max_ms, &latest):
@@ -176,7 +185,7 @@ def accept_batch(records, int64_t first_offset, int64_t leader_epoch, int64_t no
     PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
     try:
         p = <uint8_t *>view.buf
-        if view.readonly or not has_plain_header(p, view.len, bytes_max):
+        if view.readonly or not has_plain_header(p, view.len, bytes_max, kept_codecs):
             return None
         crc = <uint32_t>get_int32(p + CRC_AT)
         if pb_has_crc32c and view.len <= OWN_CRC32C_BYTES:
@@ -184,7 +193,20 @@ def accept_batch(records, int64_t first_offset, int64_t leader_epoch, int64_t no
                 return None
         elif crc != crc32c(memoryview(records)[ATTRIBUTES_AT:]):
             return None
-        if view.len > RELEASE_GIL_BYTES:
+        if p[ATTRIBUTES_AT + 1] & COMPRESSION_MASK:
+            if look_through is None:
+                return None
+            found = look_through(
+                p[ATTRIBUTES_AT + 1] & COMPRESSION_MASK,
+                memoryview(records)[HEADER_SIZE:],
+                record_count=get_int32(p + RECORD_COUNT_AT),
+                base_timestamp=get_int64(p + BASE_TIMESTAMP_AT),
+            )
+            if found is None:
+                return None
+            scanned.max_timestamp, scanned.min_timestamp, scanned.keyless, scanned.is_sequential, inflated_bytes = found
+            is_plain = is_plain_scan(p, &scanned, earliest, latest, is_compacted)
+        elif view.len > RELEASE_GIL_BYTES:
             with nogil:
                 is_plain = has_plain_records(p, view.len, earliest, latest, is_compacted)
         else:
@@ -199,6 +221,7 @@ def accept_batch(records, int64_t first_offset, int64_t leader_epoch, int64_t no
             get_int64(p + PRODUCER_ID_AT),
             <int16_t>(p[PRODUCER_EPOCH_AT] << 8 | p[PRODUCER_EPOCH_AT + 1]),
             get_int32(p + BASE_SEQUENCE_AT),
+            inflated_bytes,
         )
     finally:
         PyBuffer_Release(&view)

@@ -33,9 +33,11 @@ from pybroker.records.errors import CorruptRecordError, RecordFault, record_faul
 from pybroker.records.varint import append_varint, read_varint, read_varlong, varint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+
+    LookThrough = Callable[..., tuple[int, int, int, bool, int] | None]
 
 __all__ = [
     "accept_batch",
@@ -61,7 +63,7 @@ _OFFSET_SIZE_CRC: Final = struct.Struct(">qiIbb")
 _INT64: Final = struct.Struct(">q")
 
 _ATTRIBUTES_AND_TIME: Final = b"\0\0"
-_UNUSUAL_BITS: Final = COMPRESSION_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
+_UNUSUAL_BITS: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 def crc32(data: bytes | bytearray | memoryview) -> int:
@@ -151,14 +153,17 @@ def accept_batch(  # noqa: PLR0917
     before_max_ms: int,
     after_max_ms: int,
     is_compacted: bool,
-) -> tuple[int, int, ProducerId, ProducerEpoch, int] | None:
+    kept_codecs: int = 1,
+    look_through: LookThrough | None = None,
+) -> tuple[int, int, ProducerId, ProducerEpoch, int, int] | None:
     """Validate an ordinary producer batch and write its base offset and leader epoch into it in place.
 
-    An ordinary batch is a single batch of magic 2 that starts at offset 0, in a writable buffer, not compressed. Its
+    An ordinary batch is a single batch of magic 2 that starts at offset 0, in a writable buffer. Its codec is N only if bit N
+    of `kept_codecs` is set; `look_through` (of `quick_look.py`) then looks at its records, and without it none is accepted. Its
     checksum, sizes, counts, offsets and max timestamp are right; it belongs to no transaction and has no control
     records; all its timestamps are from `now_ms - before_max_ms` to `now_ms + after_max_ms`; and its records have
-    keys if the topic `is_compacted`. Returns last offset delta, max timestamp, producer id, producer epoch and base
-    sequence.
+    keys if the topic `is_compacted`. Returns last offset delta, max timestamp, producer id, producer epoch, base
+    sequence, and the bytes that compressed records were inflated to, else 0.
 
     Returns None for any other batch, valid or not, and then changes nothing.
     """
@@ -186,21 +191,29 @@ def accept_batch(  # noqa: PLR0917
         or length + LOG_OVERHEAD != len(view)
         or magic != MAGIC
         or attributes & _UNUSUAL_BITS
+        or not kept_codecs >> (attributes & COMPRESSION_MASK) & 1
         or count <= 0
         or last_delta != count - 1
         or (sequence < 0 <= producer_id)
         or crc != crc32c(view[ATTRIBUTES_AT:])
     ):
         return None
-    try:
-        max_timestamp, min_timestamp, keyless, is_sequential = scan_records(view[HEADER_SIZE:], count, base_timestamp)
-    except CorruptRecordError:
-        return None
+    codec, payload, inflated_bytes = attributes & COMPRESSION_MASK, view[HEADER_SIZE:], 0
+    if codec:
+        found = look_through and look_through(codec, payload, record_count=count, base_timestamp=base_timestamp)
+        if found is None:
+            return None
+        max_timestamp, min_timestamp, keyless, is_sequential, inflated_bytes = found
+    else:
+        try:
+            max_timestamp, min_timestamp, keyless, is_sequential = scan_records(payload, count, base_timestamp)
+        except CorruptRecordError:
+            return None
     is_in_time = now_ms - before_max_ms <= min_timestamp and max_timestamp <= now_ms + after_max_ms
     if not is_sequential or max_timestamp != wanted_max or (is_compacted and keyless) or not is_in_time:
         return None
     set_offset_and_epoch(view, base_offset=first_offset, leader_epoch=leader_epoch)
-    return last_delta, max_timestamp, producer_id, epoch, sequence
+    return last_delta, max_timestamp, producer_id, epoch, sequence, inflated_bytes
 
 
 def is_of_transaction(records: bytes | bytearray | memoryview) -> bool:

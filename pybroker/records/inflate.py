@@ -31,8 +31,8 @@ _FED_BYTES: Final = 1 << 14  # of gzip at once: zlib copies what it has not used
 _INT32: Final = struct.Struct(">i")
 _SNAPPY_RATIO_MAX: Final = 24  # three bytes stand for 64 at most
 _ZSTD_WINDOW_BYTES: Final = 1 << 21  # of the default level
-_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
-_LZ4_BLOCKS_INDEPENDENT: Final = 0x20
+LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+LZ4_BLOCKS_INDEPENDENT: Final = 0x20
 _LZ4_CONTENT_SIZE: Final = 0x08
 
 
@@ -47,7 +47,8 @@ def plain_pieces(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
 
 
 @cache  # an import that fails takes longer than decompressing a batch
-def _inflate_module() -> Any:  # zlib, or its faster twin in isal
+def inflate_module() -> Any:
+    """Return zlib, or its faster twin in isal where that is installed."""
     try:
         return import_module("isal.isal_zlib")
     except ImportError:
@@ -56,7 +57,7 @@ def _inflate_module() -> Any:  # zlib, or its faster twin in isal
 
 def gzip_pieces(data: bytes | memoryview) -> Iterator[bytes]:
     """Inflate gzip members that follow each other, at least one."""
-    inflate = _inflate_module()
+    inflate = inflate_module()
     view, fed = memoryview(data), 0
     stream: Any = inflate.decompressobj(GZIP_WBITS)
     rest: bytes | memoryview = b""
@@ -138,9 +139,9 @@ def _checked_lz4_header(data: bytes | memoryview, *, any_checksum: bool) -> byte
     """Return the frame's header, with the right checksum if any checksum is allowed. Raises CorruptRecordError."""
     size = 15 if len(data) > 4 and data[4] & _LZ4_CONTENT_SIZE else 7
     header = bytes(data[:size])
-    if len(header) < size or header[:4] != _LZ4_MAGIC:
+    if len(header) < size or header[:4] != LZ4_MAGIC:
         raise CorruptRecordError("not an lz4 frame")
-    if not header[4] & _LZ4_BLOCKS_INDEPENDENT:
+    if not header[4] & LZ4_BLOCKS_INDEPENDENT:
         raise CorruptRecordError("the lz4 blocks depend on each other; Kafka's clients cannot read such blocks")
     return header[:-1] + bytes([lz4_header_checksum(header[4:-1])]) if any_checksum else header
 
@@ -166,7 +167,7 @@ def zstd_pieces(data: bytes | memoryview) -> Iterator[bytes]:
     """Inflate zstd frames that follow each other."""
     zstandard = import_module("zstandard")
     given = 0
-    decompressor = _ZSTD_DECOMPRESSORS.take()
+    decompressor = ZSTD_DECOMPRESSORS.take()
     try:
         for piece in _read_zstd(decompressor, data):
             given += len(piece)
@@ -176,7 +177,7 @@ def zstd_pieces(data: bytes | memoryview) -> Iterator[bytes]:
     else:
         return
     finally:
-        _ZSTD_DECOMPRESSORS.keep(decompressor)
+        ZSTD_DECOMPRESSORS.keep(decompressor)
     try:
         for piece in _read_zstd(zstandard.ZstdDecompressor(), data):
             known = min(given, len(piece))
@@ -191,7 +192,7 @@ def _zstd_decompressor() -> Any:
     return import_module("zstandard").ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
 
 
-_ZSTD_DECOMPRESSORS: Final = Spare(_zstd_decompressor)
+ZSTD_DECOMPRESSORS: Final = Spare(_zstd_decompressor)
 
 
 def _read_zstd(decompressor: Any, data: bytes | memoryview) -> Iterator[bytes]:

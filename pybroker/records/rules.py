@@ -15,6 +15,8 @@ INFLATION_MAX: Final = 1100
 USUAL_BYTES_MAX: Final = 2 << 20
 """A larger batch without a codec is checked in a thread."""
 
+_ALL_CODECS: Final = sum(1 << codec for codec in CompressionType)
+
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ValidationRules:
@@ -32,16 +34,16 @@ class ValidationRules:
     timestamp_after_max_ms: int = (1 << 63) - 1
     inflation_max: int = INFLATION_MAX
 
-    keeps_batches: bool = field(init=False)
-    """Whether a good batch that is not compressed is kept as it is."""
+    kept_codecs: int = field(init=False)
+    """Bit N is set if a good batch in codec N is kept as it is."""
     usual_bytes_max: int = field(init=False)
     """The size up to which such a batch is checked where it is, at once."""
     inflated_bytes_max: int = field(init=False)
     """What the records of one request may inflate to, by sum."""
 
     def __post_init__(self) -> None:
-        keeps = not self.is_log_append_time and self.compression in {None, CompressionType.NONE}
-        object.__setattr__(self, "keeps_batches", keeps)
+        kept = _ALL_CODECS if self.compression is None else 1 << self.compression
+        object.__setattr__(self, "kept_codecs", 0 if self.is_log_append_time else kept)
         object.__setattr__(self, "usual_bytes_max", min(self.max_message_bytes, USUAL_BYTES_MAX))
         object.__setattr__(self, "inflated_bytes_max", self.max_message_bytes * self.inflation_max)
 

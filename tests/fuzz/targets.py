@@ -33,6 +33,7 @@ from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, Record, b
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.records.convert import down_convert
+from pybroker.records.quick_look import look_through
 from pybroker.records.rules import ValidationRules
 from pybroker.records.validate import validate_and_assign
 from testing.up_convert import up_convert
@@ -162,7 +163,9 @@ def _accepted(sent: bytearray, choices: int) -> None:
     found = []
     for module in filter(None, (_kernels_native, _kernels_python)):
         copy = bytearray(sent)
-        found.append((module.accept_batch(copy, choices, 1, NOW_MS, 1 << 20, 1 << 60, 1 << 60, bool(choices & 2)), copy))
+        found.append(
+            (module.accept_batch(copy, choices, 1, NOW_MS, 1 << 20, 1 << 60, 1 << 60, bool(choices & 2), 31, look_through), copy)
+        )
     if len(found) > 1 and found[0] != found[1]:
         raise FoundError(f"accepted as {found[0]} and {found[1]}")
 

@@ -18,14 +18,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pybroker.log import _tail_python, segment
+from pybroker.log.append_rules import AppendRules
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
-from pybroker.protocol.error_codes import KafkaError
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records import kernels
 from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT, Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
+from pybroker.records.work import Work
 from testing.cases import in_case
 from testing.scenes.logs import START_MS, TAILS, Disk, Producer, batch, stored
 from testing.scenes.record_lists import BOTH, KERNELS
@@ -37,6 +39,7 @@ CONFIGS: list[dict[str, Any]] = [
     {"message_timestamp_type": "LogAppendTime"},
     {"compression_type": "uncompressed", "max_message_bytes": 300},
     {"compression_type": "gzip"},
+    {"compression_type": "lz4"},
     {"cleanup_policy": frozenset({"compact"}), "flush_messages": 3},
     {"message_timestamp_before_max_ms": 100, "message_timestamp_after_max_ms": 100},
 ]
@@ -56,7 +59,7 @@ def sent_batches(draw: st.DrawFn) -> bytearray:
         producer_id=ProducerId(producer),
         producer_epoch=ProducerEpoch(0 if producer >= 0 else -1),
         base_sequence=draw(st.integers(0, 6)) if producer >= 0 else -1,
-        compression=draw(st.sampled_from([CompressionType.NONE, CompressionType.NONE, CompressionType.GZIP])),
+        compression=draw(st.sampled_from([CompressionType.NONE, *CompressionType])),
     )
     fault = draw(st.sampled_from(["none", "none", "none", "header", "records", "size", "checksum"]))
     if fault == "header":
@@ -204,3 +207,39 @@ def test_an_idempotent_producer_is_followed_either_way(module: ModuleType, tmp_p
     out_of_order, old = "OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"
     assert codes[:10] == [False, False, False, True, False, out_of_order, False, False, old, False]
     assert codes[10:] == [False] * 20
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+@pytest.mark.parametrize("module", BOTH)
+def test_a_good_batch_in_any_codec_is_appended_as_a_whole(module: ModuleType, codec: CompressionType, tmp_path: Path) -> None:
+    log = Disk(tmp_path).create()
+    data = build_batch([Record(Offset(0), START_MS, None, b"value")], compression=codec)
+    with (
+        mock.patch.object(kernels, "accept_batch", module.accept_batch),
+        mock.patch.object(Log, "append_unusual", side_effect=AssertionError),
+    ):
+        assert log.append_as_leader(memoryview(data), LeaderEpoch(0), START_MS, request_version=9).last_offset == 0
+    log.close()
+
+
+def test_every_codec_of_an_old_produce_takes_the_long_way(tmp_path: Path) -> None:
+    log = Disk(tmp_path).create()
+    data = build_batch([Record(Offset(0), START_MS, None, b"value")], compression=CompressionType.ZSTD)
+    with pytest.raises(KafkaError) as raised:
+        log.append_as_leader(memoryview(data), LeaderEpoch(0), START_MS, request_version=6)
+    assert raised.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    log.close()
+
+
+def test_what_a_request_inflates_to_is_counted_over_its_batches(tmp_path: Path) -> None:
+    log = Disk(tmp_path, max_message_bytes=1000).create()
+    log.validator = AppendRules(log.config, inflation_max=3)
+    work = Work(is_on_loop=True)
+    sent = bytes(build_batch([Record(Offset(0), START_MS, None, bytes(2000))], compression=CompressionType.LZ4))
+    log.append_as_leader(memoryview(bytearray(sent)), LeaderEpoch(0), START_MS, request_version=9, work=work)
+    assert work.inflated_bytes > 2000
+    with pytest.raises(KafkaError) as raised:
+        log.append_as_leader(memoryview(bytearray(sent)), LeaderEpoch(0), START_MS, request_version=9, work=work)
+    assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert log.log_end_offset == 1
+    log.close()

@@ -225,7 +225,7 @@ ACCEPT_ALL = (BASE_MS, 1 << 20, (1 << 63) - 1, (1 << 63) - 1, False)
 def test_a_good_batch_is_accepted_and_gets_its_place(module: ModuleType) -> None:
     data = build_batch(some_records(3), producer_id=ProducerId(9), producer_epoch=ProducerEpoch(0), base_sequence=5)
     before = bytes(data)
-    assert module.accept_batch(memoryview(data), 1 << 40, 77, *ACCEPT_ALL) == (2, BASE_MS + 6, 9, 0, 5)
+    assert module.accept_batch(memoryview(data), 1 << 40, 77, *ACCEPT_ALL) == (2, BASE_MS + 6, 9, 0, 5, 0)
     batch = BatchView(memoryview(data))
     assert (batch.base_offset, batch.partition_leader_epoch, batch.is_valid) == (1 << 40, 77, True)
     assert (bytes(data[8:12]), bytes(data[16:])) == (bytes(before[8:12]), bytes(before[16:]))
@@ -260,7 +260,7 @@ def test_batches_of_every_size_are_accepted(use_instruction: bool) -> None:
     try:
         for size in [*range(300), 1900, 2000, 2048, 4000, 300_000]:
             data = build_batch([Record(Offset(0), BASE_MS, None, random.randbytes(size))])
-            assert _kernels_native.accept_batch(bytearray(data), 1, 0, *ACCEPT_ALL) == (0, BASE_MS, -1, -1, -1)
+            assert _kernels_native.accept_batch(bytearray(data), 1, 0, *ACCEPT_ALL) == (0, BASE_MS, -1, -1, -1, 0)
             data[-1] ^= 1
             assert _kernels_native.accept_batch(data, 1, 0, *ACCEPT_ALL) is None
     finally:

@@ -1,0 +1,168 @@
+"""Looks through the records of a compressed batch of the usual form, with one decoder call for as much as possible.
+
+The usual form is what the producers' libraries write: one gzip member, blocks of snappy in the Java library's framing, one lz4
+frame of independent blocks, one zstd frame; and records that inflate to `QUICK_BYTES_MAX` at most. For anything else, damage
+included, `look_through` returns None, and `validate.check` has all rules. So this module refuses no batch.
+
+What is inflated goes through the walk while it is in the processor's cache, and is not kept.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+from pybroker.protocol.error_codes import KafkaError
+from pybroker.records import sections
+from pybroker.records.inflate import (
+    GZIP_WBITS,
+    LZ4_BLOCKS_INDEPENDENT,
+    LZ4_MAGIC,
+    XERIAL_HEADER,
+    XERIAL_MAGIC,
+    ZSTD_DECOMPRESSORS,
+    inflate_module,
+)
+from pybroker.records.spare import Spare
+
+QUICK_BYTES_MAX: Final = 1 << 19
+"""What a batch may inflate to here. The loop spends at most half of its share on a batch that turns out to be longer."""
+
+_GZIP_FED_BYTES: Final = 1 << 14
+_GZIP_PIECE_BYTES: Final = 1 << 18
+_LZ4_PIECE_BYTES: Final = 1 << 18
+_SNAPPY_BLOCK_BYTES: Final = 1 << 16  # twice what the Java library puts into a block
+_LZ4_FLAGS_AT: Final = 4
+_INT32: Final = struct.Struct(">i")
+
+Found = tuple[int, int, int, bool, int]
+"""Max timestamp, min timestamp, number of records without a key, whether the offsets count 0, 1, 2..., and the inflated bytes."""
+
+
+def look_through(codec: int, data: memoryview, *, record_count: int, base_timestamp: int) -> Found | None:
+    """Return what the records in `data`, which is borrowed, have in common; None if they are not of the usual form."""
+    look = _LOOKS.get(codec)
+    if look is None or len(data) > QUICK_BYTES_MAX:
+        return None
+    found = sections.Overview(record_count, base_timestamp)
+    try:
+        size = look(data, found)
+        if size is None:
+            return None
+        found.finish()
+    except KafkaError:  # the records are damaged
+        return None
+    return found.max_timestamp, found.min_timestamp, found.keyless, found.is_sequential, size
+
+
+def _look_gzip(data: memoryview, found: sections.Overview) -> int | None:
+    inflate = inflate_module()
+    stream, size = inflate.decompressobj(GZIP_WBITS), 0
+    try:
+        for start in range(0, len(data), _GZIP_FED_BYTES):
+            piece = stream.decompress(data[start : start + _GZIP_FED_BYTES], _GZIP_PIECE_BYTES)
+            size += len(piece)
+            if size > QUICK_BYTES_MAX or stream.unconsumed_tail:
+                return None
+            if piece:
+                found.feed(piece)
+    except inflate.error:
+        return None
+    return size if stream.eof and not stream.unused_data else None
+
+
+def _look_snappy(data: memoryview, found: sections.Overview) -> int | None:
+    position, end, size = len(XERIAL_HEADER), len(data), 0
+    if bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        return None
+    decompress, damage = _snappy()
+    block = _SNAPPY_BLOCKS.take()
+    try:
+        while position < end:
+            (block_size,) = _INT32.unpack_from(data, position)
+            position += _INT32.size
+            if not 0 < block_size <= end - position:
+                return None
+            given = decompress(data[position : position + block_size], block)
+            position += block_size
+            size += given
+            if size > QUICK_BYTES_MAX:
+                return None
+            found.feed(block[:given])
+    except (damage, struct.error):
+        return None
+    finally:
+        _SNAPPY_BLOCKS.keep(block)
+    return size
+
+
+def _look_lz4(data: memoryview, found: sections.Overview) -> int | None:
+    start = bytes(data[: _LZ4_FLAGS_AT + 1])
+    if len(start) <= _LZ4_FLAGS_AT or not start.startswith(LZ4_MAGIC) or not start[_LZ4_FLAGS_AT] & LZ4_BLOCKS_INDEPENDENT:
+        return None
+    decompress, position, size = _lz4(), 0, 0
+    context, is_end = _LZ4_CONTEXTS.take(), False
+    try:
+        while not is_end:
+            piece, read, is_end = decompress(context, data[position:], max_length=_LZ4_PIECE_BYTES)
+            position += read
+            size += len(piece)
+            if size > QUICK_BYTES_MAX or not (read or piece):
+                return None
+            found.feed(piece)
+    except RuntimeError:
+        return None
+    if position != len(data):
+        return None
+    _LZ4_CONTEXTS.keep(context)  # a context that did not reach the end of its frame is of no more use
+    return size
+
+
+def _look_zstd(data: memoryview, found: sections.Overview) -> int | None:
+    content_size, damage = _zstd()
+    decompressor = ZSTD_DECOMPRESSORS.take()
+    try:
+        if content_size(data) > QUICK_BYTES_MAX:  # it would be allocated
+            return None
+        records = decompressor.decompress(data, QUICK_BYTES_MAX, allow_extra_data=False)
+    except damage:
+        return None
+    finally:
+        ZSTD_DECOMPRESSORS.keep(decompressor)
+    found.feed(records)
+    return len(records)
+
+
+@cache  # a module's functions, looked up once: an import statement costs as much as the rest of a look at a small batch
+def _snappy() -> tuple[Any, Any]:
+    library = import_module("cramjam")
+    return library.snappy.decompress_raw_into, library.DecompressionError
+
+
+@cache
+def _lz4() -> Any:
+    return import_module("lz4.frame").decompress_chunk
+
+
+@cache
+def _zstd() -> tuple[Any, Any]:
+    library = import_module("zstandard")
+    return library.frame_content_size, library.ZstdError
+
+
+def _lz4_context() -> Any:
+    return import_module("lz4.frame").create_decompression_context()
+
+
+_LZ4_CONTEXTS: Final = Spare(_lz4_context)
+_SNAPPY_BLOCKS: Final = Spare(lambda: memoryview(bytearray(_SNAPPY_BLOCK_BYTES)))
+
+_LOOKS: Final[dict[int, Callable[[memoryview, sections.Overview], int | None]]] = {
+    1: _look_gzip,
+    2: _look_snappy,
+    3: _look_lz4,
+    4: _look_zstd,
+}
