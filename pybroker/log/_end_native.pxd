@@ -14,3 +14,5 @@ cdef class LogEnd:
     @cython.final
     @cython.locals(record_count=int64_t, end_offset=int64_t, producer_id=int64_t, flush_messages=int64_t, entries=list)
     cdef object _append_usual(self, data, rules, leader_epoch, now_ms, origin, kept_codecs, work)
+    @cython.final
+    cdef object _accepted(self, data, rules, leader_epoch, now_ms, kept_codecs)

@@ -113,18 +113,7 @@ class LogEnd:
         (`tests/log/test_append_ways.py` compares them). Raises the errors of `append_as_leader`.
         """
         first_offset, config = self.log_end_offset, self.config
-        accepted = kernels.accept_batch(
-            data,
-            first_offset,
-            leader_epoch,
-            now_ms,
-            rules.usual_bytes_max,
-            rules.timestamp_before_max_ms,
-            rules.timestamp_after_max_ms,
-            rules.is_compacted,
-            kept_codecs,
-            look_through,
-        )
+        accepted = self._accepted(data, rules, leader_epoch, now_ms, kept_codecs)
         if accepted is None:
             return None
         last_offset_delta, max_timestamp, producer_id, producer_epoch, base_sequence, inflated_bytes = accepted
@@ -160,6 +149,21 @@ class LogEnd:
         return model.new_tuple(
             LogAppendInfo,
             (first_offset, last_offset, max_timestamp, -1, self.log_start_offset, record_count, len(data), 0, 0, False),
+        )
+
+    def _accepted(self, data: Any, rules: ValidationRules, leader_epoch: LeaderEpoch, now_ms: int, kept_codecs: int) -> Any:
+        """Return what `accept_batch` returns under the rules of the topic."""
+        return kernels.accept_batch(
+            data,
+            self.log_end_offset,
+            leader_epoch,
+            now_ms,
+            rules.usual_bytes_max,
+            rules.timestamp_before_max_ms,
+            rules.timestamp_after_max_ms,
+            rules.is_compacted,
+            kept_codecs,
+            look_through,
         )
 
     # -- what `Log` does

@@ -197,11 +197,8 @@ def accept_batch(records, int64_t first_offset, int64_t leader_epoch, int64_t no
             if look_through is None:
                 return None
             found = look_through(
-                p[ATTRIBUTES_AT + 1] & COMPRESSION_MASK,
-                memoryview(records)[HEADER_SIZE:],
-                record_count=get_int32(p + RECORD_COUNT_AT),
-                base_timestamp=get_int64(p + BASE_TIMESTAMP_AT),
-            )
+                p[ATTRIBUTES_AT + 1] & COMPRESSION_MASK, memoryview(records)[HEADER_SIZE:],
+                record_count=get_int32(p + RECORD_COUNT_AT), base_timestamp=get_int64(p + BASE_TIMESTAMP_AT))
             if found is None:
                 return None
             scanned.max_timestamp, scanned.min_timestamp, scanned.keyless, scanned.is_sequential, inflated_bytes = found

@@ -158,13 +158,11 @@ def accept_batch(  # noqa: PLR0917
 ) -> tuple[int, int, ProducerId, ProducerEpoch, int, int] | None:
     """Validate an ordinary producer batch and write its base offset and leader epoch into it in place.
 
-    An ordinary batch is a single batch of magic 2 that starts at offset 0, in a writable buffer. Its codec is N only if bit N
-    of `kept_codecs` is set; `look_through` (of `quick_look.py`) then looks at its records, and without it none is accepted. Its
-    checksum, sizes, counts, offsets and max timestamp are right; it belongs to no transaction and has no control
-    records; all its timestamps are from `now_ms - before_max_ms` to `now_ms + after_max_ms`; and its records have
-    keys if the topic `is_compacted`. Returns last offset delta, max timestamp, producer id, producer epoch, base
-    sequence, and the bytes that compressed records were inflated to, else 0.
-
+    An ordinary batch is a single batch of magic 2 at offset 0, in a writable buffer, in a codec whose bit of `kept_codecs` is set
+    (`look_through`, of `quick_look.py`, then looks at its records). Its checksum, sizes, counts, offsets and max timestamp are
+    right; it has no transaction and no control records; all its timestamps are from `now_ms - before_max_ms` to
+    `now_ms + after_max_ms`; and its records have keys if the topic `is_compacted`. Returns last offset delta, max timestamp,
+    producer id, producer epoch, base sequence, and what compressed records were inflated to, else 0 bytes.
     Returns None for any other batch, valid or not, and then changes nothing.
     """
     view = memoryview(records)
@@ -198,22 +196,27 @@ def accept_batch(  # noqa: PLR0917
         or crc != crc32c(view[ATTRIBUTES_AT:])
     ):
         return None
-    codec, payload, inflated_bytes = attributes & COMPRESSION_MASK, view[HEADER_SIZE:], 0
-    if codec:
-        found = look_through and look_through(codec, payload, record_count=count, base_timestamp=base_timestamp)
-        if found is None:
-            return None
-        max_timestamp, min_timestamp, keyless, is_sequential, inflated_bytes = found
-    else:
-        try:
-            max_timestamp, min_timestamp, keyless, is_sequential = scan_records(payload, count, base_timestamp)
-        except CorruptRecordError:
-            return None
+    found = _found(attributes & COMPRESSION_MASK, view[HEADER_SIZE:], count, base_timestamp, look_through)
+    if found is None:
+        return None
+    max_timestamp, min_timestamp, keyless, is_sequential, inflated_bytes = found
     is_in_time = now_ms - before_max_ms <= min_timestamp and max_timestamp <= now_ms + after_max_ms
     if not is_sequential or max_timestamp != wanted_max or (is_compacted and keyless) or not is_in_time:
         return None
     set_offset_and_epoch(view, base_offset=first_offset, leader_epoch=leader_epoch)
     return last_delta, max_timestamp, producer_id, epoch, sequence, inflated_bytes
+
+
+def _found(
+    codec: int, payload: memoryview, count: int, base_timestamp: int, look_through: LookThrough | None
+) -> tuple[int, int, int, bool, int] | None:
+    """Return what the records have in common, and what they were inflated to; None if they are not good."""
+    if codec:
+        return look_through and look_through(codec, payload, record_count=count, base_timestamp=base_timestamp)
+    try:
+        return *scan_records(payload, count, base_timestamp), 0
+    except CorruptRecordError:
+        return None
 
 
 def is_of_transaction(records: bytes | bytearray | memoryview) -> bool:
