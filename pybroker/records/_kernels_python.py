@@ -168,7 +168,6 @@ def accept_batch(  # noqa: PLR0917
     view = memoryview(records)
     if view.readonly or not HEADER_SIZE <= len(view) <= bytes_max:
         return None
-    header = HEADER.unpack_from(view)
     (
         base_offset,
         length,
@@ -183,7 +182,7 @@ def accept_batch(  # noqa: PLR0917
         epoch,
         sequence,
         count,
-    ) = header
+    ) = HEADER.unpack_from(view)
     if (
         base_offset
         or length + LOG_OVERHEAD != len(view)

@@ -27,6 +27,7 @@ from pybroker.records.inflate import (
     inflate_module,
 )
 from pybroker.records.spare import Spare
+from pybroker.records.work import PIECE_COST
 
 QUICK_BYTES_MAX: Final = 1 << 19
 """What a batch may inflate to here. The loop spends at most half of its share on a batch that turns out to be longer."""
@@ -75,7 +76,7 @@ def _look_gzip(data: memoryview, found: sections.Overview) -> int | None:
 
 
 def _look_snappy(data: memoryview, found: sections.Overview) -> int | None:
-    position, end, size = len(XERIAL_HEADER), len(data), 0
+    position, end, size, blocks_cost = len(XERIAL_HEADER), len(data), 0, 0
     if bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         return None
     decompress, damage = _snappy()
@@ -89,7 +90,8 @@ def _look_snappy(data: memoryview, found: sections.Overview) -> int | None:
             given = decompress(data[position : position + block_size], block)
             position += block_size
             size += given
-            if size > QUICK_BYTES_MAX:
+            blocks_cost += PIECE_COST  # a batch may be a hundred thousand empty blocks
+            if size + blocks_cost > QUICK_BYTES_MAX:
                 return None
             found.feed(block[:given])
     except (damage, struct.error):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOOP_BYTES: Final = 1 << 20
 """What one batch may inflate to on the loop: 1 to 4 ms, by the codec."""
-_PIECE_COST: Final = 4096
+PIECE_COST: Final = 4096
 """What a piece counts on the loop beside its bytes, because empty gzip members and snappy blocks are work too."""
 
 _COMPRESSED_BYTES: Final = {
@@ -106,7 +106,7 @@ def pieces_of(
     """Yield what a batch inflates to, and count it. Raises CorruptRecordError, LongWorkError, and the errors of `Work.count`."""
     spent = 0
     for piece in inflated(codec, data, magic=magic):
-        spent += len(piece) + _PIECE_COST
+        spent += len(piece) + PIECE_COST
         if codec:
             work.only_off_loop(spent, size_max=LOOP_BYTES)
             work.count(len(piece), rules)

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import random
+import struct
 from collections.abc import Callable
 from types import ModuleType
+from unittest import mock
 
 import pytest
 import zstandard
+from crc32c import crc32c
 from lz4 import frame as lz4_frame
 
-from pybroker.model import Offset
-from pybroker.records import kernels
-from pybroker.records.batch import HEADER_SIZE, Record
+from pybroker.model import LeaderEpoch, Offset
+from pybroker.protocol.error_codes import KafkaError
+from pybroker.records import kernels, quick_look
+from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType, compress
+from pybroker.records.inflate import XERIAL_HEADER
 from pybroker.records.quick_look import QUICK_BYTES_MAX, look_through
 from pybroker.records.rules import ValidationRules
+from pybroker.records.validate import validate_and_assign
+from pybroker.records.work import PIECE_COST
 from testing.cases import in_case
 from testing.scenes.record_lists import BOTH
 
@@ -67,6 +76,15 @@ def test_lz4_blocks_that_depend_on_each_other_are_left() -> None:
     assert looked(CompressionType.LZ4, linked, 200, BASE_MS) is None
 
 
+def test_very_many_empty_snappy_blocks_are_left_after_some() -> None:
+    empty = (1).to_bytes(4) + b"\0"
+    decompress, damage = quick_look._snappy()
+    taken = mock.Mock(side_effect=decompress)
+    with mock.patch.object(quick_look, "_snappy", return_value=(taken, damage)):
+        assert looked(CompressionType.SNAPPY, memoryview(XERIAL_HEADER + empty * 10_000), 1, BASE_MS) is None
+    assert taken.call_count <= QUICK_BYTES_MAX // PIECE_COST + 1
+
+
 def zstd_huge() -> bytes:
     """Return a frame that declares 2^40 bytes."""
     return b"\x28\xb5\x2f\xfd" + bytes([0xC0, 0x58]) + (1 << 40).to_bytes(8, "little") + b"\x01\x00\x00"
@@ -110,3 +128,43 @@ def test_the_codecs_that_a_topic_keeps() -> None:
     assert kept(None) == {0, 1, 2, 3, 4}
     assert [kept(codec) for codec in CompressionType] == [{codec} for codec in CompressionType]
     assert kept(None, is_log_append_time=True) == set()
+
+
+def outcome_of_the_general_way(sent: bytes) -> bytes | None:
+    """Return the batch as it would be written; None if it is refused."""
+    with contextlib.suppress(KafkaError):
+        return bytes(
+            validate_and_assign(
+                memoryview(bytearray(sent)),
+                first_offset=Offset(7),
+                now_ms=BASE_MS,
+                leader_epoch=LeaderEpoch(1),
+                rules=ValidationRules(max_message_bytes=1 << 20, timestamp_before_max_ms=1 << 40, timestamp_after_max_ms=1 << 40),
+                produce_version=9,
+            ).data
+        )
+    return None
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize("codec", CODECS)
+def test_damage_behind_a_good_checksum_is_accepted_only_as_the_general_way_does(
+    module: ModuleType, codec: CompressionType
+) -> None:
+    records = [Record(Offset(i), BASE_MS + i, b"key" * i, b"value" * i, (("header", b"h" * i),)) for i in range(6)]
+    good = bytes(build_batch(records, compression=codec))
+    drawn, taken = random.Random(codec), 0
+    for at in [None, *range(len(good))]:
+        for _ in range(3):
+            sent = bytearray(good)
+            if at is not None:
+                sent[at] ^= drawn.randrange(1, 256)
+            if at is None or at >= ATTRIBUTES_AT:
+                struct.pack_into(">I", sent, CRC_AT, crc32c(memoryview(sent)[ATTRIBUTES_AT:]))
+            copy = bytearray(sent)
+            if module.accept_batch(copy, 7, 1, BASE_MS, 1 << 20, 1 << 40, 1 << 40, False, ALL_CODECS, look_through) is None:
+                assert copy == sent, f"byte {at} of a batch that is left"
+            else:
+                taken += 1
+                assert outcome_of_the_general_way(bytes(sent)) == bytes(copy), f"byte {at}"
+    assert taken > 3, "some damage is none, such as another producer id"
