@@ -46,10 +46,10 @@ check: $(VENV)/.unit  ## style, types, layers
 native: $(VENV)/.unit  ## the native parts built in place, after a change of their sources
 
 unit: $(VENV)/.unit  ## no broker process, no Java, no Spark
-	$(BIN)/python -m pytest tests -n 2 --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
+	$(BIN)/python -m pytest tests -n 4 --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
 
 pure: $(VENV)/.unit  ## the unit tests without native parts, and stock clients with such a broker
-	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n 2 --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
+	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n 4 --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
 	PYBROKER_PURE=1 $(BIN)/python -m pytest integration/clients/test_clients_roundtrip.py -n 2 --max-worker-restart 0 -r R --reruns $(RERUNS)
 
 conformance: $(VENV)/.unit  ## beside Kafka's own definitions, classes and tools, and other libraries' codecs: no broker runs
