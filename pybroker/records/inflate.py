@@ -27,7 +27,7 @@ XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 GZIP_WBITS: Final = 31
 
-_FED_BYTES: Final = 1 << 14  # of gzip at once: zlib copies what it has not used of its input
+GZIP_FED_BYTES: Final = 1 << 14  # at once: zlib copies what it has not used of its input
 _INT32: Final = struct.Struct(">i")
 _SNAPPY_RATIO_MAX: Final = 24  # three bytes stand for 64 at most
 _ZSTD_WINDOW_BYTES: Final = 1 << 21  # of the default level
@@ -64,7 +64,7 @@ def gzip_pieces(data: bytes | memoryview) -> Iterator[bytes]:
     try:
         while True:
             if not rest:
-                rest = view[fed : fed + _FED_BYTES]
+                rest = view[fed : fed + GZIP_FED_BYTES]
                 fed += len(rest)
             if stream.eof:
                 if not rest:

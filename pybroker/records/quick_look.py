@@ -17,10 +17,13 @@ from typing import Any, Final
 
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records import sections
+from pybroker.records.compression import CompressionType
 from pybroker.records.inflate import (
+    GZIP_FED_BYTES,
     GZIP_WBITS,
     LZ4_BLOCKS_INDEPENDENT,
     LZ4_MAGIC,
+    PIECE_BYTES,
     XERIAL_HEADER,
     XERIAL_MAGIC,
     ZSTD_DECOMPRESSORS,
@@ -32,9 +35,6 @@ from pybroker.records.work import PIECE_COST
 QUICK_BYTES_MAX: Final = 1 << 19
 """What a batch may inflate to here. The loop spends at most half of its share on a batch that turns out to be longer."""
 
-_GZIP_FED_BYTES: Final = 1 << 14
-_GZIP_PIECE_BYTES: Final = 1 << 18
-_LZ4_PIECE_BYTES: Final = 1 << 18
 _SNAPPY_BLOCK_BYTES: Final = 1 << 16  # twice what the Java library puts into a block
 _LZ4_FLAGS_AT: Final = 4
 _INT32: Final = struct.Struct(">i")
@@ -63,8 +63,8 @@ def _look_gzip(data: memoryview, found: sections.Overview) -> int | None:
     inflate = inflate_module()
     stream, size = inflate.decompressobj(GZIP_WBITS), 0
     try:
-        for start in range(0, len(data), _GZIP_FED_BYTES):
-            piece = stream.decompress(data[start : start + _GZIP_FED_BYTES], _GZIP_PIECE_BYTES)
+        for start in range(0, len(data), GZIP_FED_BYTES):
+            piece = stream.decompress(data[start : start + GZIP_FED_BYTES], PIECE_BYTES)
             size += len(piece)
             if size > QUICK_BYTES_MAX or stream.unconsumed_tail:
                 return None
@@ -109,7 +109,7 @@ def _look_lz4(data: memoryview, found: sections.Overview) -> int | None:
     context, is_end = _LZ4_CONTEXTS.take(), False
     try:
         while not is_end:
-            piece, read, is_end = decompress(context, data[position:], max_length=_LZ4_PIECE_BYTES)
+            piece, read, is_end = decompress(context, data[position:], max_length=PIECE_BYTES)
             position += read
             size += len(piece)
             if size > QUICK_BYTES_MAX or not (read or piece):
@@ -163,8 +163,8 @@ _LZ4_CONTEXTS: Final = Spare(_lz4_context)
 _SNAPPY_BLOCKS: Final = Spare(lambda: memoryview(bytearray(_SNAPPY_BLOCK_BYTES)))
 
 _LOOKS: Final[dict[int, Callable[[memoryview, sections.Overview], int | None]]] = {
-    1: _look_gzip,
-    2: _look_snappy,
-    3: _look_lz4,
-    4: _look_zstd,
+    CompressionType.GZIP: _look_gzip,
+    CompressionType.SNAPPY: _look_snappy,
+    CompressionType.LZ4: _look_lz4,
+    CompressionType.ZSTD: _look_zstd,
 }
