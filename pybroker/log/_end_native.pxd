@@ -5,14 +5,21 @@ from libc.stdint cimport int64_t
 from pybroker.protocol cimport _tuples as model
 
 
+cdef class AppendSettings:
+    cdef public object config, current, is_compacted, kept_codecs, timestamp_after_max_ms, timestamp_before_max_ms, usual_bytes_max
+    cdef public object segment_bytes, segment_ms
+    cdef public int64_t flush_messages
+
+
 cdef class LogEnd:
-    cdef public object config, epochs, log_directory, producers, segments, validator
+    cdef public object config, epochs, log_directory, producers, segments
+    cdef public AppendSettings validator
     cdef public bint is_closed, is_unfinished
     cdef public int64_t log_end_offset, log_start_offset, unflushed_messages
 
     cpdef append_as_leader(self, records, leader_epoch, now_ms, origin=*, request_version=*, work=*)
     @cython.final
-    @cython.locals(record_count=int64_t, end_offset=int64_t, producer_id=int64_t, flush_messages=int64_t, entries=list)
-    cdef object _append_usual(self, data, rules, leader_epoch, now_ms, origin, kept_codecs, work)
+    @cython.locals(record_count=int64_t, end_offset=int64_t, producer_id=int64_t, entries=list)
+    cdef object _append_usual(self, data, leader_epoch, now_ms, origin, kept_codecs, work)
     @cython.final
-    cdef object _accepted(self, data, rules, leader_epoch, now_ms, kept_codecs)
+    cdef object _accepted(self, data, leader_epoch, now_ms, kept_codecs)

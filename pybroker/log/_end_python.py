@@ -16,7 +16,6 @@ from pybroker.records.quick_look import look_through
 
 if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
-    from pybroker.log.append_rules import AppendRules
     from pybroker.log.directory import LogDirectory
     from pybroker.log.leader_epoch_cache import LeaderEpochCache
     from pybroker.log.producer_state import ProducerState
@@ -26,12 +25,47 @@ if TYPE_CHECKING:
     from pybroker.records.validate import Checked
     from pybroker.records.work import Work
 
-__all__ = ["LogEnd"]
+__all__ = ["AppendSettings", "LogEnd"]
 
 CLIENT = AppendOrigin.CLIENT
 CHECKED = AppendOrigin.CHECKED
 COMPRESSED_SINCE = 7
 """The version of Produce since which every codec is allowed; `validate` looks at the codecs of earlier ones."""
+
+
+class AppendSettings:
+    """What an append of the usual form reads of its topic's configuration: the values of `config`, and of `current`, its rules.
+
+    `AppendRules` has the rest, and sets all of it. Sizes are in bytes, times in ms.
+    """
+
+    __slots__ = (
+        "config",
+        "current",
+        "flush_messages",
+        "is_compacted",
+        "kept_codecs",
+        "segment_bytes",
+        "segment_ms",
+        "timestamp_after_max_ms",
+        "timestamp_before_max_ms",
+        "usual_bytes_max",
+    )
+
+    config: TopicConfig
+    current: ValidationRules
+    flush_messages: int
+    is_compacted: bool
+    kept_codecs: int
+    segment_bytes: int
+    segment_ms: int
+    timestamp_after_max_ms: int
+    timestamp_before_max_ms: int
+    usual_bytes_max: int
+
+    def rules(self, config: TopicConfig) -> ValidationRules:
+        """Return the rules for producers; the same object until `config` is another object."""
+        raise NotImplementedError
 
 
 class LogEnd:
@@ -61,7 +95,7 @@ class LogEnd:
     producers: ProducerState
     segments: Segments
     unflushed_messages: int
-    validator: AppendRules
+    validator: AppendSettings
 
     def append_as_leader(  # noqa: PLR0917  (a call by position is a third of a call by name)
         self,
@@ -88,11 +122,11 @@ class LogEnd:
             self.finish_truncation()
         validator, config = self.validator, self.config
         rules = validator.current if config is validator.config else validator.rules(config)
-        kept_codecs = rules.kept_codecs
+        kept_codecs = validator.kept_codecs
         if request_version is not None and request_version < COMPRESSED_SINCE:
             kept_codecs &= 1
         if kept_codecs and origin is not CHECKED:
-            info = self._append_usual(records, rules, leader_epoch, now_ms, origin, kept_codecs, work)
+            info = self._append_usual(records, leader_epoch, now_ms, origin, kept_codecs, work)
             if info is not None:
                 return info
         return self.append_unusual(records, rules, leader_epoch, now_ms, origin, request_version, work)
@@ -100,7 +134,6 @@ class LogEnd:
     def _append_usual(  # noqa: PLR0917  (as above)
         self,
         data: Any,
-        rules: ValidationRules,
         leader_epoch: LeaderEpoch,
         now_ms: int,
         origin: AppendOrigin,
@@ -112,13 +145,13 @@ class LogEnd:
         What follows the check is `append.append_accepted` for one plain batch, written out: a change there belongs here, too
         (`tests/log/test_append_ways.py` compares them). Raises the errors of `append_as_leader`.
         """
-        first_offset, config = self.log_end_offset, self.config
-        accepted = self._accepted(data, rules, leader_epoch, now_ms, kept_codecs)
+        first_offset, settings = self.log_end_offset, self.validator
+        accepted = self._accepted(data, leader_epoch, now_ms, kept_codecs)
         if accepted is None:
             return None
         last_offset_delta, max_timestamp, producer_id, producer_epoch, base_sequence, inflated_bytes = accepted
         if inflated_bytes and work is not None:
-            work.count(inflated_bytes, rules)
+            work.count(inflated_bytes, settings.current)
         producers, continued = self.producers, None
         if producer_id >= 0:
             continued = producers.find_continued(producer_id, producer_epoch, base_sequence)
@@ -134,15 +167,14 @@ class LogEnd:
             segment = self.segments.active
             file = segment.open_file
             if file is None or not segment.tail.append(
-                file, data, first_offset, last_offset, max_timestamp, now_ms, config.segment_bytes, config.segment_ms
+                file, data, first_offset, last_offset, max_timestamp, now_ms, settings.segment_bytes, settings.segment_ms
             ):
                 self.write_batch(data, first_offset, last_offset, max_timestamp, now_ms)
             self.log_end_offset = producers.map_end_offset = end_offset
             if continued is not None:
                 producers.add(continued, base_sequence, last_offset, last_offset_delta, max_timestamp)
-            flush_messages = config.flush_messages
             self.unflushed_messages += record_count
-            if self.unflushed_messages >= flush_messages:
+            if self.unflushed_messages >= settings.flush_messages:
                 self.settle(first_offset)
         except OSError as error:
             raise self.log_directory.fail(error) from error
@@ -151,17 +183,18 @@ class LogEnd:
             (first_offset, last_offset, max_timestamp, -1, self.log_start_offset, record_count, len(data), 0, 0, False),
         )
 
-    def _accepted(self, data: Any, rules: ValidationRules, leader_epoch: LeaderEpoch, now_ms: int, kept_codecs: int) -> Any:
+    def _accepted(self, data: Any, leader_epoch: LeaderEpoch, now_ms: int, kept_codecs: int) -> Any:
         """Return what `accept_batch` returns under the rules of the topic."""
+        settings = self.validator
         return kernels.accept_batch(
             data,
             self.log_end_offset,
             leader_epoch,
             now_ms,
-            rules.usual_bytes_max,
-            rules.timestamp_before_max_ms,
-            rules.timestamp_after_max_ms,
-            rules.is_compacted,
+            settings.usual_bytes_max,
+            settings.timestamp_before_max_ms,
+            settings.timestamp_after_max_ms,
+            settings.is_compacted,
             kept_codecs,
             look_through,
         )

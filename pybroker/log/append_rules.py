@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from pybroker.log.end import AppendSettings
 from pybroker.records.batch import BatchView, batches
 from pybroker.records.errors import CorruptRecordError
 from pybroker.records.rules import INFLATION_MAX, ValidationRules
@@ -18,21 +19,33 @@ if TYPE_CHECKING:
     from pybroker.log.room import Room
 
 
-class AppendRules:
+class AppendRules(AppendSettings):
     """The rules of one log, derived again when its configuration is replaced: `current` are those of `config`."""
 
-    __slots__ = ("_inflation_max", "config", "current")
+    __slots__ = ("_inflation_max",)
 
     def __init__(self, config: TopicConfig, inflation_max: int = INFLATION_MAX) -> None:
-        self.config = config
-        self.current = ValidationRules.of(config, inflation_max)
         self._inflation_max = inflation_max
+        self._take(config)
 
     def rules(self, config: TopicConfig) -> ValidationRules:
         """Return the rules for producers; the same object until `config` is another object."""
         if config is not self.config:
-            self.config, self.current = config, ValidationRules.of(config, self._inflation_max)
+            self._take(config)
         return self.current
+
+    def _take(self, config: TopicConfig) -> None:
+        """Keep what appends need of a configuration."""
+        current = ValidationRules.of(config, self._inflation_max)
+        self.config, self.current = config, current
+        self.is_compacted = current.is_compacted
+        self.kept_codecs = current.kept_codecs
+        self.timestamp_after_max_ms = current.timestamp_after_max_ms
+        self.timestamp_before_max_ms = current.timestamp_before_max_ms
+        self.usual_bytes_max = current.usual_bytes_max
+        self.flush_messages = config.flush_messages
+        self.segment_bytes = config.segment_bytes
+        self.segment_ms = config.segment_ms
 
 
 class NoRoomRules(AppendRules):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from pybroker.log import _end_python
-from pybroker.log._end_python import LogEnd
+from pybroker.log._end_python import AppendSettings, LogEnd
 from pybroker.native import choose
 
-__all__ = ["IS_NATIVE", "LogEnd"]
+__all__ = ["IS_NATIVE", "AppendSettings", "LogEnd"]
 
 IS_NATIVE: Final = choose(_end_python, globals())
