@@ -15,7 +15,7 @@ cdef class LogEnd:
     cdef public object config, epochs, log_directory, producers, segments
     cdef public AppendSettings validator
     cdef public bint is_closed, is_unfinished
-    cdef public int64_t log_end_offset, log_start_offset, unflushed_messages
+    cdef public int64_t log_end_offset, log_start_offset, recovery_point, unflushed_messages, unsettled_upto
 
     cpdef append_as_leader(self, records, leader_epoch, now_ms, origin=*, request_version=*, work=*)
     @cython.final

@@ -80,8 +80,10 @@ class LogEnd:
         "log_end_offset",
         "log_start_offset",
         "producers",
+        "recovery_point",
         "segments",
         "unflushed_messages",
+        "unsettled_upto",
         "validator",
     )
 
@@ -93,8 +95,10 @@ class LogEnd:
     log_end_offset: Offset
     log_start_offset: Offset
     producers: ProducerState
+    recovery_point: Offset
     segments: Segments
     unflushed_messages: int
+    unsettled_upto: Offset
     validator: AppendSettings
 
     def append_as_leader(  # noqa: PLR0917  (a call by position is a third of a call by name)

@@ -88,14 +88,12 @@ class Log(LogEnd):
         "lost",
         "on_settled",
         "path",
-        "recovery_point",
         "replacement",
         "services",
         "topic_id",
         "topic_partition",
         "truncations",
         "unsettled_from",
-        "unsettled_upto",
     )
 
     def __init__(

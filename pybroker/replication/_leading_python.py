@@ -150,8 +150,10 @@ class LeaderAppends:
         code: ErrorCode | None = NONE
         if acks == ACKS_ALL:
             code = partition.check_replicated(last_offset + 1)
-        elif acks and (log := partition.log).unsettled_upto > log.recovery_point:
-            code = partition.check_settled(last_offset + 1)
+        elif acks:
+            log = partition.log
+            if log.unsettled_upto > log.recovery_point:
+                code = partition.check_settled(last_offset + 1)
         result = model.new_tuple(
             PartitionProduceResult, (code or NONE, first_offset, log_append_time, log_start_offset, (), None)
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pybroker.config.topic import TopicConfig
+from pybroker.log.end import LogEnd
 from pybroker.log.file_records import FileRecords
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.log.results import EMPTY, FetchedRecords, LogAppendInfo, LogOffsetMetadata
@@ -34,21 +35,30 @@ class ModelProducers:
         self.high_watermark = high_watermark
 
 
-class ModelLog:
+class ModelLog(LogEnd):
     """A model of a log.
 
     `append_as_leader` takes any bytes as a batch of one record; `add` makes batches of any size without bytes.
     """
 
+    # Its own kinds of what a log consists of.
+    epochs: Any
+    log_end_offset: Any
+    log_start_offset: Any
+    producers: Any
+    recovery_point: Any
+    segments: Any
+    unsettled_upto: Any
+
     def __init__(self, topic_id: TopicId, config: TopicConfig | None = None) -> None:
         self.topic_id = topic_id
         self.topic_partition: TopicPartition | None = None
         self.config = config or TopicConfig()
-        self.log_start_offset = 0
+        self.log_start_offset = self.log_end_offset = 0
         self.producers = ModelProducers()
         self.batches: list[Batch] = []
         self.segments = [0]
-        self.epochs: list[EpochEndOffset] = []  # epoch, end offset
+        self.epochs = []  # epoch, end offset
         self.leads: list[tuple[LeaderEpoch, int]] = []  # epoch, start offset
         self.reads = 0
         self.error: Exception | None = None
@@ -70,10 +80,6 @@ class ModelLog:
         return self.log_end_offset if self.is_settled else max(self.unsettled_from, self.recovery_point)
 
     @property
-    def log_end_offset(self) -> int:
-        return self.end_offset_metadata.offset
-
-    @property
     def end_offset_metadata(self) -> LogOffsetMetadata:
         segment = self.segments[-1]
         if not self.batches:
@@ -85,6 +91,7 @@ class ModelLog:
     def add(self, size: int, record_count: int = 1) -> None:
         end = self.end_offset_metadata
         self.batches.append(Batch(end.offset, end.offset + record_count - 1, end.segment_base_offset, end.position, size))
+        self.log_end_offset = self.end_offset_metadata.offset
 
     def roll(self) -> None:
         if self.segments[-1] != self.log_end_offset:
@@ -93,8 +100,11 @@ class ModelLog:
     def truncate_to(self, offset: int) -> None:
         self.batches = [batch for batch in self.batches if batch.last_offset < offset]
         self.segments = [segment for segment in self.segments if segment <= offset] or [offset]
+        self.log_end_offset = self.end_offset_metadata.offset
 
-    def append_as_leader(self, records: memoryview, leader_epoch: LeaderEpoch, now_ms: int, *_: Any) -> LogAppendInfo:
+    def append_as_leader(  # type: ignore[override]  # called by position
+        self, records: memoryview, leader_epoch: LeaderEpoch, now_ms: int, *_: Any
+    ) -> LogAppendInfo:
         if self.error is not None:
             raise self.error
         self.add(len(records))
