@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pybroker.api.down_conversion import Conversion, DownConversion
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.model import TopicPartition
-    from pybroker.protocol.messages.fetch import FetchableTopicResponse
+    from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest
     from pybroker.protocol.parts import SendPart
 
 _STORAGE_ERROR_VERSION: Final = 6
@@ -216,3 +216,13 @@ def count_partition(metrics: BrokerMetrics, wanted: FetchPartition, data: FetchP
     counters.bytes_out += 0 if data.records is None else data.records.size
     if code:
         counters.failed_fetch_requests += 1
+
+
+def repeats_a_partition(request: FetchRequest) -> bool:
+    """Return whether a partition, or at least a topic, is named twice."""
+    topics = request.topics
+    if len(topics) > 1 and len({(topic.topic, topic.topic_id) for topic in topics}) < len(topics):
+        return True
+    return any(
+        len(topic.partitions) > 1 and len({one.partition for one in topic.partitions}) < len(topic.partitions) for topic in topics
+    )

@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Final
 from pybroker.api.fetch_partition import topic_responses
 from pybroker.api.pieces import cut
 from pybroker.api.slices import Pauses, complete
+from pybroker.model import ZERO_TOPIC_ID, TopicId
 from pybroker.replication import reading
+from pybroker.replication.fetch_data import session_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from pybroker.metrics.broker_metrics import BrokerMetrics
-    from pybroker.model import TopicId
     from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, PartitionData
     from pybroker.replication.cold_lookups import ColdLookups
     from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchPartitionData, FetchResults, SessionKey
+    from pybroker.replication.fetch_session import FetchSession
     from pybroker.replication.replica_manager import ReplicaManager
 
 LARGE_PARTITIONS: Final = 1_000
@@ -36,7 +38,34 @@ def is_large(request: FetchRequest) -> bool:
     count = 0
     for topic in request.topics:
         count += len(topic.partitions)
+    for forgotten in request.forgotten_topics_data:
+        count += 1 + len(forgotten.partitions)
     return count > LARGE_PARTITIONS
+
+
+def forgotten_keys(request: FetchRequest, *, uses_ids: bool) -> Iterator[SessionKey]:
+    """Yield the keys of the partitions that the session forgets."""
+    for topic in request.forgotten_topics_data:
+        name, topic_id = (None, TopicId(topic.topic_id)) if uses_ids else (topic.topic, ZERO_TOPIC_ID)
+        for number in topic.partitions:
+            yield session_key(name, topic_id, number)
+
+
+def forgotten_in_steps(
+    request: FetchRequest, partitions: Iterable[FetchPartition], session: FetchSession | None, *, uses_ids: bool
+) -> Generator[None, None, list[SessionKey]]:
+    """Return those keys that a session has, or gets by the same request as `partitions`: there may be very many others."""
+    if session is None:
+        return []
+    asked = {one.session_key for one in partitions}
+    yield
+    found: list[SessionKey] = []
+    for count, key in enumerate(forgotten_keys(request, uses_ids=uses_ids), 1):
+        if key in session.partitions or key in asked:
+            found.append(key)
+        if not count % _STEP_PARTITIONS:
+            yield
+    return found
 
 
 def wanted_in_steps(

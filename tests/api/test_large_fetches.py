@@ -11,7 +11,7 @@ import pytest
 from pybroker.api import fetch_steps
 from pybroker.api.handlers import fetch as handler
 from pybroker.protocol import codec
-from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from testing.scenes.api.whole import Whole, frame_of, settled
 from testing.scenes.logs import batch
@@ -68,6 +68,46 @@ async def test_a_session_is_served_in_steps(tmp_path: Path, everything_is_large:
     assert not late.done()
     whole.pass_time(500)
     assert (await late) is not None
+
+
+@pytest.mark.parametrize("is_large", [True, False])
+@pytest.mark.parametrize("version", [11, 13])
+async def test_a_session_forgets_what_it_has_and_what_it_gets_with_the_same_request(
+    tmp_path: Path, everything_is_large: pytest.MonkeyPatch, version: int, is_large: bool
+) -> None:
+    whole, topic_id = await filled(tmp_path, 20)
+    if not is_large:
+        everything_is_large.undo()
+    full = await whole.ask(fetch(*range(10), topic_id=topic_id, session_epoch=0), version)
+    session = whole.services.fetch_sessions.get(full.session_id)
+    assert session is not None
+    forgotten = [ForgottenTopic(topic="t", topic_id=topic_id, partitions=[3, 1, 12, 99])]
+    again = fetch(11, 12, topic_id=topic_id, session_id=full.session_id, session_epoch=1, forgotten_topics_data=forgotten)
+    await whole.ask(again, version)
+    assert {number for _, number in session.partitions} == {0, 2, *range(4, 10), 11}
+
+
+@pytest.mark.parametrize("is_large", [True, False])
+async def test_a_session_forgets_a_partition_of_the_zero_topic_id(
+    tmp_path: Path, everything_is_large: pytest.MonkeyPatch, is_large: bool
+) -> None:
+    whole, topic_id = await filled(tmp_path, 2)
+    if not is_large:
+        everything_is_large.undo()
+    full = await whole.ask(fetch(0, topic_id=topic_id, session_epoch=0), 13)
+    session = whole.services.fetch_sessions.get(full.session_id)
+    assert session is not None
+    await whole.ask(fetch(7, topic_id=bytes(16), session_id=full.session_id, session_epoch=1), 13)
+    assert len(session.partitions) == 2
+    forgotten = [ForgottenTopic(topic_id=bytes(16), partitions=[7])]
+    await whole.ask(fetch(session_id=full.session_id, session_epoch=2, forgotten_topics_data=forgotten), 13)
+    assert list(session.partitions) == [(topic_id, 0)]
+
+
+def test_a_fetch_that_forgets_many_partitions_is_large() -> None:
+    assert not fetch_steps.is_large(FetchRequest(forgotten_topics_data=[ForgottenTopic(topic="t", partitions=[0])]))
+    assert fetch_steps.is_large(FetchRequest(forgotten_topics_data=[ForgottenTopic(topic="t", partitions=[0] * MANY)]))
+    assert fetch_steps.is_large(FetchRequest(forgotten_topics_data=[ForgottenTopic(topic="t", partitions=[])] * MANY))
 
 
 @pytest.mark.judges_time

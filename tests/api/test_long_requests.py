@@ -20,7 +20,7 @@ from pybroker.protocol import codec
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from pybroker.protocol.messages.fetch import FetchRequest
+from pybroker.protocol.messages.fetch import FetchRequest, ForgottenTopic
 from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from pybroker.protocol.messages.produce import ProduceRequest
@@ -112,7 +112,8 @@ def test_the_number_of_topics_decides_without_a_look_at_each() -> None:
 
 async def test_without_a_session_what_is_forgotten_is_not_looked_at(tmp_path: Path) -> None:
     whole = await started(tmp_path)
-    request = FetchRequest(session_id=5, session_epoch=5, topics=[], forgotten_topics_data=[None])  # type: ignore[list-item]  # not read
+    forgotten = [ForgottenTopic(topic="t", partitions=Unread([0]))]
+    request = FetchRequest(session_id=5, session_epoch=5, topics=[], forgotten_topics_data=forgotten)
     response = await settled(fetch.handle(whole.services, RequestContext(whole.connection, 12, 1, ""), request))
     assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 

@@ -132,8 +132,10 @@ async def _add_in_slices(broker: Services, version: int, one: AddPartitionsToTxn
     asked, missing = await complete(_look_up(image, one.topics))
     if missing:
         return await complete(_results(one.topics, _of_missing(missing)))
-    if not broker.controller.image.still_has(image, [topic.name for topic in one.topics]):
-        return await complete(_results(one.topics, _of_outcome(ErrorCode.CONCURRENT_TRANSACTIONS, version)))
+    while (now := broker.controller.image) is not image:
+        if not await complete(_still_has(now, image, one.topics)):
+            return await complete(_results(one.topics, _of_outcome(ErrorCode.CONCURRENT_TRANSACTIONS, version)))
+        image = now
     deferred: Deferred[Outcome, Outcome] = Deferred(lambda outcome: outcome)
     _ask(broker, one, asked, deferred.complete)
     outcome = deferred.response()
@@ -182,6 +184,14 @@ def _look_up(
             missing.update(one for one in some if not 0 <= one.partition < count)
             yield
     return asked, missing
+
+
+def _still_has(now: ClusterImage, before: ClusterImage, topics: list[AddPartitionsToTxnTopic]) -> Generator[None, None, bool]:
+    for start in range(0, len(topics), _STEP_PARTITIONS):
+        if not now.still_has(before, [topic.name for topic in topics[start : start + _STEP_PARTITIONS]]):
+            return False
+        yield
+    return True
 
 
 def _of_missing(missing: set[TopicPartition]) -> Callable[[TopicPartition], ErrorCode]:

@@ -27,9 +27,19 @@ from pybroker.api.fetch_partition import (
     conversion_of,
     count_partition,
     partition_response,
+    repeats_a_partition,
     topic_responses,
 )
-from pybroker.api.fetch_steps import LARGE_PARTITIONS, is_large, read_in_steps, topics_in_steps, until_due, wanted_in_steps
+from pybroker.api.fetch_steps import (
+    LARGE_PARTITIONS,
+    forgotten_in_steps,
+    forgotten_keys,
+    is_large,
+    read_in_steps,
+    topics_in_steps,
+    until_due,
+    wanted_in_steps,
+)
 from pybroker.api.slices import complete, in_threads
 from pybroker.model import BrokerId, TopicId, new_tuple
 from pybroker.protocol.codec import maker
@@ -50,7 +60,7 @@ from pybroker.replication.fetch_session import FINAL_EPOCH, NO_SESSION_ID
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.replication.fetch_data import FetchParams
@@ -84,9 +94,10 @@ def handle(
             return response
     names = _names(broker) if version >= _TOPIC_ID_VERSION else None
     partitions = reading.wanted_partitions(request.topics, names)
-    if len(partitions) > 1 and _repeats_a_partition(request):  # the last one counts, at the place of the first
+    if len(partitions) > 1 and repeats_a_partition(request):  # the last one counts, at the place of the first
         partitions = list({one.session_key: one for one in partitions}.values())
-    session = _session(broker, version, request, partitions, is_from_follower=replica_id >= 0)
+    forgotten = forgotten_keys(request, uses_ids=names is not None)
+    session = _session(broker, version, request, partitions, forgotten, is_from_follower=replica_id >= 0)
     params = _params(broker, context, request, replica_id)
     if len(session.partitions) > LARGE_PARTITIONS or magic_for(version) is not None:
         return _in_steps(broker, version, session, params)
@@ -113,7 +124,9 @@ async def _large(broker: Services, context: RequestContext, request: FetchReques
     version = context.api_version
     names = _names(broker) if version >= _TOPIC_ID_VERSION else None
     partitions = await complete(wanted_in_steps(request, names))
-    session = _session(broker, version, request, partitions, is_from_follower=replica_id >= 0)
+    present = broker.fetch_sessions.get(request.session_id)
+    forgotten = await complete(forgotten_in_steps(request, partitions, present, uses_ids=names is not None))
+    session = _session(broker, version, request, partitions, forgotten, is_from_follower=replica_id >= 0)
     return await _in_steps(broker, version, session, _params(broker, context, request, replica_id))
 
 
@@ -193,14 +206,14 @@ def _usual_response(broker: Services, version: int, request: FetchRequest) -> Fe
 
 
 def _session(
-    broker: Services, version: int, request: FetchRequest, partitions: list[FetchPartition], *, is_from_follower: bool
+    broker: Services,
+    version: int,
+    request: FetchRequest,
+    partitions: list[FetchPartition],
+    forgotten: Iterable[SessionKey],
+    *,
+    is_from_follower: bool,
 ) -> FetchContext:
-    uses_ids = version >= _TOPIC_ID_VERSION
-    forgotten: Iterator[SessionKey] = (  # only a session looks at them
-        (TopicId(topic.topic_id) if uses_ids else topic.topic, number)
-        for topic in request.forgotten_topics_data
-        for number in topic.partitions
-    )
     return broker.fetch_sessions.context(
         version=version,
         session_id=request.session_id,
@@ -220,16 +233,6 @@ def _names(broker: Services) -> Callable[[TopicId], str | None]:
         return None if topic is None else topic.name
 
     return name_of
-
-
-def _repeats_a_partition(request: FetchRequest) -> bool:
-    """Return whether a partition, or at least a topic, is named twice."""
-    topics = request.topics
-    if len(topics) > 1 and len({(topic.topic, topic.topic_id) for topic in topics}) < len(topics):
-        return True
-    return any(
-        len(topic.partitions) > 1 and len({one.partition for one in topic.partitions}) < len(topic.partitions) for topic in topics
-    )
 
 
 def _response(broker: Services, version: int, session: FetchContext, results: FetchResults) -> FetchResponse:

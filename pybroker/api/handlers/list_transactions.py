@@ -13,17 +13,21 @@ Source: TransactionStateManager.listTransactionStates; KIP-664.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.api.slices import in_slices
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from pybroker.slicing import take_apart
 
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Generator
 
     from pybroker.api.context import RequestContext, Services
+
+
+_STEP_TRANSACTIONS: Final = 1_000
 
 
 def handle(
@@ -49,11 +53,13 @@ def _list(broker: Services, request: ListTransactionsRequest) -> Generator[None,
     found = yield from broker.transactions.list_ids(filters)
     if isinstance(found, ErrorCode):
         return ListTransactionsResponse(error_code=found)
-    return ListTransactionsResponse(
-        error_code=ErrorCode.NONE,
-        unknown_state_filters=unknown_states,
-        transaction_states=[
+    response = ListTransactionsResponse(error_code=ErrorCode.NONE, unknown_state_filters=unknown_states)
+    for start in range(0, len(found), _STEP_TRANSACTIONS):
+        response.transaction_states += [
             TransactionState(transactional_id=transactional_id, producer_id=one.producer_id, transaction_state=NAMES[one.state])
-            for transactional_id, one in found
-        ],
-    )
+            for transactional_id, one in found[start : start + _STEP_TRANSACTIONS]
+        ]
+        yield
+    for _ in take_apart(found):
+        yield
+    return response

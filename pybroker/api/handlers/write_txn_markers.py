@@ -17,9 +17,11 @@ Source: KafkaApis.handleWriteTxnMarkersRequest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
+from pybroker.api.slices import Pauses, complete
 from pybroker.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.write_txn_markers import (
@@ -29,44 +31,92 @@ from pybroker.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Mapping
+    from collections.abc import Callable, Coroutine, Generator, Mapping
 
     from pybroker.api.context import RequestContext, Services
-    from pybroker.coordinator.transaction.markers import Marker
+    from pybroker.coordinator.transaction.markers import Marker, Written
     from pybroker.protocol.messages.write_txn_markers import WritableTxnMarker
 
-Codes = dict[TopicPartition, ErrorCode]
+LARGE_PARTITIONS: Final = 1_000
+"""A request of more partitions is handled in steps."""
+
+_STEP_PARTITIONS: Final = 500
+
+Outcomes = list[tuple[int, "Mapping[TopicPartition, ErrorCode]"]]
+"""The ids of producers, with the results of a marker."""
 
 
 def handle(
     broker: Services,
     context: RequestContext,  # noqa: ARG001
     request: WriteTxnMarkersRequest,
-) -> WriteTxnMarkersResponse | Future[WriteTxnMarkersResponse]:
+) -> WriteTxnMarkersResponse | Future[WriteTxnMarkersResponse] | Coroutine[None, None, WriteTxnMarkersResponse]:
     """Write all markers."""
-    deferred: Deferred[dict[int, Codes], WriteTxnMarkersResponse] = Deferred(_response)
-    codes: dict[int, Codes] = {}  # by producer id, as Kafka responds
-    pending_count = len(request.markers)
-    if not pending_count:
+    if not request.markers:
         return WriteTxnMarkersResponse(markers=[])
+    if _is_large(request):
+        return _in_steps(broker, request)
+    _check(request.markers)
+    deferred: Deferred[Outcomes, WriteTxnMarkersResponse] = Deferred(lambda outcomes: run_through(_response(outcomes)))
+    written = _collector(len(request.markers), deferred.complete)
+    for one in request.markers:
+        broker.transactions.markers.write_all(_marker(one), run_through(_partitions(one)), written)
+    return deferred.response()
 
-    if any(one.producer_id == NO_PRODUCER_ID or one.producer_epoch == NO_PRODUCER_EPOCH for one in request.markers):
+
+async def _in_steps(broker: Services, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    """Write all markers, and give the loop back in between."""
+    for start in range(0, len(request.markers), _STEP_PARTITIONS):
+        _check(request.markers[start : start + _STEP_PARTITIONS])
+    outcomes: Future[Outcomes] = asyncio.get_running_loop().create_future()
+    written = _collector(len(request.markers), outcomes.set_result)
+    pauses = Pauses()
+    for one in request.markers:
+        broker.transactions.markers.write_all(_marker(one), await complete(_partitions(one)), written)
+        await pauses.between()
+    return await complete(_response(await outcomes))
+
+
+def _is_large(request: WriteTxnMarkersRequest) -> bool:
+    count = 0
+    for one in request.markers:
+        count += 1 + len(one.topics)
+        for topic in one.topics:
+            count += len(topic.partition_indexes)
+            if count > LARGE_PARTITIONS:
+                return True
+    return count > LARGE_PARTITIONS
+
+
+def _check(markers: list[WritableTxnMarker]) -> None:
+    if any(one.producer_id == NO_PRODUCER_ID or one.producer_epoch == NO_PRODUCER_EPOCH for one in markers):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A marker needs the id and the epoch of a producer.")
 
-    def written(marker: Marker, results: Mapping[TopicPartition, ErrorCode]) -> None:
-        nonlocal pending_count
-        codes.setdefault(marker.producer_id, {}).update(results)
-        pending_count -= 1
-        if not pending_count:
-            deferred.complete(codes)
 
-    for one in request.markers:
-        partitions = [TopicPartition(topic.name, number) for topic in one.topics for number in topic.partition_indexes]
-        broker.transactions.markers.write_all(_marker(one), partitions, written)
-    return deferred.response()
+def _collector(count: int, done: Callable[[Outcomes], None]) -> Written:
+    """Return what takes the results of `count` markers; `done` gets all of them, in the order in which they came."""
+    outcomes: Outcomes = []
+
+    def written(marker: Marker, results: Mapping[TopicPartition, ErrorCode]) -> None:
+        outcomes.append((marker.producer_id, results))
+        if len(outcomes) == count:
+            done(outcomes)
+
+    return written
+
+
+def _partitions(one: WritableTxnMarker) -> Generator[None, None, list[TopicPartition]]:
+    partitions: list[TopicPartition] = []
+    for topic in one.topics:
+        for start in range(0, len(topic.partition_indexes), _STEP_PARTITIONS):
+            some = topic.partition_indexes[start : start + _STEP_PARTITIONS]
+            partitions += [TopicPartition(topic.name, number) for number in some]
+            yield
+    return partitions
 
 
 def _marker(one: WritableTxnMarker) -> Marker:
@@ -81,17 +131,23 @@ def _marker(one: WritableTxnMarker) -> Marker:
     )
 
 
-def _response(codes: dict[int, Codes]) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(results)) for producer_id, results in codes.items()
-        ]
-    )
-
-
-def _topics(results: Codes) -> list[WritableTxnMarkerTopicResult]:
-    topics: dict[str, WritableTxnMarkerTopicResult] = {}
-    for (name, number), code in results.items():
-        topic = topics.setdefault(name, WritableTxnMarkerTopicResult(name=name))
-        topic.partitions.append(WritableTxnMarkerPartitionResult(partition_index=number, error_code=code))
-    return list(topics.values())
+def _response(outcomes: Outcomes) -> Generator[None, None, WriteTxnMarkersResponse]:
+    """Return the response, which has each producer once, with each of its partitions once: the last marker counts."""
+    producers: dict[int, dict[str, dict[int, WritableTxnMarkerPartitionResult]]] = {}
+    done = 0
+    for producer_id, results in outcomes:
+        topics = producers.setdefault(producer_id, {})
+        for (name, number), code in results.items():
+            topics.setdefault(name, {})[number] = WritableTxnMarkerPartitionResult(partition_index=number, error_code=code)
+            done += 1
+            if not done % _STEP_PARTITIONS:
+                yield
+    response = WriteTxnMarkersResponse(markers=[])
+    for producer_id, topics in producers.items():
+        result = WritableTxnMarkerResult(producer_id=producer_id, topics=[])
+        for name, partitions in topics.items():
+            result.topics.append(WritableTxnMarkerTopicResult(name=name, partitions=list(partitions.values())))
+            yield
+        response.markers.append(result)
+        yield
+    return response

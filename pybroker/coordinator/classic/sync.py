@@ -17,13 +17,14 @@ from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation
 from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from pybroker.slicing import take_apart
 
 if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
 
 
 STEP_ASSIGNMENTS: Final = 1_000
-"""The number of assignments that are looked at in a step."""
+"""The number of assignments that are looked at, and freed, in a step."""
 
 
 def sync(shard: GroupShard, request: SyncGroupRequest, respond: Respond) -> CoordinatorResult | LongOperation:
@@ -69,15 +70,16 @@ def _take_assignment(
     """Write the leader's assignment to the log.
 
     Members that the leader left out get an empty assignment; assignments of ids that are not members are ignored. There may be
-    very many of these.
+    very many of these. The request has no assignments any more afterwards.
     """
-    assignments = dict.fromkeys(group.members, b"")
-    for count, one in enumerate(request.assignments, 1):
-        member_id = MemberId(one.member_id)
-        if member_id in assignments:
-            assignments[member_id] = one.assignment
-        if not count % STEP_ASSIGNMENTS:
-            yield
+    assigned: dict[MemberId, bytes] = {}
+    for some in take_apart(request.assignments, STEP_ASSIGNMENTS):  # the last ones first, and the last one of a member counts
+        for one in reversed(some):
+            member_id = MemberId(one.member_id)
+            if member_id in group.members:
+                assigned.setdefault(member_id, one.assignment)
+        yield
+    assignments = {member_id: assigned.get(member_id, b"") for member_id in group.members}
     generation_id = group.generation_id
     result.records.append(group_record(group, assignments))
     result.is_replayed = False

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.coordinator.transaction.marker_results import STEP_RESULTS, MarkerResults
-from pybroker.coordinator.transaction.partitions import by_topic
+from pybroker.coordinator.transaction.partitions import STEP_PARTITIONS, by_topic
 from pybroker.coordinator.transaction.state import EPOCH_BUMP_VERSION
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import OFFSETS_TOPIC
@@ -141,7 +141,11 @@ class MarkerWriter:
     def _write_all(
         self, marker: Marker, partitions: Iterable[TopicPartition], written: Written, removal_count: int
     ) -> Generator[None, None, None]:
-        waiting = set(partitions)
+        waiting: set[TopicPartition] = set()
+        for count, one in enumerate(partitions, 1):
+            waiting.add(one)
+            if not count % STEP_PARTITIONS:
+                yield
         codes: dict[TopicPartition, ErrorCode] = {}
 
         def respond(topic_partition: TopicPartition, code: ErrorCode) -> None:

@@ -1,0 +1,153 @@
+"""Requests with very many elements are handled in short steps, and what they were is freed in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import pytest
+
+from pybroker.api.handlers import (
+    add_partitions_to_txn,
+    list_config_resources,
+    list_transactions,
+    update_features,
+    write_txn_markers,
+)
+from pybroker.coordinator.classic import sync
+from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.coordinator.transaction.listing import NAMES
+from pybroker.metadata.features import FeatureUpdate
+from pybroker.model import TopicPartition
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
+from pybroker.protocol.messages.list_transactions import ListTransactionsRequest
+from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from pybroker.protocol.messages.update_features import FeatureUpdateKey
+from pybroker.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from tests.api.transactions import Producer, broker
+
+MANY = 5_000
+Result = TypeVar("Result")
+
+
+def steps_of(work: Generator[Any, None, Result]) -> tuple[int, Result]:
+    """Run all of `work`; return how many steps it has, and its result."""
+    steps = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as stopped:
+            return steps, stopped.value
+        steps += 1
+
+
+async def results_of_markers(tmp_path: Path) -> list[dict[str, dict[int, int]]]:
+    """Return the codes by topic and partition for each producer: one partition is there, and many are not."""
+    whole = await broker(tmp_path)
+    producer = Producer(whole, 2)
+    await producer.init()
+    assert await producer.send(0, b"a") == ErrorCode.NONE
+    values: dict[str, Any] = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "coordinator_epoch": 0}
+    present = WritableTxnMarkerTopic(name="t", partition_indexes=[0])
+    missing = WritableTxnMarkerTopic(name="missing", partition_indexes=[*range(MANY), 1])
+    markers = [WritableTxnMarker(topics=[present, missing], **values), WritableTxnMarker(topics=[present], **values)]
+    response = await whole.ask(WriteTxnMarkersRequest(markers=markers), 1)
+    return [
+        {topic.name: {one.partition_index: one.error_code for one in topic.partitions} for topic in result.topics}
+        for result in response.markers
+    ]
+
+
+async def test_markers_for_many_partitions_have_the_results_of_a_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_steps = await results_of_markers(tmp_path / "steps")
+    monkeypatch.setattr(write_txn_markers, "LARGE_PARTITIONS", 10 * MANY)
+    assert in_steps == await results_of_markers(tmp_path / "once")
+    missing = dict.fromkeys(range(MANY), int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert in_steps == [{"t": {0: int(ErrorCode.NONE)}, "missing": missing}], "one for the producer"
+
+
+def test_markers_for_many_partitions_are_named_and_responded_to_in_steps() -> None:
+    asked = WritableTxnMarker(topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[*range(MANY)])])
+    steps, partitions = steps_of(write_txn_markers._partitions(asked))
+    assert steps == MANY // 500
+    assert partitions == [TopicPartition("t", number) for number in range(MANY)]
+    steps, response = steps_of(write_txn_markers._response([(7, dict.fromkeys(partitions, ErrorCode.NONE))]))
+    assert steps >= MANY // 500
+    (result,) = response.markers
+    assert [one.partition_index for one in result.topics[0].partitions] == [*range(MANY)]
+
+
+def test_many_resources_are_listed_in_steps() -> None:
+    image: Any = SimpleNamespace(topics={f"t{number}": None for number in range(MANY)}, brokers=[1], configs={})
+    steps, response = steps_of(list_config_resources._list(image, [4, 2]))
+    assert steps >= MANY // 1_000
+    assert [one.resource_name for one in response.config_resources] == ["1", *(f"t{number}" for number in range(MANY))]
+
+
+def test_many_transactions_are_listed_in_steps_and_freed() -> None:
+    state = next(iter(NAMES))
+    found = [(f"id{number}", SimpleNamespace(producer_id=number, state=state)) for number in range(MANY)]
+
+    def list_ids(_: Any) -> Generator[None, None, Any]:
+        yield
+        return found
+
+    services: Any = SimpleNamespace(transactions=SimpleNamespace(list_ids=list_ids))
+    steps, response = steps_of(list_transactions._list(services, ListTransactionsRequest()))
+    assert steps >= 2 * MANY // 1_000
+    assert [one.producer_id for one in response.transaction_states] == [*range(MANY)]
+    assert not found
+
+
+def test_many_updates_of_features_are_read_and_responded_to_in_steps() -> None:
+    asked = [FeatureUpdateKey(feature=f"f{number}", max_version_level=1, upgrade_type=1) for number in range(MANY)]
+    steps, updates = steps_of(update_features._updates(asked, 1))
+    assert steps >= MANY // 500
+    assert updates == [FeatureUpdate(f"f{number}", 1) for number in range(MANY)]
+    assert steps_of(update_features._updates([*asked, asked[3]], 1))[1] is None
+    errors = [None, KafkaError(ErrorCode.INVALID_UPDATE_VERSION, "no"), *[None] * (MANY - 2)]
+    steps, (results, first) = steps_of(update_features._results(updates, errors))
+    assert steps >= MANY // 500
+    assert [(one.error_code, one.error_message) for one in results[:3]] == [
+        (ErrorCode.NONE, None),
+        (ErrorCode.INVALID_UPDATE_VERSION, "no"),
+        (ErrorCode.NONE, None),
+    ]
+    assert len(results) == MANY
+    assert first is not None
+    assert first.message == "no"
+    assert not updates
+    assert not errors
+
+
+def test_many_assignments_are_looked_at_and_freed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, bytes]] = []
+    monkeypatch.setattr(sync, "group_record", lambda _, assignments: made.append(assignments))
+    group: Any = SimpleNamespace(members={"a": None, "b": None, "c": None}, generation_id=1)
+    others = [SyncGroupRequestAssignment(member_id=f"x{number}", assignment=b"x") for number in range(MANY)]
+    ours = (("a", b"a"), ("b", b"b"), ("a", b"aa"))
+    first, second, last = (SyncGroupRequestAssignment(member_id=name, assignment=value) for name, value in ours)
+    request = SyncGroupRequest(group_id="g", assignments=[first, second, *others, last])
+    shard: Any = None
+    steps, _ = steps_of(sync._take_assignment(shard, CoordinatorResult(), group, request))
+    assert steps >= MANY // 1_000
+    assert made == [{"a": b"aa", "b": b"b", "c": b""}], "the last one of a member counts"
+    assert request.assignments == []
+
+
+def test_many_topics_are_compared_with_a_newer_image_in_steps() -> None:
+    class Image:
+        def __init__(self, missing: str = "") -> None:
+            self.missing = missing
+
+        def still_has(self, _: Any, names: list[str]) -> bool:
+            assert len(names) <= 500
+            return self.missing not in names
+
+    topics = [AddPartitionsToTxnTopic(name=f"t{number}", partitions=[0]) for number in range(MANY)]
+    images: list[Any] = [Image(), Image("t4321")]
+    assert steps_of(add_partitions_to_txn._still_has(images[0], images[1], topics)) == (MANY // 500, True)
+    assert steps_of(add_partitions_to_txn._still_has(images[1], images[0], topics)) == (4321 // 500, False)
