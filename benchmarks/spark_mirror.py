@@ -34,7 +34,7 @@ from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.mirror import outgoing
 from pybroker.pipeline.mirror.job import MirrorOptions, run
 from pybroker.pipeline.wire.client import LATEST, WireClient
-from pybroker.records.batch import SEQUENCE_MAX, BatchView
+from pybroker.records.batch import BatchView, increment_sequence
 from pybroker.records.build import assemble_batch
 from pybroker.records.compression import compress, decompress
 
@@ -80,7 +80,7 @@ def recompressed(source: str, target: str, topic: str, name: str, codec: str) ->
             max_timestamp=batch.max_timestamp,
             producer_id=ProducerId(self.producer.producer_id),
             producer_epoch=ProducerEpoch(self.producer.epoch),
-            base_sequence=self.target & SEQUENCE_MAX,
+            base_sequence=increment_sequence(0, self.target),
             record_count=batch.record_count,
         )
         return self._sent(memoryview(data), batch.record_count, [(batch.base_offset, self.target)], is_verbatim=False)

@@ -323,7 +323,7 @@ def _compacted(directory: LogDirectory) -> set[str]:
     try:
         stored = read_stored(directory.filesystem, path)
     except checkpoint.CorruptCheckpointError as error:
-        logger.warning("Which topics were compacted is not known: %s", error)
+        logger.warning("The cleaner's checkpoint cannot be read, so no topic counts as compacted: %s", error)
         return set()
     return {tp.topic for tp in stored}
 

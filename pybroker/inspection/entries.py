@@ -13,8 +13,8 @@ from crc32c import crc32c
 
 from pybroker.log import checkpoint, offset_index, producer_snapshot, time_index, transaction_index
 from pybroker.log.filesystem import Filesystem
-from pybroker.log.producer_entry import decrement_sequence
 from pybroker.log.transaction_index import AbortedTransaction
+from pybroker.records.batch import decrement_sequence
 
 if TYPE_CHECKING:
     import struct

@@ -69,7 +69,11 @@ class AppendSettings:
 
 
 class LogEnd:
-    """The state of a log that an append of the usual form reads and changes. `Log` has the rest, and sets all of it."""
+    """The state of a log that an append of the usual form reads and changes.
+
+    `Log` has the rest. Its operations (`append`, `truncate`, `recovery`, `flush`, `retention`) set this state, too, and `config`
+    is set wherever a new configuration of the topic comes from.
+    """
 
     __slots__ = (
         "config",

@@ -17,20 +17,9 @@ from pybroker.model import (
     ProducerId,
     new_tuple,
 )
+from pybroker.records.batch import NO_SEQUENCE, decrement_sequence, increment_sequence
 
 BATCHES_RETAINED: Final = 5
-NO_SEQUENCE: Final = -1
-SEQUENCE_MAX: Final = 2**31 - 1
-
-
-def increment_sequence(sequence: int, by: int) -> int:
-    """Return the sequence `by` records later; sequences wrap from 2^31 - 1 to 0."""
-    return (sequence + by) & SEQUENCE_MAX
-
-
-def decrement_sequence(sequence: int, *, by: int) -> int:
-    """Return the sequence `by` records earlier."""
-    return (sequence - by) & SEQUENCE_MAX
 
 
 class BatchMetadata(NamedTuple):
@@ -104,7 +93,7 @@ class ProducerEntry(NamedTuple):
         transaction.
         """
         producer_id, producer_epoch, coordinator_epoch, _, transaction_first_offset, batches = self
-        last_sequence = (base_sequence + offset_delta) & SEQUENCE_MAX
+        last_sequence = increment_sequence(base_sequence, offset_delta)
         batch = new_tuple(BatchMetadata, (last_sequence, last_offset, offset_delta, timestamp))
         batches = (*(batches if len(batches) < BATCHES_RETAINED else batches[1:]), batch)
         last_timestamp = timestamp

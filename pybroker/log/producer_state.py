@@ -21,16 +21,10 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log import producer_snapshot
-from pybroker.log.producer_entry import (
-    NO_SEQUENCE,
-    SEQUENCE_MAX,
-    BatchMetadata,
-    ProducerBatch,
-    ProducerEntry,
-    increment_sequence,
-)
-from pybroker.model import FIRST_OFFSET, NO_OFFSET, NO_PRODUCER_EPOCH, Offset, ProducerEpoch, ProducerId
+from pybroker.log.producer_entry import BatchMetadata, ProducerBatch, ProducerEntry
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, NO_PRODUCER_EPOCH, PRODUCER_EPOCH_MAX, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.records.batch import NO_SEQUENCE, increment_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +33,6 @@ if TYPE_CHECKING:
 
 ABORT_MARKER: Final = 0
 PRODUCERS_PER_STEP: Final = 500
-EPOCH_MAX: Final = 2**15 - 1
 
 
 class CompletedTransaction(NamedTuple):
@@ -128,7 +121,7 @@ class ProducerState:
             or entry.producer_epoch != producer_epoch
             or entry.transaction_first_offset >= 0
             or not entry.batches
-            or base_sequence != (entry.batches[-1][0] + 1) & SEQUENCE_MAX
+            or base_sequence != increment_sequence(entry.batches[-1][0], 1)
         ):
             return None
         return entry
@@ -206,7 +199,7 @@ class ProducerState:
         entry = self.producers.get(producer_id)
         if entry is None or epoch > entry.producer_epoch:
             return True
-        return epoch == entry.producer_epoch and (entry.transaction_first_offset < 0 or epoch == EPOCH_MAX)
+        return epoch == entry.producer_epoch and (entry.transaction_first_offset < 0 or epoch == PRODUCER_EPOCH_MAX)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
         """Return the last stable offset after `completed` is complete."""

@@ -324,6 +324,11 @@ def increment_sequence(sequence: int, increment: int) -> int:
     return (sequence + increment) & SEQUENCE_MAX
 
 
+def decrement_sequence(sequence: int, *, by: int) -> int:
+    """Return the sequence `by` records earlier."""
+    return (sequence - by) & SEQUENCE_MAX
+
+
 def set_offset_and_epoch(
     batch: memoryview | bytearray, *, base_offset: Offset, leader_epoch: LeaderEpoch, position: int = 0
 ) -> None:

@@ -37,7 +37,7 @@ CLIENT = AppendOrigin.CLIENT
 
 
 class LeaderState:
-    """The state of a replica that an append reads and changes. `Partition` has the rest, and sets all of it."""
+    """The state of a replica that an append reads and changes. `Partition` has the rest, and sets all that an append does not."""
 
     __slots__ = (
         "_high_watermark_metadata",

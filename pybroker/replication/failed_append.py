@@ -38,10 +38,10 @@ def failed_append(
     if isinstance(error, KafkaError):
         code, message = error.code, error.message if error.message != error.code.message else None
     elif isinstance(error, OSError):
-        logger.error("Append to %s failed", partition.topic_partition, exc_info=error)
+        logger.error("The disk refused an append to %s: KAFKA_STORAGE_ERROR", partition.topic_partition, exc_info=error)
         code, message = ErrorCode.KAFKA_STORAGE_ERROR, None
     else:
-        logger.error("Append to %s failed", partition.topic_partition, exc_info=error)
+        logger.error("An append to %s failed, which is a bug: UNKNOWN_SERVER_ERROR", partition.topic_partition, exc_info=error)
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
     counters = metrics.topic(partition.topic_partition.topic)
     counters.produce_requests += 1

@@ -305,10 +305,10 @@ class ReplicaManager(LeaderAppends):
         except KafkaError as error:
             return FetchPartitionData(error.code)
         except OSError:
-            logger.exception("Fetch from %s failed", topic_partition)
+            logger.exception("The disk refused a read of %s: KAFKA_STORAGE_ERROR", topic_partition)
             return FetchPartitionData(ErrorCode.KAFKA_STORAGE_ERROR)
         except Exception:
-            logger.exception("Fetch from %s failed", topic_partition)
+            logger.exception("A read of %s failed, which is a bug: UNKNOWN_SERVER_ERROR", topic_partition)
             return FetchPartitionData(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _note_follower(self, replica_id: BrokerId, results: FetchResults) -> None:

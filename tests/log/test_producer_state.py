@@ -15,17 +15,11 @@ from hypothesis import strategies as st
 
 from pybroker.log import producer_snapshot
 from pybroker.log.filesystem import Filesystem
-from pybroker.log.producer_entry import (
-    SEQUENCE_MAX,
-    BatchMetadata,
-    ProducerBatch,
-    ProducerEntry,
-    decrement_sequence,
-    increment_sequence,
-)
+from pybroker.log.producer_entry import BatchMetadata, ProducerBatch, ProducerEntry
 from pybroker.log.producer_state import ProducerState
 from pybroker.model import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.records.batch import SEQUENCE_MAX, decrement_sequence, increment_sequence
 
 EXPIRATION_MS = 1000
 

@@ -243,7 +243,11 @@ def _leave(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coordinat
     if isinstance(member, ErrorCode):
         raise KafkaError(member)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
-        logger.info("Group %s: static member %s will come again", group.group_id, member.member_id)
+        logger.info(
+            "Group %s: static member %s leaves for a while, and keeps its place until its session times out",
+            group.group_id,
+            member.member_id,
+        )
         absent = replace(member, epoch=STATIC_LEAVE_EPOCH, pending_revocation=NOTHING)
         if absent.state is MemberState.UNREVOKED_PARTITIONS:
             absent = replace(absent, state=MemberState.STABLE)

@@ -23,11 +23,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from pybroker.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PRODUCER_EPOCH_MAX, ProducerEpoch, ProducerId, TopicPartition
 
 NO_TIME: Final = -1
-EPOCH_MAX: Final = 2**15 - 1
-LAST_EPOCH: Final = EPOCH_MAX - 1
+LAST_EPOCH: Final = PRODUCER_EPOCH_MAX - 1
 """The last epoch that a client gets. The one above it is for fencing that client."""
 
 EPOCH_BUMP_VERSION: Final = 2

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.pipeline.errors import PipelineError
+from pybroker.records.batch import SEQUENCE_MAX
 from pybroker.records.columns import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class _Maker:
             self._pa.int64(), lambda run: None if run.base_sequence < 0 else run.base_sequence - run.base_offset
         )
         sum_ = self._pc.add(first, self._numbers(self._pa.int64(), self._offsets))
-        return self._pc.bit_wise_and(sum_, 0x7FFF_FFFF).cast(kind)
+        return self._pc.bit_wise_and(sum_, SEQUENCE_MAX).cast(kind)
 
 
 def _unless_negative(value: int) -> int | None:

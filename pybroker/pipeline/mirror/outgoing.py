@@ -41,11 +41,11 @@ from pybroker.records.batch import (
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_AT,
-    SEQUENCE_MAX,
     TRANSACTIONAL_BIT,
     BatchView,
     Record,
     entry_size,
+    increment_sequence,
 )
 from pybroker.records.build import build_batch
 from pybroker.records.errors import CorruptRecordError
@@ -174,7 +174,7 @@ class Planner:
             batch.max_timestamp,
             self.producer.producer_id,
             self.producer.epoch,
-            self.target & SEQUENCE_MAX,
+            increment_sequence(0, self.target),
             batch.record_count,
         )
         data[CRC_AT : CRC_AT + _CRC_SIZE] = crc32c(data[ATTRIBUTES_AT:]).to_bytes(_CRC_SIZE)
@@ -199,7 +199,7 @@ class Planner:
             compression=codec,
             producer_id=self.producer.producer_id,
             producer_epoch=self.producer.epoch,
-            base_sequence=self.target & SEQUENCE_MAX,
+            base_sequence=increment_sequence(0, self.target),
         )
         if len(data) > self.size_max and len(records) > 1:
             half = len(records) // 2

@@ -25,7 +25,7 @@ from pybroker.pipeline.wire.client import COMMITTED, EARLIEST, LATEST, Fetched, 
 from pybroker.pipeline.wire.errors import BrokerError
 from pybroker.pipeline.wire.writer import PartitionWriter, WriteInterruptedError
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.records.batch import SEQUENCE_MAX, BatchView, batches
+from pybroker.records.batch import BatchView, batches, increment_sequence
 
 FETCH_BYTES: Final = 8 << 20
 _FETCH_BYTES_MAX: Final = 1 << 30
@@ -246,7 +246,7 @@ class _Copy:
         last = next(batches(fetched.data), None)
         if last is None or last.next_offset < end:
             return  # compaction removed it
-        ours = (part.producer.producer_id, part.producer.epoch, last.base_offset & SEQUENCE_MAX)
+        ours = (part.producer.producer_id, part.producer.epoch, increment_sequence(0, last.base_offset))
         if (last.producer_id, last.producer_epoch, last.base_sequence) != ours or last.next_offset > end:
             raise PipelineError(
                 f"{part.target_name} has a batch at offset {last.base_offset} "
