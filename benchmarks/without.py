@@ -75,6 +75,13 @@ def one_partition() -> None:
     _put(produce, "produce_one", _nothing)
 
 
+@case("a produce like the connection's one before is not decoded")
+def repeats() -> None:
+    from pybroker.api.handlers import produce
+
+    _put(produce, "REPEATS", None)
+
+
 @case("the way of a produce of one partition is compiled")
 def one_partition_compiled() -> None:
     _uncompiled("pybroker.api._one_partition")

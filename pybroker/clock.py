@@ -1,9 +1,14 @@
-"""The only source of time; a manual clock drives tests."""
+"""The only source of time; a manual clock drives tests. The machine's clocks are native where that part was built."""
 
 from __future__ import annotations
 
-import time
-from typing import Protocol
+from typing import Final, Protocol
+
+from pybroker import _clock_python
+from pybroker._clock_python import SystemClock
+from pybroker.native import choose
+
+__all__ = ["IS_NATIVE", "Clock", "ManualClock", "SystemClock"]
 
 
 class Clock(Protocol):
@@ -14,20 +19,6 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Return a time that never goes back, from an arbitrary start; for every timeout."""
-
-
-class SystemClock:
-    """The machine's clocks."""
-
-    __slots__ = ()
-
-    def time_ms(self) -> int:
-        """Return the wall time in ms."""
-        return time.time_ns() // 1_000_000
-
-    def monotonic_ms(self) -> int:
-        """Return the monotonic time in ms; the same clock as the event loop's."""
-        return time.monotonic_ns() // 1_000_000
 
 
 class ManualClock:
@@ -50,3 +41,6 @@ class ManualClock:
         """Let `delta_ms` (>= 0) pass."""
         assert delta_ms >= 0
         self._now_ms += delta_ms
+
+
+IS_NATIVE: Final = choose(_clock_python, globals())

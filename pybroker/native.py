@@ -26,15 +26,20 @@ SWITCH: Final = "PYBROKER_PURE"
 PARTS: Final = (
     "api.dispatch",
     "api.one_partition",
+    "api.repeats",
+    "clock",
     "coordinator.offset_loops",
     "log.end",
+    "log.file_end",
     "log.tail",
     "metrics.counts",
     "network.connection",
     "network.counters",
     "network.receiver",
     "network.sender",
+    "network.state",
     "protocol.codec",
+    "protocol.forms",
     "records.columns",
     "records.kernels",
     "records.sections",
@@ -99,8 +104,7 @@ def parts() -> dict[str, bool]:
     found = dict(_chosen)
     for part in PARTS:
         if part not in found:
-            place, _, stem = part.rpartition(".")
-            found[part] = is_wanted() and importlib.util.find_spec(f"pybroker.{place}._{stem}_native") is not None
+            found[part] = is_wanted() and importlib.util.find_spec(sibling(part, "native")) is not None
     return dict(sorted(found.items()))
 
 
@@ -112,8 +116,14 @@ def summary() -> str:
     return f"Native: {', '.join(native) or 'none'}; pure: {', '.join(pure) or 'none'}{reason}"
 
 
+def sibling(part: str, kind: str) -> str:
+    """Return the full name of a part's Python twin (`kind` is "python") or of its extension ("native")."""
+    place, _, stem = f"pybroker.{part}".rpartition(".")
+    return f"{place}._{stem}_{kind}"
+
+
 def _part(place: str, stem: str) -> str:
-    return f"{place.removeprefix('pybroker.')}.{stem.removeprefix('_')}"
+    return f"{place}.{stem.removeprefix('_')}".removeprefix("pybroker.")
 
 
 def _refuse_foreign(name: str) -> None:

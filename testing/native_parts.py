@@ -65,5 +65,4 @@ def _cimported(module: str, names: str) -> list[str]:
 
 
 def _module(part: str) -> str:
-    place, _, stem = part.rpartition(".")
-    return f"pybroker.{place}._{stem}_native"
+    return native.sibling(part, "native")

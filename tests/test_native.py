@@ -113,16 +113,15 @@ def test_all_parts_are_listed() -> None:
         path for kind in ("pyx", "pxd") for path in PACKAGE.glob(f"**/_*_native.{kind}")
     ]  # a .pxd alone: types of the twin
     sources = {".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in written}
-    assert {source.replace("._", ".").removesuffix("_native") for source in sources} == set(PARTS)
+    assert {f".{source}".replace("._", ".").removeprefix(".").removesuffix("_native") for source in sources} == set(PARTS)
     assert set(native.parts()) == set(PARTS)
 
 
 def twins() -> Iterator[tuple[ModuleType, ModuleType]]:
     for part in PARTS:
-        place, _, stem = part.rpartition(".")
-        module = native.extension(f"pybroker.{place}._{stem}_native")
+        module = native.extension(native.sibling(part, "native"))
         if module is not None:
-            yield importlib.import_module(f"pybroker.{place}._{stem}_python"), module
+            yield importlib.import_module(native.sibling(part, "python")), module
 
 
 def test_both_twins_have_the_same_names_and_parameters() -> None:
@@ -146,7 +145,6 @@ def parameters(function: object) -> list[str]:
 
 def test_the_contract_stands_in_the_python_twin() -> None:
     for part in PARTS:
-        place, _, stem = part.rpartition(".")
-        python = importlib.import_module(f"pybroker.{place}._{stem}_python")
+        python = importlib.import_module(native.sibling(part, "python"))
         for name in python.__all__:
             assert inspect.getdoc(getattr(python, name)), f"{part}: {name}"

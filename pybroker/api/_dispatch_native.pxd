@@ -2,8 +2,10 @@
 
 cimport cython
 from libc.stdint cimport int64_t
-from pybroker.metrics cimport _clock as time
+from pybroker.api cimport _repeats_native
+from pybroker cimport _clock as time
 from pybroker.metrics cimport _counts_native
+from pybroker.network cimport _state_native
 from pybroker.protocol cimport _tuples as model
 
 cdef int64_t SIZE_PREFIX
@@ -13,7 +15,7 @@ cdef int64_t NOTED_NS
 @cython.final
 cdef class Route:
     cdef readonly object api, lane
-    cdef readonly object request, response, handle, error_codes, pieces, memo
+    cdef readonly object request, response, handle, error_codes, pieces, memo, repeats
     cdef readonly dict decoders, encoders
     cdef readonly int64_t lowest, highest
     cdef readonly _counts_native.RequestCounts metrics
@@ -46,8 +48,24 @@ cdef class DispatcherCore:
     cdef readonly dict _routes
     cdef public int64_t loop_elements_max
 
-    @cython.locals(started_ns=int64_t, handled_ns=int64_t, sent_ns=int64_t, size=int64_t, none_count=int64_t, route=Route)
-    cpdef object handle(self, object connection, object frame)
+    @cython.locals(started_ns=int64_t, repeated=_repeats_native.Repeated)
+    cpdef object handle(self, _state_native.ContextState connection, object frame)
+    @cython.locals(size=int64_t, route=Route)
+    cdef object _handled(self, _state_native.ContextState connection, object frame, int64_t started_ns)
+    @cython.locals(handled_ns=int64_t, route=Route)
+    cdef object _handled_again(
+        self, _state_native.ContextState connection, _repeats_native.Repeated repeated, object frame, object records, int64_t started_ns
+    )
+    @cython.locals(none_count=int64_t)
+    cdef object _finished(
+        self, Route route, object context, object request, object response, int64_t size, int64_t started_ns, int64_t handled_ns,
+        object memo_key,
+    )
+    @cython.locals(sent_ns=int64_t)
+    cdef object _count(
+        self, Route route, _state_native.ContextState connection, int64_t api_version, int64_t size, int64_t response_size,
+        int64_t started_ns, int64_t handled_ns, int64_t none_count,
+    )
     @cython.locals(parked=Parked)
     cpdef object _later(
         self, Route route, object context, object request, object response, int64_t size, int64_t started_ns, int64_t handled_ns

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pybroker.api.context import Services
     from pybroker.api.lane import Lane
     from pybroker.api.registry import Api
+    from pybroker.api.repeats import Repeated
     from pybroker.metrics.request_metrics import RequestMetrics
     from pybroker.network.context import ConnectionContext, EncodedResponse
     from pybroker.protocol.parts import Part
@@ -64,6 +65,7 @@ class Route:
         "memo",
         "metrics",
         "pieces",
+        "repeats",
         "request",
         "response",
     )
@@ -82,6 +84,7 @@ class Route:
         self.error_codes = api.error_codes
         self.pieces = api.pieces
         self.memo = api.memo
+        self.repeats = api.repeats
 
 
 class Timing:
@@ -188,7 +191,21 @@ class DispatcherCore:
     def handle(self, connection: ConnectionContext, frame: memoryview) -> EncodedResponse | asyncio.Future[EncodedResponse]:
         """Handle one request and return its response. The frame is borrowed until then. Raises ProtocolViolation."""
         started_ns = time.monotonic_ns()
+        repeated = connection.repeated
+        if repeated is not None:
+            records = repeated.form.records_in(frame)
+            if records is not None:
+                response = self._handled_again(connection, repeated, frame, records, started_ns)
+                if response is not None:
+                    return response
+        return self._handled(connection, frame, started_ns)
+
+    def _handled(
+        self, connection: ConnectionContext, frame: memoryview, started_ns: int
+    ) -> EncodedResponse | asyncio.Future[EncodedResponse]:
+        """Decode and handle one request and return its response. Raises ProtocolViolation."""
         size = len(frame)
+        memo_key: Any = None
         try:
             header, body_offset = usual_request_header(frame, HEADER_LAYOUTS, RequestHeader) or decode_request_header(frame)
             key, api_version, correlation_id, client_id = header
@@ -217,8 +234,46 @@ class DispatcherCore:
             raise
         except Exception as error:
             response = self._failure(route.api, context, request, error)
+        if route.repeats is not None and type(response) is bytes and connection.repeats_left > 0:
+            self._keep_form(route, context, request, frame)
+        return self._finished(route, context, request, response, size, started_ns, time.monotonic_ns(), memo_key)
+
+    def _handled_again(
+        self, connection: ConnectionContext, repeated: Repeated, frame: memoryview, records: memoryview, started_ns: int
+    ) -> EncodedResponse | asyncio.Future[EncodedResponse]:
+        """Handle a request of a form that was kept, and return its response; None, with nothing done, if it must be decoded."""
+        route: Route = repeated.route
+        error: Exception | None = None
+        try:
+            response = repeated.handle(self._broker, records)
+            if response is None:
+                return None
+        except Exception as failure:
+            error, response = failure, None
         handled_ns = time.monotonic_ns()
-        encoded: bytes = response  # type: ignore[assignment]  # the next line looks
+        if type(response) is bytes:
+            self._count(route, connection, repeated.version, len(frame), len(response), started_ns, handled_ns, 1)
+            return response
+        header, body_offset = decode_request_header(frame)
+        context = RequestContext(connection, *header[1:])
+        request = self._decoded(route, context.api_version, frame, body_offset)
+        if error is not None:
+            response = self._failure(route.api, context, request, error)
+        return self._finished(route, context, request, response, len(frame), started_ns, handled_ns, None)
+
+    def _finished(  # noqa: PLR0917  (as above)
+        self,
+        route: Route,
+        context: RequestContext,
+        request: object,
+        response: Any,
+        size: int,
+        started_ns: int,
+        handled_ns: int,
+        memo_key: Any,
+    ) -> EncodedResponse | asyncio.Future[EncodedResponse]:
+        """Return the encoded response to a request of `size` bytes, or what becomes of it if it has none yet."""
+        encoded: bytes = response
         if type(response) is not bytes:  # else the handler has encoded it
             parts: list[Part] = []
             if type(response) is route.response:
@@ -232,19 +287,33 @@ class DispatcherCore:
         none_count = self._none_count(route, response)
         if route.memo is not None:
             route.memo.keep(self._broker.controller.image, memo_key, KeptResponse(encoded, route.error_codes(response)))
+        self._count(route, context.connection, context.api_version, size, len(encoded), started_ns, handled_ns, none_count)
+        return encoded
+
+    def _count(  # noqa: PLR0917  (as above)
+        self,
+        route: Route,
+        connection: ConnectionContext,
+        api_version: int,
+        size: int,
+        response_size: int,
+        started_ns: int,
+        handled_ns: int,
+        none_count: int,
+    ) -> None:
+        """Count a request whose response goes out with this turn."""
         sent_ns = time.monotonic_ns()
         if sent_ns - started_ns > NOTED_NS:
             note(route.api.name, sent_ns - started_ns)
         route.metrics.completed(
             api_version,
             size + SIZE_PREFIX,
-            len(encoded),
+            response_size,
             started_ns - connection.received_ns,
             handled_ns - started_ns,
             sent_ns - handled_ns,
             none_count,
         )
-        return encoded
 
     def _later(  # noqa: PLR0917  (a call by position is a third of a call by name)
         self, route: Route, context: RequestContext, request: Any, response: Any, size: int, started_ns: int, handled_ns: int
@@ -310,6 +379,10 @@ class DispatcherCore:
 
     def _abandoned(self, api: Api, context: RequestContext, error: BaseException | None) -> None:
         """Note that a request has ended whose connection is gone, so that no client gets its response, or `error`."""
+        raise NotImplementedError
+
+    def _keep_form(self, route: Route, context: RequestContext, request: object, frame: memoryview) -> None:
+        """Keep what the next requests of a connection need if they are like this one."""
         raise NotImplementedError
 
     def _encode_later(self, parked: Parked, response: object) -> None:

@@ -2,7 +2,9 @@
 
 cimport cython
 from libc.stdint cimport int64_t
+from pybroker.api cimport _repeats_native as repeats
 from pybroker.protocol cimport _tuples as model
+from pybroker.protocol cimport _forms_native
 from pybroker.replication cimport _leading_native
 
 cdef int64_t TOPIC_ID_VERSION
@@ -31,11 +33,23 @@ cdef ResponseForm form_of(int64_t version, int64_t name_size)
 cdef int put(bytearray made, int64_t position, int64_t size, int64_t number) except -1
 
 
-@cython.locals(
-    version=int64_t, acks=int64_t, required_offset=int64_t, topics=list, partitions=list, name=str, encoded_name=bytes,
-    manager=_leading_native.LeaderAppends, form=ResponseForm,
-)
+cdef class RepeatedProduce(repeats.Repeated):
+    cdef int64_t _acks, _timeout_ms, _index
+    cdef object _name, _topic_partition
+    cdef bytes _encoded_name
+    cdef ResponseForm _response_form
+
+    @cython.locals(form=_forms_native.RequestForm)
+    cpdef handle(self, broker, records)
+
+
+@cython.locals(version=int64_t, acks=int64_t, topics=list, partitions=list, name=str, encoded_name=bytes)
 cpdef object produce_one(object broker, object context, object request)
+@cython.locals(required_offset=int64_t, manager=_leading_native.LeaderAppends)
+cdef object append_only(
+    object broker, object topic_partition, int64_t index, object records, int64_t acks, int64_t version, object timeout_ms,
+    int64_t correlation_id, bytes encoded_name, ResponseForm form,
+)
 cpdef object only_of(object topic_partition, dict results)
 cpdef object only(object topic_partition, object result)
 cpdef object partition_response(object topic_partition, object result)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, cast
 
-import pybroker.model as model  # noqa: PLR0402  (the compiled text takes it from the package that it names)
+import pybroker.api.repeats as repeats  # noqa: PLR0402  (the compiled text takes it from the part that it names)
+import pybroker.model as model  # noqa: PLR0402  (as above)
 from pybroker.api.context import ADMIN_CLIENT_ID
 from pybroker.api.deferred import Deferred
 from pybroker.api.produce_makers import new_partition, new_response, new_topic
@@ -19,25 +20,31 @@ from pybroker.log.results import AppendOrigin
 from pybroker.model import ZERO_TOPIC_ID, Offset, TopicPartition
 from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.protocol.messages.produce import BatchIndexAndErrorMessage
+from pybroker.protocol.forms import form_of as request_form_of
+from pybroker.protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceData, ProduceRequest
+from pybroker.protocol.schema import schema_of
 from pybroker.records import kernels
-from pybroker.records.work import ONE_BATCH_ON_LOOP
+from pybroker.records.work import ONE_BATCH_ON_LOOP, LongWorkError
 from pybroker.replication.produce_data import REFUSED, PartitionProduceResult
 
 if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import RequestContext, Services
-    from pybroker.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
+    from pybroker.protocol.forms import RequestForm
+    from pybroker.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
     from pybroker.replication.produce_data import ProduceResults
 
-__all__ = ["ResponseForm", "only", "only_of", "partition_response", "produce_one"]
+__all__ = ["RepeatedProduce", "ResponseForm", "only", "only_of", "partition_response", "produce_one", "repeated"]
 
 NONE = ErrorCode.NONE
 CLIENT = AppendOrigin.CLIENT
 TOPIC_ID_VERSION = 13
 ACKS_ALL = -1
 ACKS_LEADER = 1
+FLEXIBLE = schema_of(ProduceRequest).flexible
+# So the number in front of the records is that of the partition, for the form of a request.
+assert [one.name for one in schema_of(PartitionProduceData).fields] == ["index", "records"]
 
 
 def produce_one(
@@ -66,7 +73,34 @@ def produce_one(
     if records is None or kernels.is_of_transaction(records):
         return None
     name, index = topic.name, partition.index
-    topic_partition = model.new_tuple(TopicPartition, (name, index))
+    encoded_name = name.encode()
+    return append_only(
+        broker,
+        model.new_tuple(TopicPartition, (name, index)),
+        index,
+        records,
+        acks,
+        version,
+        request.timeout_ms,
+        correlation_id,
+        encoded_name,
+        form_of(version, len(encoded_name)),
+    )
+
+
+def append_only(  # noqa: PLR0917  (a call by position is a third of a call by name)
+    broker: Services,
+    topic_partition: TopicPartition,
+    index: int,
+    records: memoryview,
+    acks: int,
+    version: int,
+    timeout_ms: int,
+    correlation_id: int,
+    encoded_name: bytes,
+    form: ResponseForm,
+) -> bytes | ProduceResponse | Future[ProduceResponse]:
+    """Append to the only partition of a usual request, and return its response. Raises LongWorkError, with nothing done."""
     manager = broker.replica_manager
     result, required_offset = manager.append_one(
         topic_partition, records, acks, broker.clock.time_ms(), version, CLIENT, False, ONE_BATCH_ON_LOOP
@@ -77,18 +111,68 @@ def produce_one(
         code, base_offset, log_append_time_ms, log_start_offset, _, _ = result
         if code is not NONE:
             return only(topic_partition, result)
-        encoded_name = name.encode()
-        form = form_of(version, len(encoded_name))
         return form.filled(correlation_id, encoded_name, index, base_offset, log_append_time_ms, log_start_offset)
     deferred = Deferred(functools.partial(only_of, topic_partition))
     manager.await_settled(
-        timeout_ms=request.timeout_ms,
+        timeout_ms=timeout_ms,
         acks=acks,
         results={topic_partition: result},
         unsettled={topic_partition: required_offset},
         on_complete=deferred.complete,
     )
     return deferred.response()
+
+
+class RepeatedProduce(repeats.Repeated):
+    """A usual request that was handled, for those that only have another partition of the topic or other records."""
+
+    __slots__ = ("_acks", "_encoded_name", "_index", "_name", "_response_form", "_timeout_ms", "_topic_partition")
+
+    def __init__(self, form: RequestForm, context: RequestContext, request: ProduceRequest) -> None:
+        super().__init__(form, context)
+        (topic,) = request.topic_data
+        (partition,) = topic.partition_data
+        self._acks = request.acks
+        self._timeout_ms = request.timeout_ms
+        self._name = topic.name
+        self._encoded_name = topic.name.encode()
+        self._index = partition.index
+        self._topic_partition = TopicPartition(topic.name, partition.index)
+        self._response_form = form_of(context.api_version, len(self._encoded_name))
+
+    def handle(self, broker: Services, records: memoryview) -> bytes | ProduceResponse | Future[ProduceResponse] | None:
+        """Append to the only partition of a request, and return its response. Returns None as `Repeated.handle`."""
+        if kernels.is_of_transaction(records):
+            return None
+        form = self.form
+        if form.number != self._index:
+            self._index = form.number
+            self._topic_partition = model.new_tuple(TopicPartition, (self._name, self._index))
+        try:
+            response = append_only(
+                broker,
+                self._topic_partition,
+                self._index,
+                records,
+                self._acks,
+                self.version,
+                self._timeout_ms,
+                form.correlation_id,
+                self._encoded_name,
+                self._response_form,
+            )
+        except LongWorkError:
+            return None
+        self.uses += 1
+        return response
+
+
+def repeated(context: RequestContext, request: ProduceRequest, frame: memoryview) -> RepeatedProduce | None:
+    """Return what to keep of a request that `produce_one` has encoded a response to; None if nothing. `frame` is borrowed."""
+    partition = request.topic_data[0].partition_data[0]
+    records = cast("memoryview", partition.records)
+    form = request_form_of(frame, partition.index, records, is_flexible=FLEXIBLE.has(context.api_version))
+    return None if form is None else RepeatedProduce(form, context, request)
 
 
 def only_of(topic_partition: TopicPartition, results: ProduceResults) -> ProduceResponse:

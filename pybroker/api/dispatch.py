@@ -37,6 +37,7 @@ from pybroker.api.slices import SlicedResponse
 from pybroker.metrics.counts import NO_ERROR
 from pybroker.native import choose
 from pybroker.network.context import ProtocolViolation
+from pybroker.network.state import REPEATS_LEFT
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
     from pybroker.protocol.parts import Part
 
 logger = logging.getLogger(__name__)
+
+USES_LEAST: Final = 2
+"""A form that fewer requests had was not worth keeping; a connection with several such forms in a row gets no more."""
 
 IS_NATIVE: Final = choose(_dispatch_python, globals())
 assert ErrorCode.NONE.name == NO_ERROR
@@ -76,6 +80,17 @@ class Dispatcher(DispatcherCore):
             api = load_api(key)
         route = self._routes[key] = Route(api, self._lane if key in IN_LANE else None, self._request_metrics[key])
         return route
+
+    def _keep_form(self, route: Route, context: RequestContext, request: object, frame: memoryview) -> None:
+        connection = context.connection
+        before = connection.repeated
+        is_repeating = before is not None and before.uses >= USES_LEAST
+        connection.repeats_left = REPEATS_LEFT if is_repeating else connection.repeats_left - 1
+        connection.repeated = None
+        if connection.repeats_left and route.repeats is not None:
+            connection.repeated = repeated = route.repeats(context, request, frame)
+            if repeated is not None:
+                repeated.route = route
 
     def _count_errors(self, metrics: RequestMetrics, codes: Sequence[int]) -> int:
         return _count_errors(metrics, codes)

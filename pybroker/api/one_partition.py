@@ -9,14 +9,16 @@ from typing import Final
 
 from pybroker.api import _one_partition_python
 from pybroker.api._one_partition_python import (
+    RepeatedProduce,
     ResponseForm,
     only,
     only_of,
     partition_response,
     produce_one,
+    repeated,
 )
 from pybroker.native import choose
 
-__all__ = ["IS_NATIVE", "ResponseForm", "only", "only_of", "partition_response", "produce_one"]
+__all__ = ["IS_NATIVE", "RepeatedProduce", "ResponseForm", "only", "only_of", "partition_response", "produce_one", "repeated"]
 
 IS_NATIVE: Final = choose(_one_partition_python, globals())

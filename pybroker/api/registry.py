@@ -20,6 +20,7 @@ from pybroker.protocol.messages import api_name
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
     from pybroker.api.pieces import Pieces
+    from pybroker.api.repeats import Repeated
 
 Handler = Callable[["Services", "RequestContext", Any], "Any | Awaitable[Any] | None"]
 """Returns the response; an awaitable of it when it must wait; None when there is no response (acks 0).
@@ -51,6 +52,8 @@ class Api(Served):
     """How a large request is cut, for an API whose elements do not depend on each other."""
     memo: ResponseMemo | None
     """Where encoded responses are kept, for an API whose responses follow from the cluster's image and the request alone."""
+    repeats: Callable[[RequestContext, Any, memoryview], Repeated | None] | None
+    """Returns what to keep of a request with an encoded response, for an API whose requests are often like one before."""
 
 
 _SERVED: Final = (
@@ -122,4 +125,5 @@ def load_api(key: int) -> Api:
         error_codes=error_reader(response),
         pieces=getattr(handler, "PIECES", None),
         memo=ResponseMemo() if getattr(handler, "KEEPS_RESPONSES", False) else None,
+        repeats=getattr(handler, "REPEATS", None),
     )

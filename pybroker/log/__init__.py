@@ -1,7 +1,7 @@
 """The durable log, in Kafka's format on disk; synchronous.
 
 log, results              the log of one partition: its state, and what its methods take and return
-end, _end_*               the end of a log: the state that an append of the usual form changes, and that append
+end, _end_*, file_end     the end of a log and of its data file: the state that a usual append changes, and that append
 append, append_rules, read, timestamp_lookup, truncate, flush    the operations of a log, a module each
 retention, record_retention, retention_pass    what is due: whole segments, or to the record; a pass over many logs
 segment, segments, segment_files, segment_reading, tail    the segments of a log, their files; how appends and reads use them

@@ -29,6 +29,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Final
 
+from pybroker.log.file_end import FileEnd
 from pybroker.log.filesystem import SHORTAGES
 from pybroker.log.open_files import OPEN_FILES
 from pybroker.protocol.parts import SendPart
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     import mmap
     from collections.abc import Callable, Sequence
 
-    from pybroker.log.filesystem import Filesystem, WriteBuffer
+    from pybroker.log.filesystem import Filesystem
 
 MAP_STEP: Final = 16 << 20  # a growing file is mapped in steps of this many bytes
 MAP_THRESHOLD: Final = 32 << 10  # pieces below this are read: a copy of 32 kB costs less than two page faults
@@ -52,10 +53,10 @@ class FileTooShortError(OSError):
     """The file has become shorter than the bytes that were promised of it: another program has cut it."""
 
 
-class SegmentFile:
+class SegmentFile(FileEnd):
     """One open data file. Owns its descriptor, which is closed when nothing refers to the object any more."""
 
-    __slots__ = ("_map", "_pwrite", "fd", "filesystem", "is_growing", "mapped", "path", "shown", "size")
+    __slots__ = ("_map", "is_growing", "mapped", "path", "shown")
 
     def __init__(
         self, filesystem: Filesystem, path: str, *, create: bool = False, is_growing: bool = False, shown: int = 0
@@ -76,25 +77,6 @@ class SegmentFile:
         if self.fd >= 0:
             OPEN_FILES.closing(self.fd)
             self.filesystem.close(self.fd)
-
-    def append(self, data: WriteBuffer) -> None:
-        """Write at the end. After OSError the file's end is where it was, as far as the system still allows that."""
-        size = self.size
-        end = size + len(data)
-        try:
-            written_end = size + self._pwrite(self.fd, data, size)
-            if written_end < end:
-                self.filesystem.write_fully(self.fd, memoryview(data)[written_end - size :], written_end)
-        except OSError:
-            self._cut_torn_bytes(size)
-            raise
-        self.size = end
-
-    def _cut_torn_bytes(self, size: int) -> None:
-        try:
-            self.filesystem.truncate(self.fd, size)
-        except OSError:  # the first error is reported; recovery cuts the rest
-            return
 
     def pread(self, length: int, position: int) -> bytes:
         """Read exactly `length` bytes. Raises FileTooShortError if the file has become shorter than that; OSError."""

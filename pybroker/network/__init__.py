@@ -9,6 +9,8 @@ strangers            closes connections that only hold what clients need
 connection_owner     the server, as its connections see it
 context              what the network hands to the request handler, and what the handler returns
 admission            when a connection may begin to receive a request
+state                what each request reads of the pool, the admission and its connection's context
+sizes                the sizes in front of requests
 memory_pool          the bounded memory of incoming requests (KIP-72)
 untouched            memory that is taken as it is written to
 mute                 the reasons for which a connection is not read, and the events that set and clear them

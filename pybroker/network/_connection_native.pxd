@@ -2,7 +2,7 @@
 
 cimport cython
 from libc.stdint cimport int64_t
-from pybroker.network cimport _counters_native, _receiver_native, _sender_native
+from pybroker.network cimport _counters_native, _receiver_native, _sender_native, _state_native
 from pybroker.turns cimport _watch_native
 
 cdef int64_t TURN_REQUESTS
@@ -17,7 +17,7 @@ cdef class ConnectionCore:
     cdef readonly _sender_native.Sender _sender
     cdef int64_t _mute
     cdef bint _is_turn_scheduled, _is_ending, _is_watched, _is_holding, _has_input_ended
-    cdef readonly object context
+    cdef readonly _state_native.ContextState context
     cdef readonly _counters_native.ListenerCounters counters
     cdef int64_t _noted_until_ns
     cdef public int64_t active_ns, requests

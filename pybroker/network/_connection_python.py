@@ -251,7 +251,7 @@ class ConnectionCore:
     def memory_granted(self) -> None:
         """Continue with the next request, which now has its memory."""
         self._mute_event(MuteEvent.MEMORY_GRANTED)
-        if self._receiver.has_more and not self._is_busy:
+        if self._receiver.has_more() and not self._is_busy:
             self._schedule_turn()
 
     def memory_failed(self, error: MemoryError) -> None:
@@ -285,7 +285,7 @@ class ConnectionCore:
     @property
     def has_next_request(self) -> bool:
         """Whether the peer has sent more behind the request in hand."""
-        return self._receiver.has_more
+        return self._receiver.has_more()
 
     def hold_request(self, size: int) -> bool:
         """Keep the request's memory until `release_request`; this is the `RequestHolder` of its context."""
@@ -343,7 +343,7 @@ class ConnectionCore:
                 self._send(response)
                 if self._is_busy or self._is_ending:
                     break
-            if receiver.has_more and (taken >= TURN_REQUESTS or self._now_ns() > deadline_ns):
+            if receiver.has_more() and (taken >= TURN_REQUESTS or self._now_ns() > deadline_ns):
                 self._schedule_turn()
                 break
         else:
@@ -431,7 +431,7 @@ class ConnectionCore:
             return
         if self._receiver.is_waiting:
             self._mute_event(MuteEvent.MEMORY_REFUSED)
-        if self._receiver.has_more:
+        if self._receiver.has_more():
             self._mute_data_behind()
         elif self._mute and not self._is_busy:
             self._mute_event(MuteEvent.OUTPUT_READY)
@@ -440,7 +440,7 @@ class ConnectionCore:
     def _mute_data_behind(self) -> None:
         if self._receiver.is_waiting:
             self._mute_event(MuteEvent.MEMORY_REFUSED)
-        if self._receiver.has_more:
+        if self._receiver.has_more():
             blocked = self._sender.is_blocked
             self._mute_event(MuteEvent.DATA_BEHIND_OUTPUT if blocked else MuteEvent.DATA_BEHIND_WORK)
             if self._parked is not None and not self._is_watched and not self._is_holding:

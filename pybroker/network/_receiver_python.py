@@ -34,10 +34,11 @@ Source: Kafka's NetworkReceive; KIP-72.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Final, Protocol
 
+import pybroker.network.sizes as sizes  # noqa: PLR0402  (the compiled text takes it from the package that it names)
 from pybroker.network.context import ProtocolViolation
+from pybroker.network.sizes import PREFIX_BYTES
 
 if TYPE_CHECKING:
     from pybroker.network.admission import Admission
@@ -46,10 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Receiver"]
 
 SCRATCH_BYTES: Final = 128 * 1024
-PREFIX: Final = struct.Struct(">i")
-_unpack_size = PREFIX.unpack_from
 _SIZE_UNKNOWN: Final = -1
-assert PREFIX.size == 4
 
 
 class MemoryListener(Protocol):
@@ -64,7 +62,7 @@ class MemoryListener(Protocol):
 
 def new_scratch(socket_request_max_bytes: int) -> memoryview:
     """Return the receive buffer that all connections of a process share; it is never larger than a request may be."""
-    return memoryview(bytearray(max(PREFIX.size, min(SCRATCH_BYTES, socket_request_max_bytes))))
+    return memoryview(bytearray(max(PREFIX_BYTES, min(SCRATCH_BYTES, socket_request_max_bytes))))
 
 
 class _Gone:
@@ -133,17 +131,16 @@ class Receiver:
         """Whether a request waits for its memory: reading must pause."""
         return self._refused is not None
 
-    @property
     def has_more(self) -> bool:
-        """Whether `next_frame` has something to look at; a half-read request does not count."""
+        """Return whether `next_frame` has something to look at; a half-read request does not count."""
         here = self._end - self._position
         if self._frame_size >= 0:
             return here >= self._frame_size
-        return here > 0 or len(self._prefix) == PREFIX.size
+        return here > 0 or len(self._prefix) == PREFIX_BYTES
 
     def partial_bytes(self) -> int:
         """Return how many bytes have come of a request that is being received; -1 if the peer owes none."""
-        if self._refused is not None or self.has_more:
+        if self._refused is not None or self.has_more():
             return -1
         if self._frame_size >= 0 or self._end > self._position:
             return self._end - self._position
@@ -164,9 +161,9 @@ class Receiver:
                 return self._scratch
             self._scratch[: len(prefix)] = prefix
             return self._scratch[len(prefix) :]
-        assert len(prefix) < PREFIX.size, "the transport ignores pause_reading"
+        assert len(prefix) < PREFIX_BYTES, "the transport ignores pause_reading"
         self._scratch[: len(prefix)] = prefix
-        return self._scratch[len(prefix) : PREFIX.size]
+        return self._scratch[len(prefix) : PREFIX_BYTES]
 
     def received(self, count: int) -> None:
         """Take over the `count` bytes that came into the buffer of `get_buffer`."""
@@ -192,27 +189,27 @@ class Receiver:
             self._set_queued(False)
         if self._refused is not None:
             return None
-        if len(self._prefix) == PREFIX.size:  # belongs to a request that began to arrive while another one was in work
-            self._scratch[: PREFIX.size] = self._prefix
-            self._prefix, self._position, self._end = b"", 0, PREFIX.size
+        if len(self._prefix) == PREFIX_BYTES:  # belongs to a request that began to arrive while another one was in work
+            self._scratch[:PREFIX_BYTES] = self._prefix
+            self._prefix, self._position, self._end = b"", 0, PREFIX_BYTES
         position, size = self._position, self._frame_size
         if size < 0:
             if self._end - position < 4:
                 if self._end > position:
                     self._keep_prefix()
                 return None
-            (size,) = _unpack_size(self._source, position)
+            size = sizes.size_at(self._source, position)
             if not 0 < size <= self._request_bytes_max:
                 raise ProtocolViolation(_size_reason(size, request_bytes_max=self._request_bytes_max))
             self._frame_size = size
-            self._position = position = position + PREFIX.size
+            self._position = position = position + PREFIX_BYTES
         end = position + size
         if end <= self._end and (self._kept is not None or self._pool.used < self._pool.open_below):
             self._position, self._frame_size = end, _SIZE_UNKNOWN
             return self._source[position:end]
         if self._kept is None or end > self._kept.size:
             self._keep_request(size)
-            if self.has_more:  # a complete request moved from the scratch to the pool's reserve
+            if self.has_more():  # a complete request moved from the scratch to the pool's reserve
                 return self.next_frame()
         return None
 
@@ -225,11 +222,11 @@ class Receiver:
         """
         if self._kept is not None and self._position == self._end:
             self._release()
-        self._set_queued(is_turn_over and self.has_more)
+        self._set_queued(is_turn_over and self.has_more())
         if self._kept is not None or self._refused is not None:
             return
         rest = self._source[self._position : self._end]
-        if len(rest) <= PREFIX.size:
+        if len(rest) <= PREFIX_BYTES:
             self._keep_prefix()
             return
         self._position = self._end = 0

@@ -29,6 +29,8 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from pybroker.network.state import AdmissionState
+
 if TYPE_CHECKING:
     from pybroker.network.memory_pool import MemoryPool, PooledBuffer
 
@@ -55,7 +57,7 @@ class _Entry(NamedTuple):
     waiter: Waiter
 
 
-class Admission:
+class Admission(AdmissionState):
     """The gate in front of the memory pool. `queued_requests` is the gauge for the queue's size."""
 
     __slots__ = (
@@ -68,9 +70,6 @@ class Admission:
         "_places",
         "_random",
         "_waiters",
-        "pool",
-        "queued_requests",
-        "queued_requests_max",
     )
 
     def __init__(self, pool: MemoryPool, queued_requests_max: int, rng: random.Random | None = None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pybroker.network.limits import host_and_port
+from pybroker.network.state import ContextState
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -35,10 +36,9 @@ class RequestHolder(Protocol):
         """Let the memory go. The connection may be gone by then."""
 
 
-class ConnectionContext:
+class ConnectionContext(ContextState):
     """The two ends of a connection. Lives as long as the connection; one object for all of its requests.
 
-    `received_ns` is the monotonic time at which the bytes of the request in hand were complete (ns, read once per receive).
     `client_software_name` and `client_software_version` are empty until ApiVersions v3+ names them.
     `advertised_host` and `advertised_port` are the address that the client gets where the configuration advertises none: by
     default the address that it has connected to. `holder` is the connection while it is open.
@@ -56,7 +56,6 @@ class ConnectionContext:
         "local_port",
         "peer_host",
         "peer_port",
-        "received_ns",
         "security_protocol",
     )
 
@@ -71,6 +70,7 @@ class ConnectionContext:
         local_port: int = 0,
         security_protocol: str = "PLAINTEXT",
     ) -> None:
+        super().__init__()
         self.connection_id = connection_id
         self.listener_name = listener_name
         self.peer_host = peer_host
@@ -80,7 +80,6 @@ class ConnectionContext:
         self.advertised_host = local_host
         self.advertised_port = local_port
         self.security_protocol = security_protocol
-        self.received_ns = 0
         self.holder: RequestHolder | None = None
         self.client_software_name = ""
         self.client_software_version = ""

@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from pybroker.network.state import PoolState
 from pybroker.network.untouched import resize, untouched
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class PooledBuffer:
             pool._note_lost(self.size, is_of_reserve=self.is_of_reserve)
 
 
-class MemoryPool:
+class MemoryPool(PoolState):
     """A bound on the bytes of requests that have been received, or are being received, and are not handled yet.
 
     Args:
@@ -110,9 +111,6 @@ class MemoryPool:
         "lost_bytes",
         "lost_count",
         "on_available",
-        "open_below",
-        "size",
-        "used",
     )
 
     def __init__(self, size: int, clock: Clock) -> None:

@@ -9,7 +9,8 @@ from typing import Final
 
 from pybroker.native import choose
 from pybroker.network import _receiver_python
-from pybroker.network._receiver_python import PREFIX, SCRATCH_BYTES, MemoryListener, Receiver, new_scratch
+from pybroker.network._receiver_python import SCRATCH_BYTES, MemoryListener, Receiver, new_scratch
+from pybroker.network.sizes import PREFIX
 
 __all__ = ["IS_NATIVE", "PREFIX", "SCRATCH_BYTES", "MemoryListener", "Receiver", "new_scratch"]
 

@@ -6,5 +6,6 @@ schema, wire          how a message is declared; the types of its fields
 plan                  a message in one version, as a table of steps
 codec                 requests and responses with their headers; errors of encoding and decoding
 _codec_*              the twins that run the plans: `_python` has the contract, `_native` is compiled where it was built
+forms                 requests that are like one before, and need no decoding
 parts                 the pieces of a response, some of which are made while it is sent
 """

@@ -24,7 +24,7 @@ cdef class LeaderAppends:
     cdef public object _metrics, fetch_purgatory, produce_purgatory
     cdef public dict _partitions
 
-    @cython.locals(partition=LeaderState, log=_end_native.LogEnd, counts=_counts_native.TopicCounts)
+    @cython.locals(partition=LeaderState, log=_end_native.LogEnd, counts=_counts_native.TopicCounts, topics=dict)
     cpdef append_one(
         self, topic_partition, records, int64_t acks, now_ms, request_version, origin=*, bint is_internal_allowed=*, work=*
     )

@@ -143,7 +143,8 @@ class LeaderAppends:
             return self.failed_append(partition, records, error), REFUSED
         first_offset, last_offset, _, log_append_time, log_start_offset, record_count, size, converted, took_ns, _ = info
         metrics = self._metrics
-        counts = metrics.topics.get(topic) or metrics.topic(topic)
+        topics = metrics.topics
+        counts = topics.get(topic) or metrics.topic(topic)
         counts.produced(size, record_count)
         if converted:
             self._count_conversion(topic, record_count=converted, took_ns=took_ns)

@@ -1,7 +1,7 @@
 """Turns of an event loop in C; `_watch_python` has the same, and the tests run on both."""
 
 from libc.stdint cimport int64_t
-from pybroker.metrics._clock cimport monotonic_ns
+from pybroker cimport _clock as time
 from pybroker.metrics._counts_native cimport Counts, count
 
 from pybroker.turns._watch_python import BASE_NS
@@ -48,12 +48,12 @@ cdef class Watch:
         self._thread = PyThread_get_thread_ident()
         self._delay = delay
         self._depth = 0
-        self._refresh(monotonic_ns())
+        self._refresh(time.monotonic_ns())
 
     cpdef begin(self):
         """Begin a turn, or a part of the turn under way."""
         if self._depth == 0:
-            self.begun_ns = monotonic_ns()
+            self.begun_ns = time.monotonic_ns()
             self._apart_ns = self._apart_waited_ns = 0
             if self.begun_ns - self._base_ns > base_ns:
                 self._refresh(self.begun_ns)
@@ -64,7 +64,7 @@ cdef class Watch:
         cdef int64_t length_ns
         self._depth -= 1
         if self._depth == 0:
-            length_ns = max(monotonic_ns() - self.begun_ns - self._apart_ns, 0)  # a negative one cannot be counted
+            length_ns = max(time.monotonic_ns() - self.begun_ns - self._apart_ns, 0)  # a negative one cannot be counted
             if length_ns >= self._look_ns:
                 length_ns = self._looked_at(what, length_ns)
             count(self._lengths, length_ns)
@@ -74,10 +74,10 @@ cdef class Watch:
         cdef int64_t length_ns, before_ns, waited_ns
         cdef int generation = info["generation"]
         if phase == "start":
-            self._collection_ns = monotonic_ns()
+            self._collection_ns = time.monotonic_ns()
             self._collection_waited_ns = self.waited_ns() if generation == 2 else 0
             return
-        length_ns = monotonic_ns() - self._collection_ns
+        length_ns = time.monotonic_ns() - self._collection_ns
         if length_ns < self._look_ns:
             self.apart("", length_ns, 0)
         else:
@@ -101,7 +101,7 @@ cdef class Watch:
 
     cdef int64_t _looked_at(self, object what, int64_t length_ns) except? -1:
         cdef int64_t before_ns = self._base_waited_ns + self._apart_waited_ns
-        self._refresh(monotonic_ns())
+        self._refresh(time.monotonic_ns())
         return self._look(what, length_ns, waited_ns=self._base_waited_ns - before_ns)
 
     cdef void _refresh(self, int64_t now_ns) noexcept:

@@ -52,7 +52,7 @@ class Peer:
     def take(self) -> None:
         while (frame := self.receiver.next_frame()) is not None:
             self.requests.append(bytes(frame))
-        assert not self.receiver.has_more
+        assert not self.receiver.has_more()
 
 
 def taken(peer: Peer) -> bytes:
@@ -175,7 +175,7 @@ def test_a_request_that_is_complete_is_a_writable_view_of_the_scratch() -> None:
         frame = taken_view(receiver)
         assert (bytes(frame), frame.obj is scratch.obj, frame.readonly) == (request, True, False)
         assert receiver.next_frame() is None
-        assert not receiver.has_more
+        assert not receiver.has_more()
     assert admission.pool.used == 0
 
 
@@ -205,7 +205,7 @@ def test_requests_behind_one_in_work_wait_in_memory_of_their_own() -> None:
     assert taken(peer) == b"one"
     peer.receiver.leave_scratch()  # the first is parked
     scratch[:] = b"\xff" * len(scratch)  # another connection receives
-    assert peer.receiver.has_more
+    assert peer.receiver.has_more()
     assert admission.pool.used == len(stream) - 7
     assert admission.queued_requests == 0, "what stands behind a request in work is not in the queue"
     assert taken(peer) == b"two"
@@ -254,7 +254,7 @@ def test_while_a_request_is_in_work_only_the_size_of_the_next_is_received() -> N
         peer.receiver.received(count)
         peer.receiver.leave_scratch()
         received += count
-        assert peer.receiver.has_more == (received == PREFIX.size)
+        assert peer.receiver.has_more() == (received == PREFIX.size)
         assert admission.pool.used == 0
     peer.take()
     assert admission.pool.used == 5
@@ -383,12 +383,12 @@ def test_many_connections_share_a_tiny_pool_within_its_bound_and_all_get_respons
     admission, scratch = setting(pool_bytes=pool_bytes, queued_max=2)
     peers = [Peer(admission, scratch) for _ in streams]
     left = [b"".join(map(framed, requests)) for requests in streams]
-    while any(left) or any(peer.receiver.has_more for peer in peers):
-        readable = [i for i, peer in enumerate(peers) if not peer.receiver.is_waiting and (left[i] or peer.receiver.has_more)]
+    while any(left) or any(peer.receiver.has_more() for peer in peers):
+        readable = [i for i, peer in enumerate(peers) if not peer.receiver.is_waiting and (left[i] or peer.receiver.has_more())]
         assert readable, "one connection can always continue"
         i = rng.choice(readable)
         peer = peers[i]
-        if not peer.receiver.has_more:
+        if not peer.receiver.has_more():
             into = peer.receiver.get_buffer(False)
             count = rng.randint(1, min(len(into), len(left[i])))
             into[:count] = left[i][:count]

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from pybroker.api.appending import append_after, append_in_turns, hold
 from pybroker.api.context import ADMIN_CLIENT_ID
 from pybroker.api.deferred import Deferred
-from pybroker.api.one_partition import only_of, produce_one
+from pybroker.api.one_partition import only_of, produce_one, repeated
 from pybroker.api.produce_layout import ProduceLayout, is_large
 from pybroker.api.produce_response import failures, response_in_steps, response_of
 from pybroker.api.slices import complete
@@ -57,6 +57,7 @@ Response = TypeVar("Response")
 logger = logging.getLogger(__name__)
 
 _TOPIC_ID_VERSION: Final = 13
+REPEATS: Final = repeated
 
 
 def handle(

@@ -1,0 +1,17 @@
+"""The types of `_state_python`: numbers of 64 bits."""
+
+from libc.stdint cimport int64_t
+
+
+cdef class PoolState:
+    cdef public int64_t open_below, size, used
+
+
+cdef class AdmissionState:
+    cdef public PoolState pool
+    cdef public int64_t queued_requests, queued_requests_max
+
+
+cdef class ContextState:
+    cdef public int64_t received_ns, repeats_left
+    cdef public object repeated

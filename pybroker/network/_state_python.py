@@ -1,0 +1,56 @@
+# cython: annotation_typing=False
+"""What each request reads, or changes, of the objects around its connection. `_state_native` is this same text, compiled with the
+types of `_state_native.pxd`: so the receiver, the connection and the dispatcher read these numbers without looking anything up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pybroker.network.memory_pool import MemoryPool
+
+__all__ = ["AdmissionState", "ContextState", "PoolState"]
+
+REPEATS_LEFT: Final = 8
+
+
+class PoolState:
+    """The numbers of a memory pool, in bytes. `MemoryPool` has the rest, explains them, and sets all of them."""
+
+    __slots__ = ("open_below", "size", "used")
+
+    open_below: int
+    size: int
+    used: int
+
+
+class AdmissionState:
+    """The pool, and the numbers of queued requests. `Admission` has the rest, and sets all of it."""
+
+    __slots__ = ("pool", "queued_requests", "queued_requests_max")
+
+    pool: MemoryPool
+    queued_requests: int
+    queued_requests_max: int
+
+
+class ContextState:
+    """What the handler keeps with a connection; `ConnectionContext` has the rest.
+
+    Attributes:
+        received_ns: the monotonic time at which the bytes of the request in hand were complete (ns, read once per receive).
+        repeated: what the handler knows of a request, for the next ones that are like it; None if nothing.
+        repeats_left: how many more requests the handler looks at, to find one that others repeat.
+    """
+
+    __slots__ = ("received_ns", "repeated", "repeats_left")
+
+    received_ns: int
+    repeated: Any
+    repeats_left: int
+
+    def __init__(self) -> None:
+        self.received_ns = 0
+        self.repeated = None
+        self.repeats_left = REPEATS_LEFT
