@@ -10,6 +10,7 @@ fetch_data           what the fetch handler and the replicas pass to each other
 produce_data         what the replicas and the produce handler pass to each other
 partition_data, _partition_data_*  what a fetch wants of one partition and what was read of it; one text for both builds
 fetch_session        incremental fetch sessions
+fetch_context        one fetch request in terms of sessions
 cached_partition     one partition of such a session
 delayed_fetch, delayed_large_fetch, delayed_produce    the operations that wait in purgatory
 reading, _reading_*  the loop of a fetch over its partitions; its twins, of which `_reading_python` has the contract

@@ -32,33 +32,32 @@ Source: KIP-227, KIP-516; kafka.server.FetchSession.
 
 from __future__ import annotations
 
-import abc
-import logging
 import secrets
 from bisect import bisect_left, insort
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
-from pybroker.model import new_tuple
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication.cached_partition import CachedPartition
+from pybroker.replication.fetch_context import (
+    NO_SESSION_ID,
+    ErrorContext,
+    FetchContext,
+    FullContext,
+    IncrementalContext,
+    SessionlessContext,
+)
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.model import TopicId
-    from pybroker.replication.fetch_data import FetchPartition, FetchResults, SessionKey
+    from pybroker.replication.fetch_data import FetchPartition, SessionKey
 
-logger = logging.getLogger(__name__)
-
-NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
 EVICTION_MS: Final = 120_000
 TOPIC_ID_VERSION_MIN: Final = 13
-
-_STEP_PARTITIONS: Final = 200
-_NO_ERROR: Final = ErrorCode.NONE
 
 TopicNames = Callable[["TopicId"], str | None]
 
@@ -135,165 +134,6 @@ class FetchSession:
             if topic is not None:
                 self.unresolved.discard(key)
                 self.partitions[key] = CachedPartition(partition, topic, partition)
-
-
-class SessionResponse(NamedTuple):
-    """The content of a fetch response: for the whole, and for the partitions that it names."""
-
-    error_code: ErrorCode
-    session_id: int
-    results: FetchResults
-
-
-class FetchContext(abc.ABC):
-    """One fetch request in terms of sessions: the partitions to read, and then the response."""
-
-    __slots__ = ("partitions",)
-
-    def __init__(self, partitions: Sequence[FetchPartition]) -> None:
-        self.partitions = partitions
-
-    @abc.abstractmethod
-    def respond(self, results: FetchResults) -> SessionResponse:
-        """Return the response. Called once, with a result for each of `partitions`: for these very objects, in any order."""
-
-    def respond_in_steps(self, results: FetchResults) -> Generator[None, None, SessionResponse]:
-        """Return the response, as `respond` does at once. Yields wherever others may have their turn."""
-        yield
-        return self.respond(results)
-
-
-class ErrorContext(FetchContext):
-    """A request that does not fit its session: there is nothing to read."""
-
-    __slots__ = ("_error_code",)
-
-    def __init__(self, error_code: ErrorCode) -> None:
-        super().__init__(())
-        self._error_code = error_code
-
-    def respond(self, results: FetchResults) -> SessionResponse:
-        """Return the error, without a session."""
-        del results
-        return SessionResponse(self._error_code, NO_SESSION_ID, [])
-
-
-class SessionlessContext(FetchContext):
-    """All partitions of the request, without a session."""
-
-    __slots__ = ()
-
-    def respond(self, results: FetchResults) -> SessionResponse:
-        """Return all results."""
-        return new_tuple(SessionResponse, (_NO_ERROR, NO_SESSION_ID, results))
-
-
-class FullContext(FetchContext):
-    """All partitions of the request, from which the response makes a new session."""
-
-    __slots__ = ("_cache", "_is_from_follower", "_uses_topic_ids")
-
-    def __init__(
-        self, cache: FetchSessionCache, partitions: Sequence[FetchPartition], *, is_from_follower: bool, uses_topic_ids: bool
-    ) -> None:
-        super().__init__(partitions)
-        self._cache = cache
-        self._is_from_follower = is_from_follower
-        self._uses_topic_ids = uses_topic_ids
-
-    def respond(self, results: FetchResults) -> SessionResponse:
-        """Return all results, and the new session's id if there was room for one."""
-        return self._respond(results, _cached(results))
-
-    def respond_in_steps(self, results: FetchResults) -> Generator[None, None, SessionResponse]:
-        """Return the response, as `respond` does at once. Nothing is made for a session that has no room."""
-        if not self._cache.has_room(len(results), is_privileged=self._is_from_follower):
-            return SessionResponse(ErrorCode.NONE, NO_SESSION_ID, results)
-        partitions: dict[SessionKey, CachedPartition] = {}
-        for some in _steps(results):
-            partitions |= _cached(some)
-            yield
-        return self._respond(results, partitions)
-
-    def _respond(self, results: FetchResults, partitions: dict[SessionKey, CachedPartition]) -> SessionResponse:
-        session_id = self._cache.create(partitions, is_privileged=self._is_from_follower, uses_topic_ids=self._uses_topic_ids)
-        return SessionResponse(ErrorCode.NONE, session_id, results)
-
-
-class IncrementalContext(FetchContext):
-    """All partitions of the session, of which only changed ones are in the response."""
-
-    __slots__ = ("_epoch", "_session")
-
-    def __init__(self, session: FetchSession) -> None:
-        super().__init__(list(session.partitions.values()))
-        self._session = session
-        self._epoch = session.epoch
-
-    def respond(self, results: FetchResults) -> SessionResponse:
-        """Return the changes since the last response; INVALID_FETCH_SESSION_EPOCH if another request has advanced the
-        session.
-        """
-        return self._refusal() or self._response(self._changed(results))
-
-    def respond_in_steps(self, results: FetchResults) -> Generator[None, None, SessionResponse]:
-        """Return the response, as `respond` does at once. Another request may advance the session in between."""
-        refusal = self._refusal()
-        changed: FetchResults = []
-        for some in _steps(results):
-            if refusal is not None:
-                return refusal
-            changed += self._changed(some)
-            yield
-            refusal = self._refusal()
-        return refusal or self._response(changed)
-
-    def _response(self, changed: FetchResults) -> SessionResponse:
-        return SessionResponse(ErrorCode.NONE, self._session.session_id, changed)
-
-    def _refusal(self) -> SessionResponse | None:
-        session = self._session
-        if session.epoch != self._epoch:
-            logger.info(
-                "Fetch session %d is at epoch %d, not %d: a request is refused, maybe a repeated one",
-                session.session_id,
-                session.epoch,
-                self._epoch,
-            )
-            return SessionResponse(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, [])
-        return None
-
-    def _changed(self, results: FetchResults) -> FetchResults:
-        """Return the results that the client does not know yet, and remember that it will."""
-        session = self._session
-        changed: FetchResults = []
-        for result in results:
-            partition, data = result
-            assert isinstance(partition, CachedPartition)
-            if not partition.remember_response(data):
-                continue
-            changed.append(result)
-            if data.records is not None and data.records.size:
-                del session.partitions[partition.key]
-                session.partitions[partition.key] = partition
-        return changed
-
-
-def _steps(results: FetchResults) -> Iterator[FetchResults]:
-    """Yield the results a few at a time."""
-    for start in range(0, len(results), _STEP_PARTITIONS):
-        yield results[start : start + _STEP_PARTITIONS]
-
-
-def _cached(results: FetchResults) -> dict[SessionKey, CachedPartition]:
-    """Return the partitions of a response as those of a new session."""
-    partitions: dict[SessionKey, CachedPartition] = {}
-    for asked, data in results:
-        cached = CachedPartition(asked, asked.topic)
-        cached.sent_high_watermark = data.high_watermark
-        cached.sent_log_start_offset = data.log_start_offset
-        partitions[cached.key] = cached
-    return partitions
 
 
 def _counted(session: FetchSession) -> int:

@@ -14,16 +14,14 @@ from pybroker.log.file_records import FileRecords
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.replication.fetch_context import NO_SESSION_ID, FetchContext, SessionResponse
 from pybroker.replication.fetch_data import FetchPartition, FetchPartitionData, session_key
 from pybroker.replication.fetch_session import (
     EPOCH_MAX,
     EVICTION_MS,
     FINAL_EPOCH,
     INITIAL_EPOCH,
-    NO_SESSION_ID,
-    FetchContext,
     FetchSessionCache,
-    SessionResponse,
     next_epoch,
 )
 
@@ -363,7 +361,7 @@ def test_a_large_response_is_not_remembered_for_a_session_without_room(monkeypat
     fetcher = Fetcher(partitions_max=1)
     context = fetcher.context(NO_SESSION_ID, INITIAL_EPOCH, asks("t", 0), asks("t", 1))
     results = [(partition, FetchPartitionData()) for partition in context.partitions]
-    monkeypatch.setattr("pybroker.replication.fetch_session.CachedPartition", None)
+    monkeypatch.setattr("pybroker.replication.fetch_context.CachedPartition", None)
     with pytest.raises(StopIteration) as stop:
         next(context.respond_in_steps(results))
     assert stop.value.value == (ErrorCode.NONE, NO_SESSION_ID, results)

@@ -47,6 +47,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from pybroker.replication import reading
 from pybroker.replication.cold_lookups import ColdLookups
+from pybroker.replication.fetch_context import NO_SESSION_ID
 from pybroker.replication.fetch_data import (
     ClientMetadata,
     FetchIsolation,
@@ -56,15 +57,15 @@ from pybroker.replication.fetch_data import (
     SessionKey,
     fetch_params,
 )
-from pybroker.replication.fetch_session import FINAL_EPOCH, NO_SESSION_ID
+from pybroker.replication.fetch_session import FINAL_EPOCH
 
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from pybroker.api.context import RequestContext, Services
+    from pybroker.replication.fetch_context import FetchContext
     from pybroker.replication.fetch_data import FetchParams
-    from pybroker.replication.fetch_session import FetchContext
 
 _RACK_VERSION: Final = 11
 _TOPIC_ID_VERSION: Final = 13
