@@ -117,7 +117,9 @@ def partition_response(
 def aborted_in_steps(results: FetchResults) -> Generator[None, None, dict[TopicPartition, list[messages.AbortedTransaction]]]:
     """Return the aborted transactions of the partitions that have very many."""
     found: dict[TopicPartition, list[messages.AbortedTransaction]] = {}
-    for wanted, data in results:
+    for place, (wanted, data) in enumerate(results, start=1):
+        if place % _ABORTED_PER_STEP == 0:
+            yield
         if data.aborted_transactions and len(data.aborted_transactions) > _ABORTED_PER_STEP:
             made = found[wanted.topic_partition] = []
             for count, one in enumerate(data.aborted_transactions, start=1):

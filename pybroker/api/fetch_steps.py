@@ -15,22 +15,24 @@ from pybroker.api.fetch_partition import topic_responses
 from pybroker.api.pieces import cut
 from pybroker.api.slices import Pauses, complete
 from pybroker.model import ZERO_TOPIC_ID, TopicId
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication import reading
-from pybroker.replication.fetch_data import session_key
+from pybroker.replication.fetch_data import FetchPartitionData, session_key
+from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, PartitionData
     from pybroker.replication.cold_lookups import ColdLookups
-    from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchPartitionData, FetchResults, SessionKey
-    from pybroker.replication.fetch_session import FetchSession
+    from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchResults, SessionKey
     from pybroker.replication.replica_manager import ReplicaManager
 
 LARGE_PARTITIONS: Final = 1_000
 """A fetch of more partitions is done in steps."""
 _STEP_PARTITIONS: Final = 200
+_PARTS: Final = 256
 
 
 def is_large(request: FetchRequest) -> bool:
@@ -51,32 +53,41 @@ def forgotten_keys(request: FetchRequest, *, uses_ids: bool) -> Iterator[Session
             yield session_key(name, topic_id, number)
 
 
-def forgotten_in_steps(
-    request: FetchRequest, partitions: Iterable[FetchPartition], session: FetchSession | None, *, uses_ids: bool
-) -> Generator[None, None, list[SessionKey]]:
-    """Return those keys that a session has, or gets by the same request as `partitions`: there may be very many others."""
-    if session is None:
-        return []
-    asked = {one.session_key for one in partitions}
-    yield
-    found: list[SessionKey] = []
-    for count, key in enumerate(forgotten_keys(request, uses_ids=uses_ids), 1):
-        if key in session.partitions or key in asked:
-            found.append(key)
-        if not count % _STEP_PARTITIONS:
-            yield
-    return found
-
-
 def wanted_in_steps(
     request: FetchRequest, names: Callable[[TopicId], str | None] | None
 ) -> Generator[None, None, list[FetchPartition]]:
     """Return the partitions of a request; of one that is named twice, the last counts, at the place of the first."""
-    partitions: dict[SessionKey, FetchPartition] = {}
+    wanted: list[FetchPartition] = []
+    places: list[dict[SessionKey, int]] = [{} for _ in range(_PARTS)]  # where a large dict grows, it is copied as a whole
     for piece, _ in cut(request, ["topics", "partitions"], _STEP_PARTITIONS):
-        partitions |= {one.session_key: one for one in reading.wanted_partitions(piece.topics, names)}
+        for one in reading.wanted_partitions(piece.topics, names):
+            key = one.session_key
+            place = places[hash(key) % _PARTS].setdefault(key, len(wanted))
+            wanted[place : place + 1] = (one,)
         yield
-    return list(partitions.values())
+    yield from emptied(*places)
+    return wanted
+
+
+def known_in_steps(
+    wanted: list[FetchPartition], *, uses_ids: bool
+) -> Generator[None, None, tuple[list[FetchPartition], FetchResults]]:
+    """Return the partitions to read, as a list of their own, and the results of those whose topics' ids are unknown."""
+    known: list[FetchPartition] = []
+    erroneous: FetchResults = []
+    for start in range(0, len(wanted), _STEP_PARTITIONS):
+        for one in wanted[start : start + _STEP_PARTITIONS]:
+            if uses_ids and one.topic is None:
+                erroneous.append(unknown_id(one))
+            else:
+                known.append(one)
+        yield
+    return known, erroneous
+
+
+def unknown_id(wanted: FetchPartition) -> tuple[FetchPartition, FetchPartitionData]:
+    """Return the result of a partition whose topic's id is unknown."""
+    return wanted, FetchPartitionData(ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 async def read_in_steps(
@@ -104,15 +115,16 @@ async def read_in_steps(
 
 
 async def until_due(replicas: ReplicaManager, params: FetchParams, results: FetchResults) -> None:
-    """Wait until there is more to read than `results`, or an event or the time ends the wait of the fetch."""
+    """Wait until there is more to read than `results`, or an event or the time ends the wait of the fetch. Empties `results`."""
     due = asyncio.get_running_loop().create_future()
 
     def on_due() -> None:
         if not due.done():  # otherwise the connection was closed
             due.set_result(None)
 
-    await complete(replicas.wait_in_steps(params, results, on_due))
+    operation = await complete(replicas.wait_in_steps(params, results, on_due))
     await due
+    await complete(operation.free())
 
 
 def topics_in_steps(

@@ -280,8 +280,9 @@ class Purgatory:
             self._unwatch((operation, key) for operation in completed for key in operation._keys)
 
     def unwatch_soon(self, operation: DelayedOperation) -> None:
-        """Drop the entries of a completed operation in the next turns of the loop."""
-        entries = ((operation, key) for key in operation._keys)
+        """Drop the entries of a completed operation, and free its keys, in the next turns of the loop."""
+        keys, operation._keys = [*operation._keys], ()
+        entries = ((operation, keys.pop()) for _ in range(len(keys)))
         self._timer.soon(lambda: self._unwatch(entries))
 
     def _unwatch(self, entries: Iterator[tuple[DelayedOperation, Hashable]]) -> None:

@@ -33,11 +33,13 @@ from pybroker.purgatory.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
     from pybroker.log.results import LogOffsetMetadata
-    from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchResults
+    from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchPartitionData, FetchResults
     from pybroker.replication.replica_manager import ReplicaManager
 
 DUE: Final = -1
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+_Start = tuple["FetchPartition", "LogOffsetMetadata | ErrorCode | None"]
 
 
 class DelayedFetch(DelayedOperation):
@@ -53,9 +55,7 @@ class DelayedFetch(DelayedOperation):
         super().__init__()
         self._replicas = replicas
         self._params = params
-        self._waiting = [
-            (wanted, data.fetch_offset_metadata if data.error_code is not _UNKNOWN else _UNKNOWN) for wanted, data in results
-        ]
+        self._waiting = [start_of(wanted, data) for wanted, data in results]
         self._on_complete = on_complete
 
     def try_complete(self) -> bool:
@@ -117,6 +117,11 @@ class DelayedFetch(DelayedOperation):
             self._replicas.follower_fetch_expirations += 1
         else:
             self._replicas.consumer_fetch_expirations += 1
+
+
+def start_of(wanted: FetchPartition, data: FetchPartitionData) -> _Start:
+    """Return a partition with the position of its fetch offset, or with the error that is no reason to end the wait."""
+    return wanted, data.fetch_offset_metadata if data.error_code is not _UNKNOWN else _UNKNOWN
 
 
 def _ignore(_: FetchResults) -> None:

@@ -6,7 +6,8 @@ Idea
     requests that wait for it (`ReplicaManager.wake`), so the sum is always right.
 
     It is watched in steps, so that others get their turn. A partition is looked at after it is watched, so no change is missed.
-    It reads nothing when it completes: what waits for it reads all partitions again, in steps too.
+    It reads nothing when it completes: what waits for it reads all partitions again, in steps too. What it remembered is freed
+    in steps.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from pybroker.protocol.error_codes import KafkaError
-from pybroker.replication.delayed_fetch import DUE, DelayedFetch
+from pybroker.replication.delayed_fetch import DUE, DelayedFetch, start_of
+from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
-    from pybroker.replication.fetch_data import FetchParams, FetchResults
+    from collections.abc import Generator
+
+    from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchPartitionData
     from pybroker.replication.replica_manager import ReplicaManager
 
 
@@ -27,18 +31,24 @@ class DelayedLargeFetch(DelayedFetch):
 
     __slots__ = ("_available", "_bytes_available", "_on_due", "_places")
 
-    def __init__(self, replicas: ReplicaManager, params: FetchParams, results: FetchResults, on_due: Callable[[], None]) -> None:
-        super().__init__(replicas, params, results, lambda _: None)
+    def __init__(self, replicas: ReplicaManager, params: FetchParams, on_due: Callable[[], None]) -> None:
+        super().__init__(replicas, params, [], lambda _: None)
         self._on_due = on_due
         self._places: dict[Hashable, int] = {}
-        self._available = [0] * len(results)
+        self._available: list[int] = []
         self._bytes_available = 0
 
-    def watch_at(self, place: int) -> Hashable:
-        """Return the key of one of the results, under which `try_complete_at` may be called from now on."""
-        key = self._waiting[place][0].topic_partition
-        self._places[key] = place
+    def watch(self, wanted: FetchPartition, data: FetchPartitionData) -> Hashable:
+        """Wait for more than `data` too. Return the key, under which `try_complete_at` may be called from now on."""
+        key = wanted.topic_partition
+        self._places[key] = len(self._waiting)
+        self._waiting.append(start_of(wanted, data))
+        self._available.append(0)
         return key
+
+    def free(self) -> Generator[None, None, None]:
+        """Free what a completed fetch remembers, in steps."""
+        return emptied(self._waiting, self._places, self._available)
 
     def try_complete_at(self, key: Hashable) -> bool:
         """Complete the fetch if one of the cases of `delayed_fetch` holds, now that the partition `key` may have changed."""

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.model import new_tuple
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication.cached_partition import CachedPartition
+from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterator
 
     from pybroker.replication.fetch_data import FetchPartition, FetchResults, SessionKey
-    from pybroker.replication.fetch_session import FetchSession, FetchSessionCache
+    from pybroker.replication.fetch_session import FetchSession, FetchSessionCache, SessionPartitions
 
 logger = logging.getLogger(__name__)
 
 NO_SESSION_ID: Final = 0
 
-_STEP_PARTITIONS: Final = 200
+STEP_PARTITIONS: Final = 200
 _NO_ERROR: Final = ErrorCode.NONE
 
 
@@ -42,7 +43,8 @@ class FetchContext(abc.ABC):
 
     __slots__ = ("partitions",)
 
-    def __init__(self, partitions: Sequence[FetchPartition]) -> None:
+    def __init__(self, partitions: list[FetchPartition]) -> None:
+        """Own `partitions`."""
         self.partitions = partitions
 
     @abc.abstractmethod
@@ -61,7 +63,7 @@ class ErrorContext(FetchContext):
     __slots__ = ("_error_code",)
 
     def __init__(self, error_code: ErrorCode) -> None:
-        super().__init__(())
+        super().__init__([])
         self._error_code = error_code
 
     def respond(self, results: FetchResults) -> SessionResponse:
@@ -86,7 +88,7 @@ class FullContext(FetchContext):
     __slots__ = ("_cache", "_is_from_follower", "_uses_topic_ids")
 
     def __init__(
-        self, cache: FetchSessionCache, partitions: Sequence[FetchPartition], *, is_from_follower: bool, uses_topic_ids: bool
+        self, cache: FetchSessionCache, partitions: list[FetchPartition], *, is_from_follower: bool, uses_topic_ids: bool
     ) -> None:
         super().__init__(partitions)
         self._cache = cache
@@ -95,20 +97,28 @@ class FullContext(FetchContext):
 
     def respond(self, results: FetchResults) -> SessionResponse:
         """Return all results, and the new session's id if there was room for one."""
-        return self._respond(results, _cached(results))
+        return self._respond(results, *_cached(results))
 
     def respond_in_steps(self, results: FetchResults) -> Generator[None, None, SessionResponse]:
         """Return the response, as `respond` does at once. Nothing is made for a session that has no room."""
         if not self._cache.has_room(len(results), is_privileged=self._is_from_follower):
             return SessionResponse(ErrorCode.NONE, NO_SESSION_ID, results)
-        partitions: dict[SessionKey, CachedPartition] = {}
+        partitions: SessionPartitions = {}
+        unresolved: set[SessionKey] = set()
         for some in _steps(results):
-            partitions |= _cached(some)
+            more, more_unresolved = _cached(some)
+            partitions |= more
+            unresolved |= more_unresolved
             yield
-        return self._respond(results, partitions)
+        response = self._respond(results, partitions, unresolved)
+        if response.session_id == NO_SESSION_ID:
+            yield from emptied(partitions, unresolved)
+        return response
 
-    def _respond(self, results: FetchResults, partitions: dict[SessionKey, CachedPartition]) -> SessionResponse:
-        session_id = self._cache.create(partitions, is_privileged=self._is_from_follower, uses_topic_ids=self._uses_topic_ids)
+    def _respond(self, results: FetchResults, partitions: SessionPartitions, unresolved: set[SessionKey]) -> SessionResponse:
+        session_id = self._cache.create(
+            partitions, unresolved, is_privileged=self._is_from_follower, uses_topic_ids=self._uses_topic_ids
+        )
         return SessionResponse(ErrorCode.NONE, session_id, results)
 
 
@@ -165,24 +175,26 @@ class IncrementalContext(FetchContext):
             if not partition.remember_response(data):
                 continue
             changed.append(result)
-            if data.records is not None and data.records.size:
-                del session.partitions[partition.key]
+            if data.records is not None and data.records.size and session.partitions.pop(partition.key, None) is not None:
                 session.partitions[partition.key] = partition
         return changed
 
 
 def _steps(results: FetchResults) -> Iterator[FetchResults]:
     """Yield the results a few at a time."""
-    for start in range(0, len(results), _STEP_PARTITIONS):
-        yield results[start : start + _STEP_PARTITIONS]
+    for start in range(0, len(results), STEP_PARTITIONS):
+        yield results[start : start + STEP_PARTITIONS]
 
 
-def _cached(results: FetchResults) -> dict[SessionKey, CachedPartition]:
-    """Return the partitions of a response as those of a new session."""
-    partitions: dict[SessionKey, CachedPartition] = {}
+def _cached(results: FetchResults) -> tuple[SessionPartitions, set[SessionKey]]:
+    """Return the partitions of a response as those of a new session, and the keys of those whose topics are unknown."""
+    partitions: SessionPartitions = {}
+    unresolved: set[SessionKey] = set()
     for asked, data in results:
         cached = CachedPartition(asked, asked.topic)
         cached.sent_high_watermark = data.high_watermark
         cached.sent_log_start_offset = data.log_start_offset
         partitions[cached.key] = cached
-    return partitions
+        if cached.topic is None:
+            unresolved.add(cached.key)
+    return partitions, unresolved

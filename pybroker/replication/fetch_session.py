@@ -34,22 +34,27 @@ from __future__ import annotations
 
 import secrets
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from pybroker.log.results import run_unsliced
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication.cached_partition import CachedPartition
 from pybroker.replication.fetch_context import (
     NO_SESSION_ID,
+    STEP_PARTITIONS,
     ErrorContext,
     FetchContext,
     FullContext,
     IncrementalContext,
     SessionlessContext,
 )
+from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
+    from pybroker.log.results import StepsRunner
     from pybroker.model import TopicId
     from pybroker.replication.fetch_data import FetchPartition, SessionKey
 
@@ -59,6 +64,7 @@ EPOCH_MAX: Final = 2**31 - 1
 EVICTION_MS: Final = 120_000
 TOPIC_ID_VERSION_MIN: Final = 13
 
+Element = TypeVar("Element")
 TopicNames = Callable[["TopicId"], str | None]
 
 
@@ -68,6 +74,8 @@ def next_epoch(epoch: int) -> int:
         return FINAL_EPOCH
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
+
+SessionPartitions = dict["SessionKey", CachedPartition]
 
 EvictableKey = tuple[bool, int, int]
 """A session's worth: whether it is a follower's, its number of partitions, its id."""
@@ -95,7 +103,8 @@ class FetchSession:
     def __init__(
         self,
         session_id: int,
-        partitions: dict[SessionKey, CachedPartition],
+        partitions: SessionPartitions,
+        unresolved: set[SessionKey],
         *,
         is_privileged: bool,
         uses_topic_ids: bool,
@@ -107,7 +116,7 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
-        self.unresolved = {key for key, partition in partitions.items() if partition.topic is None}
+        self.unresolved = unresolved
         self.evictable_key: EvictableKey | None = None  # the key under which the cache has the session
         self.was_old = False
 
@@ -126,14 +135,20 @@ class FetchSession:
             partitions.pop(key, None)
             self.unresolved.discard(key)
 
-    def resolve(self, topic_names: TopicNames) -> None:
-        """Look up topics whose ids were unknown before."""
-        for key in list(self.unresolved):
+    def resolve(self, keys: Iterable[SessionKey], topic_names: TopicNames) -> None:
+        """Look up topics whose ids were unknown before: those of the partitions with these keys."""
+        for key in keys:
             partition = self.partitions[key]
             topic = topic_names(partition.topic_id) if partition.topic is None else partition.topic
             if topic is not None:
                 self.unresolved.discard(key)
                 self.partitions[key] = CachedPartition(partition, topic, partition)
+
+    def end(self) -> Generator[None, None, None]:
+        """Give up all partitions now, and free them in the steps that this returns."""
+        left = emptied(self.partitions, self.unresolved)
+        self.partitions, self.unresolved = {}, set()
+        return left
 
 
 def _counted(session: FetchSession) -> int:
@@ -152,14 +167,17 @@ class FetchSessionCache:
         "_evictable_by_all",
         "_evictable_by_privileged",
         "_partitions_max",
+        "_run_steps",
         "_sessions",
         "_slots_max",
         "evictions",
         "partition_count",
     )
 
-    def __init__(self, clock: Clock, *, slots_max: int, partitions_max: int) -> None:
+    def __init__(self, clock: Clock, *, slots_max: int, partitions_max: int, run_steps: StepsRunner = run_unsliced) -> None:
+        """Prepare an empty cache; `run_steps` runs what frees the partitions of an ended session."""
         self._clock = clock
+        self._run_steps = run_steps
         self._slots_max = slots_max
         self._partitions_max = partitions_max
         self._sessions: dict[int, FetchSession] = {}  # by id, the session used longest ago first
@@ -182,13 +200,55 @@ class FetchSessionCache:
         session_id: int,
         session_epoch: int,
         is_from_follower: bool,
-        partitions: Sequence[FetchPartition],
+        partitions: list[FetchPartition],
         forgotten: Iterable[SessionKey],
         topic_names: TopicNames,
     ) -> FetchContext:
-        """Return the request's context. Before version 7, session id 0 and epoch -1 apply. `topic_names` maps known
-        topic ids.
+        """Return the request's context, which owns `partitions`. Before version 7, session id 0 and epoch -1 apply.
+        `topic_names` maps known topic ids.
         """
+        session = self._found(version, session_id, session_epoch, partitions, is_from_follower=is_from_follower)
+        if not isinstance(session, FetchSession):
+            return session
+        session.update(partitions, forgotten)
+        session.resolve(tuple(session.unresolved), topic_names)
+        return self._advanced(session, session_epoch, partitions)
+
+    def context_in_steps(
+        self,
+        *,
+        version: int,
+        session_id: int,
+        session_epoch: int,
+        is_from_follower: bool,
+        partitions: list[FetchPartition],
+        forgotten: Iterable[SessionKey],
+        topic_names: TopicNames,
+    ) -> Generator[None, None, FetchContext]:
+        """Return the context, as `context` does at once. No other request may use the session in between, but it may end."""
+        session = self._found(version, session_id, session_epoch, partitions, is_from_follower=is_from_follower)
+        if not isinstance(session, FetchSession):
+            return session
+        session.epoch = INITIAL_EPOCH  # no incremental request has it
+        for some in _some_of(partitions):
+            if self._sessions.get(session_id) is session:
+                session.update(some, ())
+            yield
+        for keys in _some_of(forgotten):
+            session.update((), keys)
+            yield
+        for keys in _some_of(tuple(session.unresolved)):
+            if self._sessions.get(session_id) is session:
+                session.resolve(keys, topic_names)
+            yield
+        if self._sessions.get(session_id) is not session:
+            return ErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return self._advanced(session, session_epoch, partitions)
+
+    def _found(
+        self, version: int, session_id: int, session_epoch: int, partitions: list[FetchPartition], *, is_from_follower: bool
+    ) -> FetchSession | FetchContext:
+        """Return the session that an incremental request changes, or the context of any other request."""
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION_ID and (old := self._sessions.get(session_id)) is not None:
                 self._remove(old)
@@ -203,7 +263,10 @@ class FetchSessionCache:
             return ErrorContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != (version >= TOPIC_ID_VERSION_MIN):
             return ErrorContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.update(partitions, forgotten)
+        return session
+
+    def _advanced(self, session: FetchSession, session_epoch: int, partitions: list[FetchPartition]) -> FetchContext:
+        """Return the context of the incremental request that has changed a session."""
         if not session.partitions:
             self._remove(session)
             return SessionlessContext(partitions)
@@ -212,20 +275,25 @@ class FetchSessionCache:
             self._remove(session)
             self.evictions += 1
             return ErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        session.resolve(topic_names)
-        session.epoch = next_epoch(session.epoch)
+        session.epoch = next_epoch(session_epoch)
         self._touch(session, now_ms)
         return IncrementalContext(session)
 
-    def create(self, partitions: dict[SessionKey, CachedPartition], *, is_privileged: bool, uses_topic_ids: bool) -> int:
-        """Make a session of partitions, which it owns. Returns its id, or NO_SESSION_ID if there is no room."""
+    def create(
+        self, partitions: SessionPartitions, unresolved: set[SessionKey], *, is_privileged: bool, uses_topic_ids: bool
+    ) -> int:
+        """Make a session of partitions, which it owns; those with the keys `unresolved` have no topic yet. Returns its id, or
+        NO_SESSION_ID if there is no room.
+        """
         now_ms = self._clock.monotonic_ms()
         if not self._make_room(is_privileged, size=len(partitions), now_ms=now_ms):
             return NO_SESSION_ID
         session_id = secrets.randbelow(EPOCH_MAX) + 1
         while session_id in self._sessions:
             session_id = secrets.randbelow(EPOCH_MAX) + 1
-        session = FetchSession(session_id, partitions, is_privileged=is_privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        session = FetchSession(
+            session_id, partitions, unresolved, is_privileged=is_privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms
+        )
         self._touch(session, now_ms)
         return session_id
 
@@ -307,3 +375,12 @@ class FetchSessionCache:
     def _remove(self, session: FetchSession) -> None:
         del self._sessions[session.session_id]
         self._forget_worth(session)
+        if len(session.partitions) > STEP_PARTITIONS:
+            self._run_steps("end of a fetch session", session.end())
+
+
+def _some_of(elements: Iterable[Element]) -> Iterator[tuple[Element, ...]]:
+    """Yield the elements a few at a time."""
+    rest = iter(elements)
+    while some := tuple(islice(rest, STEP_PARTITIONS)):
+        yield some

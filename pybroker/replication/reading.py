@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.native import choose
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication import _reading_python
 from pybroker.replication._reading_python import read_all_usual, read_usual, wanted_partitions
 from pybroker.replication.fetch_data import FetchIsolation
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchPartitionData, FetchResults
     from pybroker.replication.partition import Partition
 
-__all__ = ["IS_NATIVE", "read_all_usual", "read_partitions", "read_usual", "wanted_partitions"]
+__all__ = ["IS_NATIVE", "read_all_usual", "read_partitions", "read_usual", "readable", "wanted_partitions"]
 
 IS_NATIVE: Final = choose(_reading_python, globals())
 
 _LOG_END: Final = FetchIsolation.LOG_END
+_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_MORE_THAN_WANTED: Final = 1 << 32
 
 
 def read_partitions(
@@ -49,3 +52,18 @@ def read_partitions(
         if records is not None:
             limit.take(records.size)
     return results
+
+
+def readable(results: FetchResults) -> tuple[int, int]:
+    """Return the bytes that were read, and how many partitions the cluster does not have. A result on which the client must act
+    counts as more bytes than any client waits for.
+    """
+    bytes_readable = unknown_count = 0
+    for _, data in results:
+        if data.records is not None:
+            bytes_readable += data.records.size
+        elif data.error_code is _UNKNOWN:
+            unknown_count += 1
+        elif data.error_code or data.diverging_epoch is not None or data.preferred_read_replica >= 0:
+            bytes_readable += _MORE_THAN_WANTED
+    return bytes_readable, unknown_count

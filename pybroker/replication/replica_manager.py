@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.directory_moves import DirectoryMoves
@@ -37,6 +38,7 @@ from pybroker.replication.failed_append import failed_append
 from pybroker.replication.fetch_data import FetchIsolation, FetchParams, FetchPartition, FetchPartitionData, FetchResults
 from pybroker.replication.leading import LeaderAppends
 from pybroker.replication.own_partitions import OwnPartitions
+from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NONE: Final = ErrorCode.NONE
+_STEP_PARTITIONS: Final = 1_000
 _LOG_END: Final = FetchIsolation.LOG_END
 
 
@@ -256,14 +259,20 @@ class ReplicaManager(LeaderAppends):
         """Return whether the response can be sent now, as `read_first` describes."""
         if params.max_wait_ms <= 0 or not results:
             return True
+        bytes_readable, unknown_count = reading.readable(results)
+        return bytes_readable >= params.min_bytes or unknown_count == len(results)
+
+    @staticmethod
+    def is_enough_in_steps(params: FetchParams, results: FetchResults) -> Generator[None, None, bool]:
+        """Return whether the response can be sent now, as `is_enough` does at once."""
+        if params.max_wait_ms <= 0:
+            return True
         bytes_readable = unknown_count = 0
-        for _, data in results:
-            if data.records is not None:
-                bytes_readable += data.records.size
-            elif data.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                unknown_count += 1
-            elif data.error_code or data.diverging_epoch is not None or data.preferred_read_replica >= 0:
-                return True
+        for start in range(0, len(results), _STEP_PARTITIONS):
+            more_readable, more_unknown = reading.readable(results[start : start + _STEP_PARTITIONS])
+            bytes_readable += more_readable
+            unknown_count += more_unknown
+            yield
         return bytes_readable >= params.min_bytes or unknown_count == len(results)
 
     def wait_for_more(
@@ -279,11 +288,15 @@ class ReplicaManager(LeaderAppends):
 
     def wait_in_steps(
         self, params: FetchParams, results: FetchResults, on_due: Callable[[], None]
-    ) -> Generator[None, None, None]:
-        """Begin to wait as `wait_for_more` does, in steps; `on_due` is called when the partitions are to be read again."""
-        operation = DelayedLargeFetch(self, params, results, on_due)
-        keys = map(operation.watch_at, range(len(results)))
-        return self.fetch_purgatory.watch_in_steps(operation, keys, params.max_wait_ms)
+    ) -> Generator[None, None, DelayedLargeFetch]:
+        """Begin to wait as `wait_for_more` does, in steps; `on_due` is called when the partitions are to be read again. Empties
+        `results`. Returns what waits.
+        """
+        operation = DelayedLargeFetch(self, params, on_due)
+        keys = starmap(operation.watch, results)
+        yield from self.fetch_purgatory.watch_in_steps(operation, keys, params.max_wait_ms)
+        yield from emptied(results)
+        return operation
 
     def read(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> FetchResults:
         """Read whatever is available, within the limits, without waiting."""

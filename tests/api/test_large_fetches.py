@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pybroker.api import fetch_steps
+from pybroker.api.fetch_partition import aborted_in_steps
 from pybroker.api.handlers import fetch as handler
 from pybroker.protocol import codec
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pybroker.slicing import emptied
 from testing.scenes.api.whole import Whole, frame_of, settled
 from testing.scenes.logs import batch
+from testing.steps import steps_of
 from testing.turns import run_watched
 
 MANY = 10_000
@@ -87,6 +91,16 @@ async def test_a_session_forgets_what_it_has_and_what_it_gets_with_the_same_requ
     assert {number for _, number in session.partitions} == {0, 2, *range(4, 10), 11}
 
 
+async def test_a_small_request_of_a_large_session_is_handled_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, topic_id = await filled(tmp_path, 1)
+    numbers = range(fetch_steps.LARGE_PARTITIONS + 1)
+    full = await whole.ask(fetch(*numbers, topic_id=topic_id, session_epoch=0), 13)
+    monkeypatch.setattr(type(whole.services.fetch_sessions), "context", None)
+    more = fetch(*numbers[-1:], topic_id=b"x" * 16, session_id=full.session_id, session_epoch=1)
+    response = await whole.ask(more, 13)
+    assert (response.error_code, [one.topic_id for one in response.responses]) == (0, [topic_id, b"x" * 16])
+
+
 @pytest.mark.parametrize("is_large", [True, False])
 async def test_a_session_forgets_a_partition_of_the_zero_topic_id(
     tmp_path: Path, everything_is_large: pytest.MonkeyPatch, is_large: bool
@@ -102,6 +116,33 @@ async def test_a_session_forgets_a_partition_of_the_zero_topic_id(
     forgotten = [ForgottenTopic(topic_id=bytes(16), partitions=[7])]
     await whole.ask(fetch(session_id=full.session_id, session_epoch=2, forgotten_topics_data=forgotten), 13)
     assert list(session.partitions) == [(topic_id, 0)]
+
+
+async def test_what_a_large_fetch_was_made_of_is_freed_in_steps(tmp_path: Path, everything_is_large: pytest.MonkeyPatch) -> None:
+    freed: list[list[int]] = []
+
+    def noted(*collections: Any) -> Generator[None, None, None]:
+        freed.append([*map(len, collections)])
+        return emptied(*collections)
+
+    everything_is_large.setattr(handler, "emptied", noted)
+    whole, _ = await filled(tmp_path, 20)
+    full = await whole.ask(fetch(*range(20), session_epoch=0), 11)
+    assert freed == [[20, 20, 0, 20, 20]], "results for the response, all results, unknown ids, what was read, what was asked"
+    del freed[:]
+    await whole.ask(fetch(*range(18, 30), session_id=full.session_id, session_epoch=1), 11)
+    assert freed[0] == [12], "the changes, before the fetch may wait"
+    assert [count > 0 for count in freed[1]] == [True, True, False, True, True]
+
+
+def test_many_partitions_are_looked_through_in_steps() -> None:
+    request = fetch(*range(MANY), *range(MANY), topic_id=b"x" * 16)
+    steps, wanted = steps_of(fetch_steps.wanted_in_steps(request, lambda _: None))
+    assert (steps >= 2 * MANY // 200, [one.partition for one in wanted]) == (True, [*range(MANY)])
+    steps, (known, erroneous) = steps_of(fetch_steps.known_in_steps(wanted, uses_ids=True))
+    assert (steps >= MANY // 200, known, len(erroneous)) == (True, [], MANY)
+    steps, _ = steps_of(aborted_in_steps(erroneous))
+    assert steps >= MANY // 1_000
 
 
 def test_a_fetch_that_forgets_many_partitions_is_large() -> None:

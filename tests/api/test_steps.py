@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -27,21 +27,10 @@ from pybroker.protocol.messages.list_transactions import ListTransactionsRequest
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pybroker.protocol.messages.update_features import FeatureUpdateKey
 from pybroker.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from testing.steps import steps_of
 from tests.api.transactions import Producer, broker
 
 MANY = 5_000
-Result = TypeVar("Result")
-
-
-def steps_of(work: Generator[Any, None, Result]) -> tuple[int, Result]:
-    """Run all of `work`; return how many steps it has, and its result."""
-    steps = 0
-    while True:
-        try:
-            next(work)
-        except StopIteration as stopped:
-            return steps, stopped.value
-        steps += 1
 
 
 async def results_of_markers(tmp_path: Path) -> list[dict[str, dict[int, int]]]:

@@ -372,6 +372,7 @@ def test_an_operation_with_very_many_keys_is_watched_and_dropped_in_steps() -> N
     operation.is_ready = True
     assert purgatory.check_and_complete(7) == 1
     assert (purgatory.watched, purgatory.delayed) == (count - 1, 0)
+    assert len(operation._keys) == 0, "the steps free them"
     left = [purgatory.watched]
     while turns:
         turns.pop(0)()

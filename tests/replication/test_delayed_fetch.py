@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from pybroker.log.file_records import FileRecords
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.model import LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.delayed_fetch import DelayedFetch
+from pybroker.replication.fetch_data import FetchPartitionData
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.slicing import run_through
 from testing.scenes.replication.scene import ReplicaScene, params, wanted
+from testing.steps import steps_of
 
 
 @pytest.fixture(autouse=True, params=["at once", "in steps"])
@@ -256,10 +259,25 @@ def test_a_large_fetch_looks_only_at_the_partition_that_changed(monkeypatch: pyt
     limits = params(max_wait_ms=500, min_bytes=250)
     due: list[int] = []
     results, _ = scene.manager.read_first(limits, asked)
-    run_through(scene.manager.wait_in_steps(limits, results, lambda: due.append(len(looks))))
+    operation = run_through(scene.manager.wait_in_steps(limits, results, lambda: due.append(len(looks))))
     assert len(looks) == 50, "each once"
+    assert results == [], "no slice of a file is kept"
     scene.produce("t", 100, partition=7)
     scene.produce("t", 100, partition=9)
     assert (looks[50:], due) == (["t-7", "t-9"], [])
     scene.produce("t", 50, partition=7)
     assert (looks[52:], due) == (["t-7"], [53])
+    run_through(operation.free())
+    assert (operation._waiting, operation._places, operation._available) == ([], {}, [])
+
+
+def test_whether_many_results_are_enough_is_decided_in_steps_as_at_once() -> None:
+    unknown, usual = FetchPartitionData(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), FetchPartitionData()
+    read = FetchPartitionData(records=FileRecords(None, 0, 10))  # type: ignore[arg-type]  # nothing reads it
+    fenced = FetchPartitionData(ErrorCode.FENCED_LEADER_EPOCH)
+    for parts in ([usual], [unknown], [unknown, usual], [read], [read] * 2, [usual, fenced], [unknown, fenced], []):
+        results = [(wanted("t", 0), data) for data in parts] * 5_000
+        for limits in (params(), params(max_wait_ms=1, min_bytes=60_000), params(max_wait_ms=1, min_bytes=2**31 - 1)):
+            steps, is_enough = steps_of(ReplicaManager.is_enough_in_steps(limits, results))
+            assert is_enough == ReplicaManager.is_enough(limits, results)
+            assert steps >= (len(results) // 1_000 if limits.max_wait_ms else 0)

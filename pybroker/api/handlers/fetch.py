@@ -32,15 +32,16 @@ from pybroker.api.fetch_partition import (
 )
 from pybroker.api.fetch_steps import (
     LARGE_PARTITIONS,
-    forgotten_in_steps,
     forgotten_keys,
     is_large,
+    known_in_steps,
     read_in_steps,
     topics_in_steps,
+    unknown_id,
     until_due,
     wanted_in_steps,
 )
-from pybroker.api.slices import complete, in_threads
+from pybroker.api.slices import Pauses, complete, in_threads
 from pybroker.model import BrokerId, TopicId, new_tuple
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
@@ -58,6 +59,7 @@ from pybroker.replication.fetch_data import (
     fetch_params,
 )
 from pybroker.replication.fetch_session import FINAL_EPOCH
+from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -86,7 +88,7 @@ def handle(
     """Read the partitions of the request's session, and wait for more records where the request wants that."""
     version = context.api_version
     replica_id = request.replica_state.replica_id if version >= _REPLICA_STATE_VERSION else request.replica_id
-    if is_large(request):
+    if is_large(request) or _is_of_large_session(broker, request):
         return _large(broker, context, request, replica_id)
     is_sessionless = request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION_ID
     if is_sessionless and replica_id < 0 and version >= ZSTD_VERSION:
@@ -123,12 +125,30 @@ def handle(
 async def _large(broker: Services, context: RequestContext, request: FetchRequest, replica_id: int) -> FetchResponse:
     """Handle a request that names many partitions."""
     version = context.api_version
-    names = _names(broker) if version >= _TOPIC_ID_VERSION else None
-    partitions = await complete(wanted_in_steps(request, names))
-    present = broker.fetch_sessions.get(request.session_id)
-    forgotten = await complete(forgotten_in_steps(request, partitions, present, uses_ids=names is not None))
-    session = _session(broker, version, request, partitions, forgotten, is_from_follower=replica_id >= 0)
+    uses_ids = version >= _TOPIC_ID_VERSION
+    partitions = await complete(wanted_in_steps(request, _names(broker) if uses_ids else None))
+    session = await complete(
+        broker.fetch_sessions.context_in_steps(
+            version=version,
+            session_id=request.session_id,
+            session_epoch=request.session_epoch,
+            is_from_follower=replica_id >= 0,
+            partitions=partitions,
+            forgotten=forgotten_keys(request, uses_ids=uses_ids),
+            topic_names=_names(broker),
+        )
+    )
+    if session.partitions is not partitions:
+        await complete(emptied(partitions))
     return await _in_steps(broker, version, session, _params(broker, context, request, replica_id))
+
+
+def _is_of_large_session(broker: Services, request: FetchRequest) -> bool:
+    """Return whether a request changes or reads a session of many partitions."""
+    if request.session_id == NO_SESSION_ID:
+        return False
+    session = broker.fetch_sessions.get(request.session_id)
+    return session is not None and len(session.partitions) > LARGE_PARTITIONS
 
 
 async def _in_steps(
@@ -138,22 +158,16 @@ async def _in_steps(
     thread what the page cache lacks: `cold`, if that is known.
     """
     manager = broker.replica_manager
-    wanted, erroneous = _known(version, session)
+    wanted, erroneous = await complete(known_in_steps(session.partitions, uses_ids=version >= _TOPIC_ID_VERSION))
     results = await read_in_steps(manager, params, wanted, cold or ColdLookups())
-    if not manager.is_enough(params, results):
+    if not await complete(manager.is_enough_in_steps(params, results)):
         parked()
         await until_due(manager, params, results)
         results = await read_in_steps(manager, params, wanted, ColdLookups())
-    magic = magic_for(version)
-    converted: dict[int, Converted] = {}
-    if magic is not None:
-        conversion = DownConversion(broker.config, broker.metrics, magic)
-        for number, (one, data) in enumerate(results):
-            steps = conversion_of(broker, version, conversion, one, data)
-            if steps is not None:
-                converted[number] = await in_threads(steps)
+    converted = await _converted(broker, version, results)
     aborted = await complete(aborted_in_steps(results))
-    session_response = await complete(session.respond_in_steps(results + erroneous))
+    results += erroneous
+    session_response = await complete(session.respond_in_steps(results))
     places = count()
 
     def respond(one: FetchPartition, data: FetchPartitionData) -> PartitionData:
@@ -164,7 +178,24 @@ async def _in_steps(
 
     steps_to_topics = topics_in_steps(session_response.results, broker.metrics, respond, is_plain=version >= ZSTD_VERSION)
     topics = await complete(steps_to_topics)
+    await complete(emptied(session_response.results, results, erroneous, wanted, session.partitions))
     return _new_response(session_response.error_code, session_response.session_id, topics)
+
+
+async def _converted(broker: Services, version: int, results: FetchResults) -> dict[int, Converted]:
+    """Return the records that a client of an old version gets, by their places in `results`."""
+    converted: dict[int, Converted] = {}
+    magic = magic_for(version)
+    if magic is None:
+        return converted
+    conversion = DownConversion(broker.config, broker.metrics, magic)
+    pauses = Pauses()
+    for number, (one, data) in enumerate(results):
+        steps = conversion_of(broker, version, conversion, one, data)
+        if steps is not None:
+            converted[number] = await in_threads(steps)
+        await pauses.between()
+    return converted
 
 
 def _known(version: int, session: FetchContext) -> tuple[Sequence[FetchPartition], FetchResults]:
@@ -172,7 +203,7 @@ def _known(version: int, session: FetchContext) -> tuple[Sequence[FetchPartition
     wanted = session.partitions
     if version < _TOPIC_ID_VERSION:
         return wanted, []
-    erroneous = [(one, FetchPartitionData(ErrorCode.UNKNOWN_TOPIC_ID)) for one in wanted if one.topic is None]
+    erroneous = [unknown_id(one) for one in wanted if one.topic is None]
     return [one for one in wanted if one.topic is not None] if erroneous else wanted, erroneous
 
 
