@@ -11,22 +11,26 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.fetch_partition import topic_responses
+from pybroker.api.down_conversion import Converted, DownConversion, magic_for
+from pybroker.api.fetch_partition import conversion_of, topic_responses
 from pybroker.api.pieces import cut
-from pybroker.api.slices import Pauses, complete
+from pybroker.api.slices import Pauses, complete, in_threads
 from pybroker.model import ZERO_TOPIC_ID, TopicId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication import reading
+from pybroker.replication.fetch_context import NO_SESSION_ID
 from pybroker.replication.fetch_data import FetchPartitionData, session_key
 from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from pybroker.api.context import Services
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, PartitionData
     from pybroker.replication.cold_lookups import ColdLookups
     from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchResults, SessionKey
+    from pybroker.replication.fetch_session import FetchSessionCache
     from pybroker.replication.replica_manager import ReplicaManager
 
 LARGE_PARTITIONS: Final = 1_000
@@ -43,6 +47,14 @@ def is_large(request: FetchRequest) -> bool:
     for forgotten in request.forgotten_topics_data:
         count += 1 + len(forgotten.partitions)
     return count > LARGE_PARTITIONS
+
+
+def is_of_large_session(sessions: FetchSessionCache, request: FetchRequest) -> bool:
+    """Return whether a request reads or changes a session of many partitions."""
+    if request.session_id == NO_SESSION_ID:
+        return False
+    session = sessions.get(request.session_id)
+    return session is not None and len(session.partitions) > LARGE_PARTITIONS
 
 
 def forgotten_keys(request: FetchRequest, *, uses_ids: bool) -> Iterator[SessionKey]:
@@ -112,6 +124,22 @@ async def read_in_steps(
             params = dataclasses.replace(params, max_bytes=max(0, params.max_bytes - size), is_continued=True)
         await pauses.between()
     return results
+
+
+async def converted_in_steps(broker: Services, version: int, results: FetchResults) -> dict[int, Converted]:
+    """Return the records that a client of an old version gets, by their places in `results`."""
+    converted: dict[int, Converted] = {}
+    magic = magic_for(version)
+    if magic is None:
+        return converted
+    conversion = DownConversion(broker.config, broker.metrics, magic)
+    pauses = Pauses()
+    for number, (one, data) in enumerate(results):
+        steps = conversion_of(broker, version, conversion, one, data)
+        if steps is not None:
+            converted[number] = await in_threads(steps)
+        await pauses.between()
+    return converted
 
 
 async def until_due(replicas: ReplicaManager, params: FetchParams, results: FetchResults) -> None:

@@ -207,7 +207,13 @@ class FetchSessionCache:
         """Return the request's context, which owns `partitions`. Before version 7, session id 0 and epoch -1 apply.
         `topic_names` maps known topic ids.
         """
-        session = self._found(version, session_id, session_epoch, partitions, is_from_follower=is_from_follower)
+        session = self._found(
+            version=version,
+            session_id=session_id,
+            session_epoch=session_epoch,
+            is_from_follower=is_from_follower,
+            partitions=partitions,
+        )
         if not isinstance(session, FetchSession):
             return session
         session.update(partitions, forgotten)
@@ -226,7 +232,13 @@ class FetchSessionCache:
         topic_names: TopicNames,
     ) -> Generator[None, None, FetchContext]:
         """Return the context, as `context` does at once. No other request may use the session in between, but it may end."""
-        session = self._found(version, session_id, session_epoch, partitions, is_from_follower=is_from_follower)
+        session = self._found(
+            version=version,
+            session_id=session_id,
+            session_epoch=session_epoch,
+            is_from_follower=is_from_follower,
+            partitions=partitions,
+        )
         if not isinstance(session, FetchSession):
             return session
         session.epoch = INITIAL_EPOCH  # no incremental request has it
@@ -246,7 +258,7 @@ class FetchSessionCache:
         return self._advanced(session, session_epoch, partitions)
 
     def _found(
-        self, version: int, session_id: int, session_epoch: int, partitions: list[FetchPartition], *, is_from_follower: bool
+        self, *, version: int, session_id: int, session_epoch: int, is_from_follower: bool, partitions: list[FetchPartition]
     ) -> FetchSession | FetchContext:
         """Return the session that an incremental request changes, or the context of any other request."""
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):

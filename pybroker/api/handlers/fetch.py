@@ -16,15 +16,14 @@ Source: KafkaApis.handleFetchRequest, FetchResponse.of; KIP-74, KIP-227, KIP-283
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import LONG_WAIT_MS, Deferred, LongWait
-from pybroker.api.down_conversion import Converted, DownConversion, magic_for
+from pybroker.api.down_conversion import magic_for
 from pybroker.api.element_budget import parked
 from pybroker.api.fetch_partition import (
     ZSTD_VERSION,
     aborted_in_steps,
-    conversion_of,
     count_partition,
     partition_response,
     repeats_a_partition,
@@ -32,8 +31,10 @@ from pybroker.api.fetch_partition import (
 )
 from pybroker.api.fetch_steps import (
     LARGE_PARTITIONS,
+    converted_in_steps,
     forgotten_keys,
     is_large,
+    is_of_large_session,
     known_in_steps,
     read_in_steps,
     topics_in_steps,
@@ -41,7 +42,7 @@ from pybroker.api.fetch_steps import (
     until_due,
     wanted_in_steps,
 )
-from pybroker.api.slices import Pauses, complete, in_threads
+from pybroker.api.slices import complete
 from pybroker.model import BrokerId, TopicId, new_tuple
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
@@ -55,7 +56,6 @@ from pybroker.replication.fetch_data import (
     FetchPartition,
     FetchPartitionData,
     FetchResults,
-    SessionKey,
     fetch_params,
 )
 from pybroker.replication.fetch_session import FINAL_EPOCH
@@ -63,7 +63,7 @@ from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.replication.fetch_context import FetchContext
@@ -88,7 +88,7 @@ def handle(
     """Read the partitions of the request's session, and wait for more records where the request wants that."""
     version = context.api_version
     replica_id = request.replica_state.replica_id if version >= _REPLICA_STATE_VERSION else request.replica_id
-    if is_large(request) or _is_of_large_session(broker, request):
+    if is_large(request) or is_of_large_session(broker.fetch_sessions, request):
         return _large(broker, context, request, replica_id)
     is_sessionless = request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION_ID
     if is_sessionless and replica_id < 0 and version >= ZSTD_VERSION:
@@ -99,8 +99,8 @@ def handle(
     partitions = reading.wanted_partitions(request.topics, names)
     if len(partitions) > 1 and repeats_a_partition(request):  # the last one counts, at the place of the first
         partitions = list({one.session_key: one for one in partitions}.values())
-    forgotten = forgotten_keys(request, uses_ids=names is not None)
-    session = _session(broker, version, request, partitions, forgotten, is_from_follower=replica_id >= 0)
+    asked = _asked(broker, version, request, partitions, is_from_follower=replica_id >= 0)
+    session = broker.fetch_sessions.context(**asked)
     params = _params(broker, context, request, replica_id)
     if len(session.partitions) > LARGE_PARTITIONS or magic_for(version) is not None:
         return _in_steps(broker, version, session, params)
@@ -125,30 +125,12 @@ def handle(
 async def _large(broker: Services, context: RequestContext, request: FetchRequest, replica_id: int) -> FetchResponse:
     """Handle a request that names many partitions."""
     version = context.api_version
-    uses_ids = version >= _TOPIC_ID_VERSION
-    partitions = await complete(wanted_in_steps(request, _names(broker) if uses_ids else None))
-    session = await complete(
-        broker.fetch_sessions.context_in_steps(
-            version=version,
-            session_id=request.session_id,
-            session_epoch=request.session_epoch,
-            is_from_follower=replica_id >= 0,
-            partitions=partitions,
-            forgotten=forgotten_keys(request, uses_ids=uses_ids),
-            topic_names=_names(broker),
-        )
-    )
+    partitions = await complete(wanted_in_steps(request, _names(broker) if version >= _TOPIC_ID_VERSION else None))
+    asked = _asked(broker, version, request, partitions, is_from_follower=replica_id >= 0)
+    session = await complete(broker.fetch_sessions.context_in_steps(**asked))
     if session.partitions is not partitions:
         await complete(emptied(partitions))
     return await _in_steps(broker, version, session, _params(broker, context, request, replica_id))
-
-
-def _is_of_large_session(broker: Services, request: FetchRequest) -> bool:
-    """Return whether a request changes or reads a session of many partitions."""
-    if request.session_id == NO_SESSION_ID:
-        return False
-    session = broker.fetch_sessions.get(request.session_id)
-    return session is not None and len(session.partitions) > LARGE_PARTITIONS
 
 
 async def _in_steps(
@@ -164,7 +146,7 @@ async def _in_steps(
         parked()
         await until_due(manager, params, results)
         results = await read_in_steps(manager, params, wanted, ColdLookups())
-    converted = await _converted(broker, version, results)
+    converted = await converted_in_steps(broker, version, results)
     aborted = await complete(aborted_in_steps(results))
     results += erroneous
     session_response = await complete(session.respond_in_steps(results))
@@ -180,22 +162,6 @@ async def _in_steps(
     topics = await complete(steps_to_topics)
     await complete(emptied(session_response.results, results, erroneous, wanted, session.partitions))
     return _new_response(session_response.error_code, session_response.session_id, topics)
-
-
-async def _converted(broker: Services, version: int, results: FetchResults) -> dict[int, Converted]:
-    """Return the records that a client of an old version gets, by their places in `results`."""
-    converted: dict[int, Converted] = {}
-    magic = magic_for(version)
-    if magic is None:
-        return converted
-    conversion = DownConversion(broker.config, broker.metrics, magic)
-    pauses = Pauses()
-    for number, (one, data) in enumerate(results):
-        steps = conversion_of(broker, version, conversion, one, data)
-        if steps is not None:
-            converted[number] = await in_threads(steps)
-        await pauses.between()
-    return converted
 
 
 def _known(version: int, session: FetchContext) -> tuple[Sequence[FetchPartition], FetchResults]:
@@ -237,24 +203,19 @@ def _usual_response(broker: Services, version: int, request: FetchRequest) -> Fe
     return None if results is None else _new_response(_NONE, 0, topic_responses(results, broker.metrics, None, _COPIED_BYTES_MAX))
 
 
-def _session(
-    broker: Services,
-    version: int,
-    request: FetchRequest,
-    partitions: list[FetchPartition],
-    forgotten: Iterable[SessionKey],
-    *,
-    is_from_follower: bool,
-) -> FetchContext:
-    return broker.fetch_sessions.context(
-        version=version,
-        session_id=request.session_id,
-        session_epoch=request.session_epoch,
-        is_from_follower=is_from_follower,
-        partitions=partitions,
-        forgotten=forgotten,
-        topic_names=_names(broker),
-    )
+def _asked(
+    broker: Services, version: int, request: FetchRequest, partitions: list[FetchPartition], *, is_from_follower: bool
+) -> dict[str, Any]:
+    """Return what the cache of sessions makes the context of a request from."""
+    return {
+        "version": version,
+        "session_id": request.session_id,
+        "session_epoch": request.session_epoch,
+        "is_from_follower": is_from_follower,
+        "partitions": partitions,
+        "forgotten": forgotten_keys(request, uses_ids=version >= _TOPIC_ID_VERSION),
+        "topic_names": _names(broker),
+    }
 
 
 def _names(broker: Services) -> Callable[[TopicId], str | None]:
