@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +28,7 @@ from pybroker.api.deferred import Deferred
 from pybroker.api.pieces import cut
 from pybroker.model import TopicId
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
     from pybroker.coordinator.offsets import NewOffset, Refused
@@ -146,7 +148,7 @@ class LargeCommit:
 
     def __init__(self, image: ClusterImage) -> None:
         self.layout = CommitLayout(image)
-        self._pieces: list[tuple[Sequence[Any], int]] = []
+        self._pieces: deque[tuple[Sequence[Any], int]] = deque()
 
     def lay_out(self, request: Any, *, has_topic_ids: bool) -> Generator[None, None, None]:
         """Find out which offsets of the request can be committed."""
@@ -158,15 +160,17 @@ class LargeCommit:
     def responses(
         self, outcome: Refused | ErrorCode, topic_response: TopicResponse, partition_response: PartitionResponse
     ) -> Generator[None, None, list[Any]]:
-        """Return what the function of this name returns for the whole request."""
+        """Return what the function of this name returns for the whole request. Frees what it is made of. Call it once."""
         codes, places = iter(self.layout.codes), itertools.count()
         result: list[Any] = []
-        for topics, depth in self._pieces:
+        while self._pieces:
+            topics, depth = self._pieces.popleft()
             some = _refusals(topics, codes, outcome, places, topic_response, partition_response)
             if depth:
                 result[-1].partitions += some.pop(0).partitions
             result += some
             yield
+        yield from emptied(self.layout.codes, self.layout.new)
         return result
 
 

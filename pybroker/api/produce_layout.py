@@ -14,6 +14,7 @@ from pybroker.protocol.codec import LOOP_ELEMENTS_MAX
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records import kernels
 from pybroker.replication.produce_data import PartitionProduceResult
+from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -94,37 +95,27 @@ class ProduceLayout:
             yield from self._refuse_all()
 
     def _refuse_all(self) -> Generator[None, None, None]:
-        yield from _emptied(self.entries, self.transactional, self.refused)
+        yield from emptied(self.entries, self.transactional, self.refused)
+        left = STEP_PARTITIONS
         for _, _, asked in self.topics:
-            for number, topic_partition in enumerate(asked, 1):
+            for topic_partition in asked:
                 self.refused[topic_partition] = _UNAUTHORIZED
-                if not number % STEP_PARTITIONS:
+                left -= 1
+                if not left:
+                    left = STEP_PARTITIONS
                     yield
 
     def discard(self, request: ProduceRequest, results: ProduceResults) -> Generator[None, None, None]:
         """Let go of the request, of its results and of what is here."""
-        yield from _emptied(self.entries, self.transactional, self.refused, results)
+        yield from emptied(self.entries, self.transactional, self.refused, results)
         for _, _, asked in self.topics:
-            yield from _cut(asked)
+            yield from emptied(asked)
+        yield from emptied(self.topics)
         for topic in request.topic_data:
-            yield from _cut(topic.partition_data)
+            yield from emptied(topic.partition_data)
 
 
 def is_large(request: ProduceRequest) -> bool:
     """Return whether a request has too many partitions, or topics, for one turn."""
     topics = request.topic_data
     return len(topics) > LARGE_PARTITIONS or sum(len(topic.partition_data) for topic in topics) > LARGE_PARTITIONS
-
-
-def _emptied(*mappings: dict[Any, Any]) -> Generator[None, None, None]:
-    for mapping in mappings:
-        while mapping:
-            for _ in range(min(STEP_PARTITIONS, len(mapping))):
-                mapping.popitem()
-            yield
-
-
-def _cut(elements: list[Any]) -> Generator[None, None, None]:
-    while elements:
-        del elements[-STEP_PARTITIONS:]
-        yield

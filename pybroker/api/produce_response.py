@@ -47,13 +47,15 @@ def response_in_steps(layout: Layout, *results: ProduceResults) -> Generator[Non
 
 def failures(layout: Layout, *results: ProduceResults) -> Generator[None, None, list[tuple[TopicPartition, ErrorCode]]]:
     """Return the partitions that failed, each of which is in one of `results`, and yield between some of them."""
-    failed = []
+    failed, left = [], STEP_PARTITIONS
     for _, _, asked in layout:
-        for number, topic_partition in enumerate(asked, 1):
+        for topic_partition in asked:
             code = _found(topic_partition, results).error_code
             if code:
                 failed.append((topic_partition, code))
-            if not number % STEP_PARTITIONS:
+            left -= 1
+            if not left:
+                left = STEP_PARTITIONS
                 yield
     return failed
 

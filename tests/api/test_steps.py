@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from pybroker.api.committed_offsets import LargeCommit
 from pybroker.api.handlers import (
     add_partitions_to_txn,
     list_config_resources,
@@ -16,6 +18,8 @@ from pybroker.api.handlers import (
     update_features,
     write_txn_markers,
 )
+from pybroker.api.produce_layout import ProduceLayout
+from pybroker.api.produce_response import failures
 from pybroker.coordinator.classic import sync
 from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.coordinator.transaction.listing import NAMES
@@ -24,11 +28,20 @@ from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 from pybroker.protocol.messages.list_transactions import ListTransactionsRequest
+from pybroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pybroker.protocol.messages.update_features import FeatureUpdateKey
 from pybroker.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from testing.steps import steps_of
 from tests.api.transactions import Producer, broker
+
+if TYPE_CHECKING:
+    from pybroker.metadata.image import ClusterImage
 
 MANY = 5_000
 
@@ -140,3 +153,41 @@ def test_many_topics_are_compared_with_a_newer_image_in_steps() -> None:
     images: list[Any] = [Image(), Image("t4321")]
     assert steps_of(add_partitions_to_txn._still_has(images[0], images[1], topics)) == (MANY // 500, True)
     assert steps_of(add_partitions_to_txn._still_has(images[1], images[0], topics)) == (4321 // 500, False)
+
+
+def test_the_failures_of_many_topics_are_found_and_a_layout_is_freed_in_steps() -> None:
+    laid_out = ProduceLayout()
+    partitions = [PartitionProduceData(index=0, records=None)]
+    topics = [TopicProduceData(name=f"t{number}", partition_data=[*partitions]) for number in range(MANY)]
+    request, image = ProduceRequest(topic_data=topics), SimpleNamespace(topics_by_id={})
+    steps, _ = steps_of(laid_out.steps(cast("ClusterImage", image), request, has_topic_ids=False))
+    assert steps >= MANY // 500
+    steps, failed = steps_of(failures(laid_out.topics, laid_out.refused))
+    assert steps >= MANY // 500
+    assert [one.topic for one, _ in failed] == [topic.name for topic in topics]
+    steps, _ = steps_of(laid_out._refuse_all())
+    assert steps >= MANY // 500
+    assert len(laid_out.refused) == MANY
+    steps, _ = steps_of(laid_out.discard(request, {}))
+    assert steps >= 2 * MANY // 1_000
+    assert (laid_out.refused, laid_out.topics, topics[0].partition_data) == ({}, [], [])
+
+
+def test_the_pieces_of_a_large_commit_are_freed_while_its_response_is_made() -> None:
+    topics = [
+        OffsetCommitRequestTopic(name=f"t{number}", partitions=[OffsetCommitRequestPartition(partition_index=0)])
+        for number in range(MANY)
+    ]
+    known = {topic.name: SimpleNamespace(name=topic.name, partitions=[None]) for topic in topics[1:]}
+    large = LargeCommit(cast("ClusterImage", SimpleNamespace(topics=known)))
+    steps, _ = steps_of(large.lay_out(OffsetCommitRequest(topics=topics), has_topic_ids=False))
+    assert steps >= MANY // 500
+    work = large.responses(ErrorCode.NONE, lambda name, _, partitions: (name, partitions), lambda number, code: (number, code))
+    pieces = len(large._pieces)
+    next(work)
+    assert len(large._pieces) == pieces - 1
+    steps, result = steps_of(work)
+    assert steps >= MANY // 500 + 2 * MANY // 1_000 - 1
+    expected = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] + [ErrorCode.NONE] * (MANY - 1)
+    assert result == [(topic.name, [(0, code)]) for topic, code in zip(topics, expected, strict=True)]
+    assert (large._pieces, large.layout.codes, large.layout.new) == (deque(), [], [])

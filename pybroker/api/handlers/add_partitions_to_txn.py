@@ -32,7 +32,7 @@ from pybroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from pybroker.slicing import run_through
+from pybroker.slicing import emptied, run_through
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -131,7 +131,9 @@ async def _add_in_slices(broker: Services, version: int, one: AddPartitionsToTxn
     image = broker.controller.image
     asked, missing = await complete(_look_up(image, one.topics))
     if missing:
-        return await complete(_results(one.topics, _of_missing(missing)))
+        results = await complete(_results(one.topics, _of_missing(missing)))
+        await complete(emptied(missing, asked))
+        return results
     while (now := broker.controller.image) is not image:
         if not await complete(_still_has(now, image, one.topics)):
             return await complete(_results(one.topics, _of_outcome(ErrorCode.CONCURRENT_TRANSACTIONS, version)))
@@ -141,7 +143,9 @@ async def _add_in_slices(broker: Services, version: int, one: AddPartitionsToTxn
     outcome = deferred.response()
     if isinstance(outcome, asyncio.Future):
         outcome = await outcome
-    return await complete(_results(one.topics, _of_outcome(outcome, version)))
+    results = await complete(_results(one.topics, _of_outcome(outcome, version)))
+    await complete(emptied(asked))
+    return results
 
 
 def _add(broker: Services, version: int, one: AddPartitionsToTxnTransaction, deferred: Deferred[TopicResults, Any]) -> None:

@@ -39,7 +39,7 @@ from pybroker.model import TopicPartition
 from pybroker.network.context import ProtocolViolation
 from pybroker.records.work import LongWorkError
 from pybroker.replication.appends import Appends
-from pybroker.slicing import run_through
+from pybroker.slicing import emptied, run_through
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -133,12 +133,16 @@ async def _handle_large(  # noqa: PLR0917  (each is of another kind)
     results: ProduceResults = await append_after(
         broker.validations, holder, ready, appends, work, lambda done: _settle(broker, request, done, lambda results: results)
     )
-    response = None
+    response = refusal = None
     if request.acks == 0:
-        _refuse_silently(await complete(failures(laid_out.topics, results, laid_out.refused)))
+        failed = await complete(failures(laid_out.topics, results, laid_out.refused))
+        refusal = _silent_refusal(failed)
+        await complete(emptied(failed))
     else:
         response = await complete(response_in_steps(laid_out.topics, results, laid_out.refused))
     await complete(laid_out.discard(request, results))
+    if refusal is not None:
+        raise refusal
     return response
 
 
@@ -198,15 +202,18 @@ def _append_long(
 
 def _respond(acks: int, laid_out: ProduceLayout, results: ProduceResults) -> ProduceResponse | None:
     if acks == 0:
-        _refuse_silently(run_through(failures(laid_out.topics, results, laid_out.refused)))
+        refusal = _silent_refusal(run_through(failures(laid_out.topics, results, laid_out.refused)))
+        if refusal is not None:
+            raise refusal
         return None
     if laid_out.refused:
         results.update(laid_out.refused)
     return response_of(laid_out.topics, results)
 
 
-def _refuse_silently(failed: list[tuple[TopicPartition, ErrorCode]]) -> None:
-    """Send no response to acks 0; a failure closes the connection. Raises ProtocolViolation."""
-    if failed:
-        what = listed(failed, lambda one: f"{one[0]}: {one[1].name}")
-        raise ProtocolViolation(f"a produce request with acks 0 failed: {what}")
+def _silent_refusal(failed: list[tuple[TopicPartition, ErrorCode]]) -> ProtocolViolation | None:
+    """Return what closes the connection of a request with acks 0, which has no response; None if nothing failed."""
+    if not failed:
+        return None
+    what = listed(failed, lambda one: f"{one[0]}: {one[1].name}")
+    return ProtocolViolation(f"a produce request with acks 0 failed: {what}")
