@@ -130,6 +130,19 @@ def _value(field: Field, shape: Shape, large: Field | None, random: Random, numb
             return number % 100 if field.wire.code in "bB" else random.choice([number % 30_000, random.choice(NUMBERS)])
 
 
+class Kept:
+    """The connection's memory, in which a request stays for as long as the broker needs it: a copy is no turn of the broker."""
+
+    has_next_request = False
+
+    def hold_request(self, size: int) -> bool:
+        """Keep the bytes."""
+        return size > 0
+
+    def release_request(self) -> None:
+        """Leave them to the garbage."""
+
+
 class World:
     """A broker with topics, a group of one member with offsets, and a transactional producer."""
 
@@ -151,6 +164,7 @@ class World:
         producer = Producer(self.whole, 2)
         await producer.init()
         await producer.send(0, b"x")
+        self.whole.connection.holder = Kept()
 
     def longest(self, request: Any, version: int) -> LongTurn | None:
         """Send a request, let time pass until it has its response, and return the longest turn of the broker."""
