@@ -27,7 +27,7 @@ from pybroker.api import _dispatch_python
 from pybroker.api._dispatch_python import SIZE_PREFIX, DispatcherCore, Parked, Route, Timing
 from pybroker.api.context import RequestContext
 from pybroker.api.deferred import Deferred, LongWait
-from pybroker.api.element_budget import Reservation
+from pybroker.api.element_budget import Reservation, parked
 from pybroker.api.error_counts import ERROR_NAMES
 from pybroker.api.handlers import api_versions
 from pybroker.api.lane import IN_LANE, Lane
@@ -151,6 +151,14 @@ class Dispatcher(DispatcherCore):
             reservation.end()
             held.release_request()
             raise
+
+        def let_go() -> None:
+            nonlocal request
+            if request is not None:
+                decoded, request = [request], None
+                self._long_messages.free(decoded, version)
+
+        reservation.let_go = let_go
         try:
             if route.pieces is None:
                 response = held.during(lambda: route.handle(self._broker, context, request))
@@ -159,9 +167,7 @@ class Dispatcher(DispatcherCore):
             if isinstance(response, Deferred):
                 response = response.future()
             if isinstance(response, asyncio.Future) and not isinstance(response, SlicedResponse):
-                decoded, request = [request], None
-                self._long_messages.free(decoded, version)
-                reservation.keep(0)
+                parked()
             if inspect.isawaitable(response):
                 response = await response
         except (ProtocolViolation, MemoryError):
@@ -170,9 +176,7 @@ class Dispatcher(DispatcherCore):
             code = self._code_of(route.api, context, error)
             response = await self._long_messages.run(_error_response, request, route.response, version, code)
         finally:
-            if request is not None:
-                decoded, request = [request], None
-                self._long_messages.free(decoded, version)
+            let_go()
             reservation.end()
         return response
 

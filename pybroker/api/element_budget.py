@@ -15,7 +15,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextvars import ContextVar
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 REQUESTS: Final = 2
 """The sum is what this many of the largest requests have."""
@@ -62,14 +65,18 @@ class ElementBudget:
 
 
 class Reservation:
-    """The elements of one request, which two hold: the task that handles it, and its response until that is encoded."""
+    """The elements of one request, which two hold: the task that handles it, and its response until that is encoded.
 
-    __slots__ = ("_budget", "_elements", "_holders")
+    `let_go` frees the decoded request, which its handler needs no more.
+    """
+
+    __slots__ = ("_budget", "_elements", "_holders", "let_go")
 
     def __init__(self, budget: ElementBudget) -> None:
         self._budget = budget
         self._elements = 0
         self._holders = 2
+        self.let_go: Callable[[], None] = _nothing
 
     @property
     def is_abandoned(self) -> bool:
@@ -100,7 +107,14 @@ class Reservation:
 
 
 def parked() -> None:
-    """Give back the elements of the long request that the current task handles, if it does, because it waits in the purgatory."""
+    """Free the long request that the current task handles, if it does, and give back its elements, because it waits in the
+    purgatory. Call it when nothing refers to the decoded request any more: what something refers to is not freed.
+    """
     reservation = _OF_TASK.get()
     if reservation is not None:
+        reservation.let_go()
         reservation.keep(0)
+
+
+def _nothing() -> None:
+    """Let go of nothing: there is no decoded request."""

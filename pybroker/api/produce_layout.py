@@ -105,14 +105,29 @@ class ProduceLayout:
                     left = STEP_PARTITIONS
                     yield
 
-    def discard(self, request: ProduceRequest, results: ProduceResults) -> Generator[None, None, None]:
-        """Let go of the request, of its results and of what is here."""
+    def forget_records(self, request: ProduceRequest) -> Generator[None, None, None]:
+        """Let go of the records, those that the request has too: they would keep its bytes while it waits in the purgatory."""
+        yield from emptied(self.entries, self.transactional)
+        yield from forget_records(request)
+
+    def discard(self, results: ProduceResults) -> Generator[None, None, None]:
+        """Let go of the results and of what is here."""
         yield from emptied(self.entries, self.transactional, self.refused, results)
         for _, _, asked in self.topics:
             yield from emptied(asked)
         yield from emptied(self.topics)
-        for topic in request.topic_data:
-            yield from emptied(topic.partition_data)
+
+
+def forget_records(request: ProduceRequest) -> Generator[None, None, None]:
+    """Let go of the records of a request, whose names and numbers a response to an error still needs."""
+    left = STEP_PARTITIONS
+    for topic in request.topic_data:
+        for partition in topic.partition_data:
+            partition.records = None
+            left -= 1
+            if not left:
+                left = STEP_PARTITIONS
+                yield
 
 
 def is_large(request: ProduceRequest) -> bool:

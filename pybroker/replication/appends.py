@@ -13,7 +13,7 @@ Source: kafka.server.ReplicaManager.appendRecordsToLeader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from pybroker.log.results import AppendOrigin
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.work import LongWorkError
 from pybroker.replication.produce_data import REFUSED, PartitionProduceResult, ProduceResults, Unsettled
+from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
     from pybroker.model import TopicPartition
@@ -60,7 +61,7 @@ class Appends:
         self,
         manager: ReplicaManager,
         acks: int,
-        entries: Mapping[TopicPartition, memoryview],
+        entries: dict[TopicPartition, memoryview],
         *,
         request_version: int | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
@@ -75,7 +76,7 @@ class Appends:
         self._manager = manager
         self._acks = acks
         self._entries = entries
-        self._rest = iter(entries.items())
+        self._rest: Iterator[tuple[TopicPartition, memoryview]] = iter(entries.items())
         self._next = next(self._rest, None)
         self._request_version = request_version
         self._origin = origin
@@ -97,6 +98,12 @@ class Appends:
         left = {tp: memoryview(bytearray(records)) for tp, records in self._entries.items() if tp not in self.results}
         self._entries, self._rest = left, iter(left.items())
         self._next = next(self._rest, None)
+
+    def forget_records(self) -> Generator[None, None, None]:
+        """Let go of the records, in steps, because all is done."""
+        assert self._next is None
+        self._rest = iter(())  # the iterator of a dictionary keeps an item
+        return emptied(self._entries)
 
     @property
     def bytes_left(self) -> int:

@@ -128,9 +128,11 @@ async def _large(broker: Services, context: RequestContext, request: FetchReques
     partitions = await complete(wanted_in_steps(request, _names(broker) if version >= _TOPIC_ID_VERSION else None))
     asked = _asked(broker, version, request, partitions, is_from_follower=replica_id >= 0)
     session = await complete(broker.fetch_sessions.context_in_steps(**asked))
+    params = _params(broker, context, request, replica_id)
+    del asked, request  # a fetch that waits does not keep what was decoded
     if session.partitions is not partitions:
         await complete(emptied(partitions))
-    return await _in_steps(broker, version, session, _params(broker, context, request, replica_id))
+    return await _in_steps(broker, version, session, params)
 
 
 async def _in_steps(

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from pybroker.api.appending import append_after, append_in_turns, hold
 from pybroker.api.context import ADMIN_CLIENT_ID
-from pybroker.api.deferred import Deferred
 from pybroker.api.one_partition import only_of, produce_one, repeated
-from pybroker.api.produce_layout import ProduceLayout, is_large
+from pybroker.api.produce_layout import ProduceLayout, forget_records, is_large
 from pybroker.api.produce_response import failures, response_in_steps, response_of
+from pybroker.api.produce_settling import settle, settle_large
 from pybroker.api.slices import complete
 from pybroker.api.transactional_append import Verified, verify
 from pybroker.listed import listed
@@ -67,6 +67,8 @@ def handle(
     try:
         response = produce_one(broker, context, request)
         if response is not None:
+            if type(response) is not bytes and isinstance(response, asyncio.Future):
+                run_through(forget_records(request))
             return response
     except LongWorkError as long:
         return _append_long(broker, context, request, long)
@@ -84,23 +86,25 @@ def _append_all(
     """Append the entries; the coordinator of the transaction first verifies those that are transactional."""
     work, entries = broker.validations.work(), laid_out.entries
     build = functools.partial(_respond, request.acks, laid_out)
-    appends = functools.partial(_appends, broker, context, request, laid_out, work)
+    appends = functools.partial(_appends, broker, context, request.acks, laid_out, work)
     verified: Verified | Future[Verified] = Verified(entries)
     if laid_out.transactional:
         verified = verify(broker, context.api_version, request.transactional_id or "", entries, laid_out.transactional)
     if isinstance(verified, Verified):
-        return _append_in_turns(broker, context, request, appends(verified), work, build)
+        return _append_in_turns(broker, context, request, appends(verified), work, build, laid_out)
     holder = hold(context.connection, entries)
-    return append_after(broker.validations, holder, verified, appends, work, lambda done: _settle(broker, request, done, build))
+    return append_after(
+        broker.validations, holder, verified, appends, work, lambda done: settle(broker, request, done, build, laid_out)
+    )
 
 
 def _appends(  # noqa: PLR0917  (each is of another kind)
-    broker: Services, context: RequestContext, request: ProduceRequest, laid_out: ProduceLayout, work: Work, verified: Verified
+    broker: Services, context: RequestContext, acks: int, laid_out: ProduceLayout, work: Work, verified: Verified
 ) -> Appends:
     laid_out.refused.update(verified.refused)
     return Appends(
         broker.replica_manager,
-        request.acks,
+        acks,
         verified.entries,
         request_version=context.api_version,
         is_internal_allowed=context.client_id == ADMIN_CLIENT_ID,
@@ -118,32 +122,41 @@ async def _handle_large(  # noqa: PLR0917  (each is of another kind)
     holder: RequestHolder | None,
 ) -> ProduceResponse | None:
     """Handle a request of many partitions in steps, between which the loop serves others."""
-
-    async def verified() -> Verified:
-        await complete(steps)
-        entries = laid_out.entries
-        if not laid_out.transactional:
-            return Verified(entries)
-        outcome = verify(broker, context.api_version, request.transactional_id or "", entries, laid_out.transactional)
-        return outcome if isinstance(outcome, Verified) else await outcome
-
+    acks, asked = request.acks, [request]
     work = broker.validations.work()
-    appends = functools.partial(_appends, broker, context, request, laid_out, work)
-    ready = asyncio.ensure_future(verified())
+    appends = functools.partial(_appends, broker, context, acks, laid_out, work)
+    ready = asyncio.ensure_future(_verified(broker, context, request, laid_out, steps))
+    del request, steps
     results: ProduceResults = await append_after(
-        broker.validations, holder, ready, appends, work, lambda done: _settle(broker, request, done, lambda results: results)
+        broker.validations, holder, ready, appends, work, lambda done: settle_large(broker, asked, done, laid_out)
     )
     response = refusal = None
-    if request.acks == 0:
+    if acks == 0:
         failed = await complete(failures(laid_out.topics, results, laid_out.refused))
         refusal = _silent_refusal(failed)
         await complete(emptied(failed))
     else:
         response = await complete(response_in_steps(laid_out.topics, results, laid_out.refused))
-    await complete(laid_out.discard(request, results))
+    await complete(laid_out.discard(results))
     if refusal is not None:
         raise refusal
     return response
+
+
+async def _verified(
+    broker: Services,
+    context: RequestContext,
+    request: ProduceRequest,
+    laid_out: ProduceLayout,
+    steps: Generator[None, None, None],
+) -> Verified:
+    """Lay a large request out, and let the coordinator verify what is transactional."""
+    await complete(steps)
+    if not laid_out.transactional:
+        return Verified(laid_out.entries)
+    transactional_id = request.transactional_id or ""
+    outcome = verify(broker, context.api_version, transactional_id, laid_out.entries, laid_out.transactional)
+    return outcome if isinstance(outcome, Verified) else await outcome
 
 
 def _append_in_turns(  # noqa: PLR0917  (each is of another kind)
@@ -153,32 +166,13 @@ def _append_in_turns(  # noqa: PLR0917  (each is of another kind)
     appends: Appends,
     work: Work,
     build: Callable[[ProduceResults], ProduceResponse | None],
+    laid_out: ProduceLayout | None = None,
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Run `appends`, which may take long, and wait until the records are settled where `acks` wants that."""
 
     return append_in_turns(
-        broker.validations, context.connection, appends, work, lambda: _settle(broker, request, appends, build)
+        broker.validations, context.connection, appends, work, lambda: settle(broker, request, appends, build, laid_out)
     )
-
-
-def _settle(
-    broker: Services,
-    request: ProduceRequest,
-    appends: Appends,
-    build: Callable[[ProduceResults], Response],
-) -> Response | Future[Response]:
-    """Return the response, or a Future of it if the records are not settled yet."""
-    if not appends.unsettled:
-        return build(appends.results)
-    deferred: Deferred[ProduceResults, Response] = Deferred(build)
-    broker.replica_manager.await_settled(
-        timeout_ms=request.timeout_ms,
-        acks=request.acks,
-        results=appends.results,
-        unsettled=appends.unsettled,
-        on_complete=deferred.complete,
-    )
-    return deferred.response()
 
 
 def _append_long(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pybroker.replication.appends import Appends
@@ -18,7 +18,7 @@ def append_records(
     *,
     timeout_ms: int,
     acks: int,
-    entries: Mapping[TopicPartition, memoryview],
+    entries: dict[TopicPartition, memoryview],
     on_complete: Callable[[ProduceResults], None],
     **options: Any,
 ) -> None:

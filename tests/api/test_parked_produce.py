@@ -1,0 +1,114 @@
+"""A Produce that waits until its records are durable keeps neither its bytes nor what was decoded in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker import slicing
+from pybroker.api import fetch_steps, produce_layout
+from pybroker.api.long_messages import LongMessages
+from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from testing.scenes.api import records
+from testing.scenes.api.whole import Whole, frame_of
+from testing.waiting import turned_until
+from tests.api.test_durable_appends import slow_disk
+
+VERSION = 9
+
+
+class Received(bytearray):
+    """The memory of a request."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Holder:
+    """The connection's memory, which stays as long as something refers to it."""
+
+    has_next_request = False
+
+    def hold_request(self, size: int) -> bool:
+        return size > 0
+
+    def release_request(self) -> None:
+        """Forget the request."""
+
+
+def produce(partitions: int) -> ProduceRequest:
+    data: list[Any] = [records.batch_of_values(b"x" * 100) for _ in range(partitions)]
+    partition_data = [PartitionProduceData(index=index, records=one) for index, one in enumerate(data)]
+    return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=partition_data)])
+
+
+def sent_as(whole: Whole, request: ProduceRequest) -> tuple[asyncio.Future[Any], weakref.ref[Received]]:
+    """Send a request whose memory nothing else refers to."""
+    received = Received(frame_of(request, VERSION))
+    whole.connection.holder = Holder()
+    response = whole.dispatcher.handle(whole.connection, memoryview(received))
+    assert isinstance(response, asyncio.Future)
+    return response, weakref.ref(received)
+
+
+@pytest.mark.parametrize("is_decoded_in_thread", [False, True], ids=["on the loop", "in a thread"])
+@pytest.mark.parametrize("way", ["at once", "in slices", "large"])
+@pytest.mark.parametrize("partitions", [1, 2])
+async def test_a_produce_that_waits_keeps_none_of_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, way: str, is_decoded_in_thread: bool
+) -> None:
+    whole, disk = await slow_disk(tmp_path, flush_messages="1")
+    if is_decoded_in_thread:
+        whole.dispatcher.loop_elements_max = 1
+    if way == "large":
+        monkeypatch.setattr(produce_layout, "LARGE_PARTITIONS", 0)
+    elif way == "in slices":
+        monkeypatch.setattr(slicing, "SLICE_S", -1)
+    request = produce(partitions)
+    response, received = sent_as(whole, request)
+    await turned_until(lambda: whole.replicas.produce_purgatory.delayed, "the wait")
+    await turned_until(lambda: received() is None, "the end of the request's memory")
+    assert not response.done()
+    disk.run_all()
+    (topic,) = whole.read(await response, request, VERSION).responses
+    assert [(one.index, one.error_code, one.base_offset) for one in topic.partition_responses] == [
+        (index, 0, 0) for index in range(partitions)
+    ]
+
+
+def fetch() -> FetchRequest:
+    partitions = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in (0, 1)]
+    return FetchRequest(max_wait_ms=1000, min_bytes=1, topics=[FetchTopic(topic="t", partitions=partitions)])
+
+
+@pytest.mark.parametrize(("request_", "version"), [(produce(2), VERSION), (fetch(), 11)], ids=["Produce", "Fetch"])
+async def test_what_was_decoded_of_a_large_request_is_freed_while_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: Any, version: int
+) -> None:
+    freed: list[int] = []
+    free = LongMessages.free
+
+    def noted(self: LongMessages, message: list[Any], of_version: int) -> None:
+        freed.append(sys.getrefcount(message[0]))
+        free(self, message, of_version)
+
+    monkeypatch.setattr(LongMessages, "free", noted)
+    monkeypatch.setattr(slicing, "SLICE_S", -1)  # as with many partitions, the handler pauses before it waits
+    monkeypatch.setattr(produce_layout, "LARGE_PARTITIONS", 0)
+    monkeypatch.setattr(fetch_steps, "LARGE_PARTITIONS", 0)
+    whole, disk = await slow_disk(tmp_path, flush_messages="1")
+    whole.dispatcher.loop_elements_max = 1
+    whole.connection.holder = Holder()
+    response = whole.send(request_, version)
+    await turned_until(lambda: freed, "the end of the decoded request")
+    assert freed == [2], "the list and the call refer to it, and nothing else does"
+    assert not response.done()
+    whole.pass_time(1000)
+    disk.run_all()
+    assert whole.read(await response, request_, version).responses[0].partitions if version == 11 else await response
+    assert len(freed) == 1
