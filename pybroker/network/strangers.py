@@ -1,11 +1,11 @@
 """Closes connections that only hold what clients need: those without a first request, and requests that do not arrive.
 
 Kafka closes a connection that is idle for `connections.max.idle.ms`, ten minutes. Until then, strangers with enough connections,
-or with the sizes of requests that never come, keep its clients out. Three rules here do not wait that long:
+or with the sizes of requests that never come, keep its clients out. The rules here do not wait that long:
 
     a connection has completed its first request after `first_request_timeout_ms`
     a request that is being received gets PROGRESS_BYTES, or its end, in every `request_progress_timeout_ms`; while other
-        requests wait for memory, in every PRESSED_MS
+        requests wait for memory, in every PRESSED_MS, and its end within half of `request_progress_timeout_ms`
     while clients wait for a connection because all are taken, connections are given up for them: at first those without a first
         request for GRACE_MS, then those that do not continue with a request, or with taking a response, for PRESSED_MS
 
@@ -39,14 +39,18 @@ LOOK_MS: Final = 1_000
 SLICE: Final = 1_000
 
 _NS_PER_MS: Final = 1_000_000
+_FOREVER_MS: Final = 1 << 40
 
 
 class _Partial(NamedTuple):
-    """A request that was being received when it was looked at: which of the connection, what had come, and since when."""
+    """A request that was being received when it was looked at: which of the connection, what had come and since when, and when
+    the request was looked at first.
+    """
 
     requests: int
     come: int
     since_ns: int
+    first_ns: int
 
 
 class Strangers:
@@ -81,14 +85,14 @@ class Strangers:
         `is_pressed`: requests of other connections wait for memory.
         """
         self._close_late(limits.first_request_timeout_ms)
-        timeout_ms = limits.request_progress_timeout_ms
-        if is_pressed:
-            timeout_ms = min(timeout_ms, PRESSED_MS)
+        timeout_ms, whole_ms = limits.request_progress_timeout_ms, _FOREVER_MS
+        if is_pressed:  # clients wait as long as the progress timeout by default, and their requests have to come, too
+            timeout_ms, whole_ms = min(timeout_ms, PRESSED_MS), timeout_ms // 2
         for start in range(0, len(connections), SLICE):
             now_ns = self._now_ns()
             for connection in connections[start : start + SLICE]:
                 if connection.is_open:
-                    self._look_at(connection, now_ns=now_ns, timeout_ms=timeout_ms)
+                    self._look_at(connection, now_ns=now_ns, timeout_ms=timeout_ms, whole_ms=whole_ms)
             yield
 
     def give_up(self, count: int) -> int:
@@ -121,7 +125,7 @@ class Strangers:
             else:
                 self._close(connection, f"it has sent no complete request within {timeout_ms} ms")
 
-    def _look_at(self, connection: ConnectionCore, *, now_ns: int, timeout_ms: int) -> None:
+    def _look_at(self, connection: ConnectionCore, *, now_ns: int, timeout_ms: int, whole_ms: int) -> None:
         come = connection.partial_bytes()
         partial = self._partial.get(connection)
         if come < 0:
@@ -133,8 +137,13 @@ class Strangers:
                 self._stalled.pop(connection, None)
             return
         requests = connection.requests
-        if partial is None or partial.requests != requests or come >= partial.come + PROGRESS_BYTES:
-            self._partial[connection] = _Partial(requests, come, now_ns)
+        if partial is None or partial.requests != requests:
+            partial = _Partial(requests, -PROGRESS_BYTES, now_ns, now_ns)
+        if now_ns - partial.first_ns >= whole_ms * _NS_PER_MS:
+            self._close(connection, f"its request has not come within {whole_ms} ms, and others wait for memory")
+            return
+        if come >= partial.come + PROGRESS_BYTES:
+            self._partial[connection] = _Partial(requests, come, now_ns, partial.first_ns)
             self._stalled.pop(connection, None)
             return
         waited_ns = now_ns - partial.since_ns

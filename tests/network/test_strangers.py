@@ -111,6 +111,24 @@ def test_a_request_without_progress_is_closed_early_while_others_wait_for_memory
     assert scene.look(is_pressed=True) == [False]
 
 
+def test_a_request_that_progresses_too_slowly_is_closed_while_others_wait_for_memory() -> None:
+    scene = Scene(2)
+    slow, many = scene.connections
+    for connection in scene.connections:
+        scene.request(connection)
+        connection.come = 10
+    scene.look()
+    for _ in range(3):
+        slow.come += PROGRESS_BYTES
+        many.requests += 1
+        assert scene.look(4_999, is_pressed=True) == [True, True]
+    slow.come += PROGRESS_BYTES
+    assert scene.look(3) == [True, True], "no request waits for memory now"
+    slow.come += PROGRESS_BYTES
+    many.requests += 1
+    assert scene.look(is_pressed=True) == [False, True]
+
+
 def test_for_clients_that_wait_strangers_are_given_up_first_and_then_those_that_are_stalled() -> None:
     scene = Scene(5)
     stranger, unread, partial, idle, young = scene.connections
