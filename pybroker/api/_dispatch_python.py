@@ -257,6 +257,7 @@ class DispatcherCore:
         header, body_offset = decode_request_header(frame)
         context = RequestContext(connection, *header[1:])
         request = self._decoded(route, context.api_version, frame, body_offset)
+        repeated.forget_records(request)
         if error is not None:
             response = self._failure(route.api, context, request, error)
         return self._finished(route, context, request, response, len(frame), started_ns, handled_ns, None)

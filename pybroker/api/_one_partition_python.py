@@ -166,6 +166,10 @@ class RepeatedProduce(repeats.Repeated):
         self.uses += 1
         return response
 
+    def forget_records(self, request: ProduceRequest) -> None:
+        """Let go of the records of the only partition."""
+        request.topic_data[0].partition_data[0].records = None
+
 
 def repeated(context: RequestContext, request: ProduceRequest, frame: memoryview) -> RepeatedProduce | None:
     """Return what to keep of a request that `produce_one` has encoded a response to; None if nothing. `frame` is borrowed."""

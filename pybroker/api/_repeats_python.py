@@ -39,3 +39,7 @@ class Repeated:
         Returns None, with nothing done, for a request that must be decoded after all.
         """
         raise NotImplementedError
+
+    def forget_records(self, request: Any) -> None:
+        """Let go of the records of a decoded request, which are views into its bytes: it may have to wait without them."""
+        raise NotImplementedError

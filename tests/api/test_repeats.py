@@ -191,6 +191,10 @@ async def test_a_request_that_must_wait_is_parked(tmp_path: Path) -> None:
         frame = frame_of(produce(acks=-1), 7)
         waiting = whole.dispatcher.handle(whole.connection, frame)
         assert isinstance(waiting, asyncio.Future)
+        memory = frame.obj
+        frame.release()
+        assert isinstance(memory, bytearray)
+        memory.append(0)  # raises BufferError if what waits keeps a view of the request
         deferred.pop()()
         response = whole.read(await waiting, produce(acks=-1), 7)
     assert response.responses[0].partition_responses[0].base_offset == 41
