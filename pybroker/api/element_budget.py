@@ -102,7 +102,7 @@ class Reservation:
             self.keep(0)
 
     def belongs_to_task(self) -> None:
-        """Be what `parked` gives back in the task that calls this."""
+        """Let `parked` give back this reservation when it is called in the task that calls this."""
         _OF_TASK.set(self)
 
 

@@ -55,7 +55,7 @@ def _limits_by_address(config: BrokerConfig) -> dict[str, int]:
     try:
         return connection_limits(config)
     except ConfigError as error:  # it was right when it was set: a start and a change are refused where a name is not known
-        logger.error("No address has its own limit of connections: %s", error)  # noqa: TRY400 - a value, not a bug
+        logger.error("The limits of connections by address cannot be used, so no address has a limit of its own: %s", error)  # noqa: TRY400 - a value, not a bug
         return {}
 
 

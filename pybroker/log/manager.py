@@ -250,7 +250,7 @@ class LogManager:
         log = self._logs[tp] = Log.create(tp, topic_id, config, directory, self.services)
         directory.log_count += 1
         if not is_new:
-            logger.warning("%s was in no directory: an empty log is made in %s", tp, directory.path)
+            logger.warning("No directory has the log of %s: the broker makes an empty one in %s", tp, directory.path)
             self.made_again.append(tp)
         return log
 

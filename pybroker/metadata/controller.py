@@ -332,7 +332,7 @@ class Controller:
         try:
             self.config = in_force(self.static_config, of_all, of_this)
         except ConfigError as error:
-            logger.error("A dynamic setting of the broker is invalid, the old ones stay: %s", error)  # noqa: TRY400 - no bug
+            logger.error("A dynamic setting of the broker is invalid, so all settings remain as they were: %s", error)  # noqa: TRY400 - no bug
 
 
 def _entries(topics: Sequence[TopicImage]) -> Generator[None, None, dict[str, bytes]]:

@@ -22,7 +22,7 @@ TAIL_BYTES_MAX: Final = 8
 def form_of(frame: memoryview, number: int, records: memoryview, *, is_flexible: bool) -> RequestForm | None:
     """Return the form of a request that was decoded, in which `number` stands right before the length of `records`; or None.
 
-    `frame` is borrowed and writable, and `records` a slice of it.
+    `frame` is borrowed, and `records` a slice of it. A frame that is not writable has no form.
     """
     start = _place(frame, records)
     length = uvarint(len(records) + 1) if is_flexible else len(records).to_bytes(LENGTH_BYTES)
@@ -37,7 +37,7 @@ def _place(frame: memoryview, records: memoryview) -> int:
 
     Equal bytes may stand elsewhere, so a byte of the frame is changed for a moment: only the true place shows it.
     """
-    if not records:
+    if not records or frame.readonly:
         return -1
     for tail_size in range(TAIL_BYTES_MAX + 1):
         start = len(frame) - tail_size - len(records)

@@ -44,7 +44,7 @@ cdef class Watch:
         return self._depth > 0
 
     def bind(self, delay):
-        """Belong to the calling thread from now on."""
+        """Watch the calling thread from now on."""
         self._thread = PyThread_get_thread_ident()
         self._delay = delay
         self._depth = 0

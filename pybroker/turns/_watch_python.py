@@ -80,7 +80,7 @@ class Watch:
         return self._depth > 0
 
     def bind(self, delay: RunDelay) -> None:
-        """Belong to the calling thread from now on. `delay` is of this thread."""
+        """Watch the calling thread from now on. `delay` has the time that this thread waits for a core."""
         self._thread = threading.get_ident()
         self._delay = delay
         self._depth = 0

@@ -149,6 +149,10 @@ def test_a_request_without_records_or_with_a_long_head_has_no_form() -> None:
         assert form_of(frame_of(request, 7), 7) is None
 
 
+def test_a_frame_that_is_not_writable_has_no_form() -> None:
+    assert form_of(frame_of(request_of(b"records"), 7).toreadonly(), 7) is None
+
+
 def test_a_request_with_much_behind_its_records_has_no_form() -> None:
     frame = frame_of(request_of(b"records"), 9)
     tagged = memoryview(bytearray(bytes(frame[:-1]) + b"\x01\x63\x08" + b"\0" * 8))  # the request's own tagged field 99
