@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pybroker.metadata.names import NAME_CHARACTERS_MAX
 from pybroker.model import NO_OFFSET, ZERO_TOPIC_ID, Offset
 from pybroker.replication.fetch_data import FetchPartition, FetchPartitionData
 
 if TYPE_CHECKING:
     from pybroker.replication.fetch_data import SessionKey
+
+
+def has_possible_name(topic: str | None) -> bool:
+    """Return whether a topic may have this name, as far as its length is concerned; True for a topic that only has an id.
+
+    A session keeps no other names: each may take 32 kB, and a session that names its topics keeps them all.
+    """
+    return topic is None or len(topic) <= NAME_CHARACTERS_MAX
 
 
 class CachedPartition(FetchPartition):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.model import new_tuple
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.replication.cached_partition import CachedPartition
+from pybroker.replication.cached_partition import CachedPartition, has_possible_name
 from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ class FullContext(FetchContext):
 
     def respond(self, results: FetchResults) -> SessionResponse:
         """Return all results, and the new session's id if there was room for one."""
+        if not _are_possible(results):
+            return SessionResponse(_NO_ERROR, NO_SESSION_ID, results)
         return self._respond(results, *_cached(results))
 
     def respond_in_steps(self, results: FetchResults) -> Generator[None, None, SessionResponse]:
@@ -106,6 +108,9 @@ class FullContext(FetchContext):
         partitions: SessionPartitions = {}
         unresolved: set[SessionKey] = set()
         for some in _steps(results):
+            if not _are_possible(some):
+                yield from emptied(partitions, unresolved)
+                return SessionResponse(_NO_ERROR, NO_SESSION_ID, results)
             more, more_unresolved = _cached(some)
             partitions |= more
             unresolved |= more_unresolved
@@ -184,6 +189,11 @@ def _steps(results: FetchResults) -> Iterator[FetchResults]:
     """Yield the results a few at a time."""
     for start in range(0, len(results), STEP_PARTITIONS):
         yield results[start : start + STEP_PARTITIONS]
+
+
+def _are_possible(results: FetchResults) -> bool:
+    """Return whether a session may keep all of the partitions."""
+    return all(has_possible_name(asked.topic) for asked, _ in results)
 
 
 def _cached(results: FetchResults) -> tuple[SessionPartitions, set[SessionKey]]:

@@ -21,7 +21,8 @@ Which fetcher gets a session
     Beyond Kafka, all sessions together keep at most `pybroker.fetch.session.cache.partitions` partitions, because a slot bounds
     no memory. Where a new session needs partitions of others, sessions are evicted in the same order until there is room; if
     the order ends before that, none is evicted and the fetcher gets no session. A session that grows makes room for itself
-    like a new one of its new size. If it cannot, it is evicted itself, and its client makes a full request.
+    like a new one of its new size. If it cannot, it is evicted itself, and its client makes a full request. No session keeps a
+    name that is too long for a topic.
 
 Cost
     An incremental request costs two passes over the session's partitions: one to read (`ReplicaManager.read`), one to
@@ -40,7 +41,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pybroker.log.results import run_unsliced
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.replication.cached_partition import CachedPartition
+from pybroker.replication.cached_partition import CachedPartition, has_possible_name
 from pybroker.replication.fetch_context import (
     NO_SESSION_ID,
     STEP_PARTITIONS,
@@ -91,6 +92,7 @@ class FetchSession:
         "created_ms",
         "epoch",
         "evictable_key",
+        "has_impossible_name",
         "is_privileged",
         "last_used_ms",
         "partitions",
@@ -117,6 +119,7 @@ class FetchSession:
         self.created_ms = self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.unresolved = unresolved
+        self.has_impossible_name = False
         self.evictable_key: EvictableKey | None = None  # the key under which the cache has the session
         self.was_old = False
 
@@ -129,6 +132,8 @@ class FetchSession:
             topic = wanted.topic if before is None or before.topic is None else before.topic
             cached = CachedPartition(wanted, topic, before)
             partitions[cached.key] = cached
+            if not has_possible_name(topic):
+                self.has_impossible_name = True
             if topic is None:
                 self.unresolved.add(key)
         for key in forgotten:
@@ -283,7 +288,8 @@ class FetchSessionCache:
             self._remove(session)
             return SessionlessContext(partitions)
         now_ms = self._clock.monotonic_ms()
-        if not self._make_room(session.is_privileged, size=len(session.partitions), now_ms=now_ms, grown=session):
+        size = len(session.partitions)
+        if session.has_impossible_name or not self._make_room(session.is_privileged, size=size, now_ms=now_ms, grown=session):
             self._remove(session)
             self.evictions += 1
             return ErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

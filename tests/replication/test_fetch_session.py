@@ -460,6 +460,21 @@ def test_a_request_in_work_is_responded_to_although_its_session_has_ended() -> N
     assert named(give(context, t_7=news)) == [("t", 7)]
 
 
+def test_no_session_keeps_a_name_that_is_too_long_for_a_topic() -> None:
+    fetcher = Fetcher()
+    longest = "x" * 249
+    response = give(
+        fetcher.context(NO_SESSION_ID, INITIAL_EPOCH, *(asks("t", number) for number in range(9)), asks(longest + "x", 0))
+    )
+    assert (response.error_code, response.session_id, len(response.results)) == (ErrorCode.NONE, NO_SESSION_ID, 10)
+    session_id = fetcher.create(asks(longest, 0))
+    assert session_id != NO_SESSION_ID
+    assert give(fetcher.context(session_id, 1, asks("t", 0))).error_code == ErrorCode.NONE
+    response = give(fetcher.context(session_id, 2, asks(longest + "x", 0)))
+    assert response == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, NO_SESSION_ID, [])
+    assert (len(fetcher.cache), fetcher.cache.partition_count) == (0, 0)
+
+
 def changes(fetcher: Fetcher, session_id: int, epoch: int, asked: int, forgotten: int) -> Generator[None, None, FetchContext]:
     """Change a session by partitions of a topic that has only an id, and by others that are forgotten."""
     return fetcher.cache.context_in_steps(
