@@ -21,6 +21,8 @@ SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --di
 BRING = $(BIN)/python -m testing.process.bring
 # What runs without native parts: the whole unit suite but the tests that only read sources; then stock clients with a broker process.
 PURE ?= tests --ignore tests/tidy
+# Of the unit tests, which mostly compute.
+WORKERS ?= 4
 ROUNDS ?= 1
 # Further attempts of a test that fails. Without them a change shows all its faults; CI shares its machine, and lists what needed them.
 RERUNS ?= 0
@@ -33,7 +35,9 @@ endif
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
 
-test: check unit pure $(VENV)/.test  ## all checks and all tests, stock clients and Spark included
+# The checks use one core, and tests wait now and then, so the first three tiers run beside each other.
+test: $(VENV)/.test  ## all checks and all tests, stock clients and Spark included
+	$(MAKE) --no-print-directory -j 3 --output-sync=target WORKERS=3 check unit pure
 	$(BRING)
 	$(SIDE_BY_SIDE) integration
 
@@ -46,10 +50,10 @@ check: $(VENV)/.unit  ## style, types, layers
 native: $(VENV)/.unit  ## the native parts built in place, after a change of their sources
 
 unit: $(VENV)/.unit  ## no broker process, no Java, no Spark
-	$(BIN)/python -m pytest tests -n 4 --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
+	$(BIN)/python -m pytest tests -n $(WORKERS) --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
 
 pure: $(VENV)/.unit  ## the unit tests without native parts, and stock clients with such a broker
-	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n 4 --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
+	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n $(WORKERS) --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
 	PYBROKER_PURE=1 $(BIN)/python -m pytest integration/clients/test_clients_roundtrip.py -n 2 --max-worker-restart 0 -r R --reruns $(RERUNS)
 
 conformance: $(VENV)/.unit  ## beside Kafka's own definitions, classes and tools, and other libraries' codecs: no broker runs
@@ -97,8 +101,7 @@ $(VENV)/.unit: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable '.[unit]'
 	touch $@ $(VENV)/.run
 
-# .unit comes first and .test only adds to it, so that a `make test` compiles once.
-$(VENV)/.test: $(VENV)/.unit
+$(VENV)/.test: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $(VENV)/.run $(VENV)/.unit $@
 
