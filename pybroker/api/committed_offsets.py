@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.pieces import cut
+from pybroker.api.slices import LARGE_PARTITIONS
 from pybroker.model import TopicId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.slicing import emptied
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 
 STEP_PARTITIONS: Final = 500
 """After this many partitions of a large commit the loop may be given back."""
-
-LARGE_PARTITIONS: Final = 1_000
-"""A commit of more partitions is prepared in slices."""
 
 TopicResponse = Callable[[str, bytes, list[Any]], Any]
 """Makes the response of a topic from its name, its id and the responses of its partitions."""

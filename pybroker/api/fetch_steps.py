@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.api.down_conversion import Converted, DownConversion, magic_for
 from pybroker.api.fetch_partition import conversion_of, topic_responses
 from pybroker.api.pieces import cut
-from pybroker.api.slices import Pauses, complete, in_threads
+from pybroker.api.slices import LARGE_PARTITIONS, Pauses, complete, in_threads
 from pybroker.model import ZERO_TOPIC_ID, TopicId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication import reading
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from pybroker.replication.fetch_session import FetchSessionCache
     from pybroker.replication.replica_manager import ReplicaManager
 
-LARGE_PARTITIONS: Final = 1_000
-"""A fetch of more partitions is done in steps."""
 _STEP_PARTITIONS: Final = 200
 _PARTS: Final = 256
 

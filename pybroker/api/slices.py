@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from time import perf_counter
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pybroker import slicing
 from pybroker.slicing import ThreadedWork, run_threaded_slice
 
 Response = TypeVar("Response")
+
+LARGE_PARTITIONS: Final = 1_000
+"""A request of more partitions is handled in steps."""
 
 
 class Pauses:

@@ -12,6 +12,7 @@ import pytest
 from pybroker.api import fetch_steps
 from pybroker.api.fetch_partition import aborted_in_steps
 from pybroker.api.handlers import fetch as handler
+from pybroker.api.slices import LARGE_PARTITIONS
 from pybroker.protocol import codec
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -93,7 +94,7 @@ async def test_a_session_forgets_what_it_has_and_what_it_gets_with_the_same_requ
 
 async def test_a_small_request_of_a_large_session_is_handled_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, topic_id = await filled(tmp_path, 1)
-    numbers = range(fetch_steps.LARGE_PARTITIONS + 1)
+    numbers = range(LARGE_PARTITIONS + 1)
     full = await whole.ask(fetch(*numbers, topic_id=topic_id, session_epoch=0), 13)
     monkeypatch.setattr(type(whole.services.fetch_sessions), "context", None)
     more = fetch(*numbers[-1:], topic_id=b"x" * 16, session_id=full.session_id, session_epoch=1)

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
-from pybroker.api.slices import Pauses, complete
+from pybroker.api.slices import LARGE_PARTITIONS, Pauses, complete
 from pybroker.model import ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.add_partitions_to_txn import (
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 
 _FENCED_VERSION: Final = 2
 _SEVERAL_VERSION: Final = 4
-
-LARGE_PARTITIONS: Final = 1_000
-"""A request of more partitions is handled in slices."""
 
 _STEP_PARTITIONS: Final = 500
 

@@ -30,7 +30,6 @@ from pybroker.api.fetch_partition import (
     topic_responses,
 )
 from pybroker.api.fetch_steps import (
-    LARGE_PARTITIONS,
     converted_in_steps,
     forgotten_keys,
     is_large,
@@ -42,7 +41,7 @@ from pybroker.api.fetch_steps import (
     until_due,
     wanted_in_steps,
 )
-from pybroker.api.slices import complete
+from pybroker.api.slices import LARGE_PARTITIONS, complete
 from pybroker.model import BrokerId, TopicId, new_tuple
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode

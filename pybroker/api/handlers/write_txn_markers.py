@@ -21,7 +21,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
-from pybroker.api.slices import Pauses, complete
+from pybroker.api.slices import LARGE_PARTITIONS, Pauses, complete
 from pybroker.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.write_txn_markers import (
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.transaction.markers import Marker, Written
     from pybroker.protocol.messages.write_txn_markers import WritableTxnMarker
-
-LARGE_PARTITIONS: Final = 1_000
-"""A request of more partitions is handled in steps."""
 
 _STEP_PARTITIONS: Final = 500
 
