@@ -39,10 +39,10 @@ def _config_options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-@command.command("list")
+@command.command("list", short_help="Print the directories that the broker has used.")
 @_config_options
 def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
-    """Print the directories that the broker has used: present, missing, away or forgotten; and new ones."""
+    """Print the directories that the broker has used, each as present, missing, away or forgotten, and the new ones."""
     from pybroker.broker.known_directories import described
 
     loaded = load_config(config, data_dir, overrides)
@@ -52,7 +52,7 @@ def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ..
         click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
-@command.command("forget")
+@command.command("forget", short_help="Give up a directory whose disk is lost for good.")
 @click.argument("directory_id", metavar="ID")
 @_config_options
 def forget(*, directory_id: str, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
@@ -71,7 +71,7 @@ def forget(*, directory_id: str, config: Path | None, data_dir: str | None, over
     )
 
 
-@command.command("adopt")
+@command.command("adopt", short_help="Rebuild lost metadata from this broker's logs.")
 @click.option("--allow-missing", is_flag=True, help="Create partitions that are in no directory, empty.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting for all topics; may be repeated.")
 @_config_options
@@ -117,10 +117,13 @@ def adopt(
     )
 
 
-@command.command("set-aside")
+@command.command("set-aside", short_help="Rename all logs, so that the broker starts without topics.")
 @_config_options
 def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
-    """Rename every log to -stray, so that the broker starts without topics. No file that holds records is removed."""
+    """Give every log a name that ends in -stray, so that the broker starts without topics.
+
+    The command removes no file that holds records.
+    """
     from pybroker.broker import adoption
     from pybroker.broker.old_data import sqlite_path
 

@@ -27,7 +27,7 @@ def command() -> None:
     """
 
 
-@command.command("dump")
+@command.command("dump", short_help="Print the batches and entries in the files.")
 @_PATHS
 @_JSON
 @click.option("--records", "has_records", is_flag=True, help="Print the records of each batch, with keys, values and headers.")

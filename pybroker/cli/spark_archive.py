@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pybroker.pipeline.isolation import Isolation
 
 
-@click.command("archive")
+@click.command("archive", short_help="Copy new records of topics to Parquet files.")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="The cluster to read from.")
 @click.option("--topic", "topics", multiple=True, help="Topic to archive; may be repeated.")

@@ -22,7 +22,7 @@ LOST_OR_DOUBLED: Final = 3
 _TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"])
 
 
-@click.command("audit")
+@click.command("audit", short_help="Compare what producers sent with what each tier has.")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--tier",
@@ -33,7 +33,11 @@ _TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"
     help="A tier and its source, HOST:PORT or archive:FOLDER; repeat it in the order in which records pass the tiers.",
 )
 @click.option(
-    "--rename", "renames", multiple=True, metavar="NAME=TOPIC", help="Names of topics in the tier NAME, such as 'dc1.{topic}'."
+    "--rename",
+    "renames",
+    multiple=True,
+    metavar="NAME=TOPIC",
+    help="How topics are called in the tier NAME: 'dc1.{topic}' puts dc1. before each name.",
 )
 @click.option("--topic", "topics", multiple=True, help="Topic to audit, by the name its producers use; may be repeated.")
 @click.option("--pattern", help="All topics of the first tier whose whole name matches, instead of --topic.")

@@ -10,7 +10,7 @@ from pybroker.cli.main import RunError
 from pybroker.cli.spark_options import SparkOptions, job, spark_options
 
 
-@click.command("doctor")
+@click.command("doctor", short_help="Show what Spark runs on here, and try it with a broker.")
 @click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="The broker to try; without it, the job starts one.")
 @spark_options
 def command(*, where: SparkOptions, bootstrap: str | None) -> None:

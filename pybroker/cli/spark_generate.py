@@ -25,7 +25,7 @@ def start_ms(text: str | None) -> int | None:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-@click.command("generate")
+@click.command("generate", short_help="Write generated records to a topic.")
 @click.option("--bootstrap-server", "bootstrap", required=True, metavar="HOST:PORT", help="The cluster to write to.")
 @click.option("--topic", required=True, help="The topic to write to; it is created if it is missing.")
 @click.option("--count", required=True, type=click.IntRange(min=0), help="Number of records.")
@@ -55,7 +55,7 @@ def start_ms(text: str | None) -> int | None:
 @click.option(
     "--start",
     metavar="TIME",
-    help="Timestamp of the first record: 'now', or a time such as 2026-11-21T08:00. "
+    help="Timestamp of the first record: 'now', or a time such as 2026-11-21T08:00, which is UTC if it has no zone. "
     "Without it, each record gets the time at which it is written.",
 )
 @click.option("--step-ms", default=1.0, show_default=True, help="Milliseconds from each timestamp to the next; with --start.")

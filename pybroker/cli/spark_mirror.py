@@ -11,14 +11,20 @@ from pybroker.cli.spark_options import SparkOptions, failures_in_one_line, job, 
 from pybroker.model import Offset
 
 
-@click.command("mirror")
+@click.command("mirror", short_help="Copy topics to another cluster.")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--source", metavar="HOST:PORT", help="The cluster to read from.")
 @click.option("--target", metavar="HOST:PORT", help="The cluster to write to.")
 @click.option("--topic", "topics", multiple=True, help="Topic to mirror; may be repeated.")
 @click.option("--pattern", help="All topics whose whole name matches this regular expression, instead of --topic.")
 @click.option("--prefix", default="", help="Prefix for the names of topics in the target.")
-@click.option("--rename", "renamed", multiple=True, metavar="TOPIC=NAME", help="A topic's name in the target; may be repeated.")
+@click.option(
+    "--rename",
+    "renamed",
+    multiple=True,
+    metavar="TOPIC=NAME",
+    help="Call TOPIC of the source NAME in the target; may be repeated.",
+)
 @click.option("--copy-retention", is_flag=True, help="Create topics with the source's retention instead of an unlimited one.")
 @click.option(
     "--every",

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from pybroker.model import Offset
 
 
-@click.command("replay")
+@click.command("replay", short_help="Write an archive back to topics.")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--bootstrap-server", "bootstrap", required=True, metavar="HOST:PORT", help="The cluster to write to.")
 @click.option("--topic", "topics", multiple=True, help="Topic of the archive; may be repeated. Without it, all topics.")
 @click.option("--to", metavar="TOPIC", help="Write to this topic instead; only for a single topic.")
-@click.option("--from-time", metavar="TIME", help="Only records of this time or later, such as 2026-11-21T08:00.")
-@click.option("--to-time", metavar="TIME", help="Only records before this time.")
+@click.option(
+    "--from-time", metavar="TIME", help="Only records of this time or later, such as 2026-11-21T08:00; UTC, if it has no zone."
+)
+@click.option("--to-time", metavar="TIME", help="Only records before this time; UTC, if it has no zone.")
 @click.option("--from-offset", type=click.IntRange(min=0), help="Only records from this offset of each partition.")
 @click.option("--to-offset", type=click.IntRange(min=0), help="Only records before this offset of each partition.")
 @click.option("--rate", default=0.0, type=click.FloatRange(min=0), help="Records per second; 0 means as fast as possible.")

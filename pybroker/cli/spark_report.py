@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"])
 
 
-@click.command("report")
+@click.command("report", short_help="Write a page with numbers and pictures about topics.")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--bootstrap-server", "bootstrap", required=True, metavar="HOST:PORT", help="The cluster to read from.")
 @click.option(

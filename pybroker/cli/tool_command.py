@@ -16,8 +16,8 @@ from pybroker.cli.main import RunError
 def command(context: click.Context, *, name: str | None, arguments: tuple[str, ...]) -> None:
     """Run one of Kafka's tools, such as kafka-topics.
 
-    `pybroker tool kafka-topics --help` lists its options. `pybroker tool install DIR...` writes a script for each tool, named
-    like Kafka's.
+    `pybroker tool kafka-topics --help` lists the options of kafka-topics. `pybroker tool install DIR...` writes a script for
+    each tool into each DIR, under the name that Kafka's script has.
     """
     if name is None or name in ("-h", "--help"):
         click.echo(context.get_help())
