@@ -1,18 +1,27 @@
 """Measures broker CPU per GB of appended values in large compressed batches, by codec.
 
     python -m benchmarks.compressed_appends [--kilobytes 200] [--rounds 3] [--seconds 2] [--warm 8] [--only zstd] [--no-kafka]
-                                           [--before CHECKOUT]
+                                           [--floor] [--before CHECKOUT]
 
 One connection sends the same request over and over: a Produce of one batch with this many kB of values of 1 kB, of which a codec
 takes half away. The brokers take turns, as in `small_requests`. Both look through each batch, and keep it as it came. GB = 1e9
 bytes of values before compression. Old segments are deleted soon, because writing tens of GB to a disk takes processor time from
 either broker that no codec explains.
+
+With `--floor` the server of `benchmarks.inflating_server` takes turns with the brokers, with the same bytes: it receives them,
+computes the checksum, inflates with the broker's library, writes and responds, and does nothing else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
 from benchmarks import load, peers
 from benchmarks.compaction import values_of
+from benchmarks.inflating_server import InflatingServer
+from benchmarks.load import Server
+from benchmarks.peers import KAFKA
 from benchmarks.small_requests import measure
 from testing.clients.stock import create_topic
 from testing.samples import T0_MS, Sample
@@ -28,15 +37,26 @@ OVERRIDES = {
 }  # fmt: skip
 
 
-def frame(bootstrap: str, codec: str, batch_bytes: int) -> bytes:
-    """Return a request that appends one batch, and make its topic."""
+def batch_of(codec: str, batch_bytes: int) -> bytes:
+    """Return a batch with this many bytes of values."""
     values = values_of(VALUE_BYTES)
     samples = [Sample(None, values[number % len(values)], T0_MS) for number in range(batch_bytes // VALUE_BYTES)]
-    create_topic(bootstrap, codec)
-    with raw.Connection(bootstrap) as connection:
-        batch = sample_batch(samples, codec)
-        assert raw.produce(connection, 7, codec, batch).error == 0
+    return sample_batch(samples, codec)
+
+
+def frame(codec: str, batch: bytes) -> bytes:
+    """Return a request that appends the batch to the topic of its codec."""
     return raw.request(raw.PRODUCE, 7, raw.produce_body(7, codec, {0: batch}, acks=1))
+
+
+@contextmanager
+def with_floor(running: list[Server], codec: str, batch: bytes, *, is_wanted: bool) -> Iterator[list[Server]]:
+    """Yield the servers that take turns: the brokers, and the floor of this codec if it is wanted."""
+    if not is_wanted:
+        yield running
+        return
+    with closing(InflatingServer(codec, frame(codec, batch), batch)) as floor:
+        yield [*running, floor]
 
 
 def main() -> None:
@@ -46,21 +66,32 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2, help="seconds of a round (default: %(default)s)")
     parser.add_argument("--warm", type=float, default=8, help="seconds that warm each broker up (default: %(default)s)")
     parser.add_argument("--only", default="", help="take only this codec")
+    parser.add_argument(
+        "--floor", action="store_true", help="measure the server of benchmarks.inflating_server in the same rounds"
+    )
     peers.add_before(parser)
     options = peers.parsed(parser)
     batch_bytes = options.kilobytes * 1000
-    rows = []
+    rows: list[tuple[object, ...]] = []
     with peers.started(options, OVERRIDES) as running:
+        names = [*(peer.name for peer in running), *([InflatingServer.name] if options.floor else [])]
+        compared = [name for name in names if name != KAFKA] if KAFKA in names else []
         for codec in CODECS:
-            if options.only in codec:
-                frames = {peer.name: frame(peer.bootstrap, codec, batch_bytes) for peer in running}
-                for peer in running:
-                    load.run(peer, frames[peer.name], connections=1, depth=SHAPE[1], seconds=0, warm_s=options.warm)
-                costs = [one.cpu_us * 1000 / batch_bytes for one in measure(running, frames, SHAPE, options)]
-                rows.append((codec, *costs, *([costs[0] / costs[1]] if len(costs) == 2 else [])))
-                peers.row(rows[-1])
-    ratio = [f"ratio of CPU, {running[0].name} / {running[1].name}"] if len(running) == 2 else []
-    header = ["codec", *(f"{peer.name} CPU-s/GB" for peer in running), *ratio]
+            if options.only not in codec:
+                continue
+            batch = batch_of(codec, batch_bytes)
+            request = frame(codec, batch)
+            for peer in running:
+                create_topic(peer.bootstrap, codec)
+                with raw.Connection(peer.bootstrap) as connection:
+                    assert raw.produce(connection, 7, codec, batch).error == 0
+                load.run(peer, request, connections=1, depth=SHAPE[1], seconds=0, warm_s=options.warm)
+            with with_floor(list(running), codec, batch, is_wanted=options.floor) as servers:
+                measured = measure(servers, dict.fromkeys(names, request), SHAPE, options)
+            costs = {server.name: one.cpu_us * 1000 / batch_bytes for server, one in zip(servers, measured, strict=True)}
+            rows.append((codec, *costs.values(), *(costs[name] / costs[KAFKA] for name in compared)))
+            peers.row(rows[-1])
+    header = ["codec", *(f"{name} CPU-s/GB" for name in names), *(f"{name} / {KAFKA}" for name in compared)]
     peers.table(f"Appends of batches with {options.kilobytes} kB of values", header, rows)
 
 
