@@ -33,7 +33,7 @@ _SNAPPY_RATIO_MAX: Final = 24  # three bytes stand for 64 at most
 _ZSTD_WINDOW_BYTES: Final = 1 << 21  # of the default level
 LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 LZ4_BLOCKS_INDEPENDENT: Final = 0x20
-_LZ4_CONTENT_SIZE: Final = 0x08
+LZ4_CONTENT_SIZE: Final = 0x08
 
 
 def plain_pieces(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
@@ -137,7 +137,7 @@ def lz4_pieces(data: bytes | memoryview, *, any_checksum: bool = False) -> Itera
 
 def _checked_lz4_header(data: bytes | memoryview, *, any_checksum: bool) -> bytes:
     """Return the frame's header, with the right checksum if any checksum is allowed. Raises CorruptRecordError."""
-    size = 15 if len(data) > 4 and data[4] & _LZ4_CONTENT_SIZE else 7
+    size = 15 if len(data) > 4 and data[4] & LZ4_CONTENT_SIZE else 7
     header = bytes(data[:size])
     if len(header) < size or header[:4] != LZ4_MAGIC:
         raise CorruptRecordError("not an lz4 frame")

@@ -22,12 +22,14 @@ from pybroker.records.inflate import (
     GZIP_FED_BYTES,
     GZIP_WBITS,
     LZ4_BLOCKS_INDEPENDENT,
+    LZ4_CONTENT_SIZE,
     LZ4_MAGIC,
     PIECE_BYTES,
     XERIAL_HEADER,
     XERIAL_MAGIC,
     ZSTD_DECOMPRESSORS,
     inflate_module,
+    lz4_header_checksum,
 )
 from pybroker.records.spare import Spare
 from pybroker.records.work import PIECE_COST
@@ -37,6 +39,15 @@ QUICK_BYTES_MAX: Final = 1 << 19
 
 _SNAPPY_BLOCK_BYTES: Final = 1 << 16  # twice what the Java library puts into a block
 _LZ4_FLAGS_AT: Final = 4
+_LZ4_HEADER_BYTES: Final = 7  # magic, flags, block size, checksum; flags may add the size of the content before the checksum
+_LZ4_FLAGS: Final = (
+    0x40 | LZ4_BLOCKS_INDEPENDENT
+)  # version 1, no checksums of blocks or content: what Java's and C's clients write
+_LZ4_FLAGS_WITH_SIZE: Final = _LZ4_FLAGS | LZ4_CONTENT_SIZE  # Python's
+_LZ4_BLOCK_BYTES: Final = {0x40: 1 << 16, 0x50: 1 << 18, 0x60: 1 << 20, 0x70: 1 << 22}
+_LZ4_PLAIN_BLOCK: Final = 1 << 31
+_LZ4_SIZE: Final = struct.Struct("<Q")
+_UINT32: Final = struct.Struct("<I")
 _INT32: Final = struct.Struct(">i")
 
 Found = tuple[int, int, int, bool, int]
@@ -102,9 +113,51 @@ def _look_snappy(data: memoryview, found: sections.Overview) -> int | None:
 
 
 def _look_lz4(data: memoryview, found: sections.Overview) -> int | None:
-    start = bytes(data[: _LZ4_FLAGS_AT + 1])
-    if len(start) <= _LZ4_FLAGS_AT or not start.startswith(LZ4_MAGIC) or not start[_LZ4_FLAGS_AT] & LZ4_BLOCKS_INDEPENDENT:
+    start = bytes(data[: _LZ4_HEADER_BYTES + _LZ4_SIZE.size])
+    if len(start) <= _LZ4_HEADER_BYTES or not start.startswith(LZ4_MAGIC):
         return None
+    flags, header_bytes = start[_LZ4_FLAGS_AT], _LZ4_HEADER_BYTES
+    if flags == _LZ4_FLAGS_WITH_SIZE:
+        header_bytes += _LZ4_SIZE.size
+    elif flags != _LZ4_FLAGS:
+        return _look_lz4_frame(data, found) if flags & LZ4_BLOCKS_INDEPENDENT else None
+    header = start[_LZ4_FLAGS_AT:header_bytes]
+    block_max = _LZ4_BLOCK_BYTES.get(header[1])
+    if block_max is None or len(start) < header_bytes or lz4_header_checksum(header[:-1]) != header[-1]:
+        return None
+    size = _look_lz4_blocks(data, header_bytes, min(block_max, QUICK_BYTES_MAX), found)
+    if flags == _LZ4_FLAGS_WITH_SIZE and size is not None and (size,) != _LZ4_SIZE.unpack_from(header, 2):
+        return None
+    return size
+
+
+def _look_lz4_blocks(data: memoryview, position: int, block_max: int, found: sections.Overview) -> int | None:
+    """Look at blocks without checksums one by one, so that each is in the processor's cache when the walk comes to it."""
+    decompress, damage = _lz4_block()
+    end, size, blocks_cost = len(data), 0, 0
+    try:
+        while True:
+            (block_size,) = _UINT32.unpack_from(data, position)
+            position += _UINT32.size
+            if not block_size:
+                return size if position == end else None
+            is_plain, block_size = block_size & _LZ4_PLAIN_BLOCK, block_size & ~_LZ4_PLAIN_BLOCK
+            block = data[position : position + block_size]
+            if len(block) < block_size or not 0 < block_size <= block_max:
+                return None
+            position += block_size
+            piece = block if is_plain else decompress(block, block_max)
+            size += len(piece)
+            blocks_cost += PIECE_COST
+            if size + blocks_cost > QUICK_BYTES_MAX:
+                return None
+            found.feed(piece)
+    except (damage, struct.error):
+        return None
+
+
+def _look_lz4_frame(data: memoryview, found: sections.Overview) -> int | None:
+    """Look at a frame with checksums, which the library compares."""
     decompress, position, size = _lz4(), 0, 0
     context, is_end = _LZ4_CONTEXTS.take(), False
     try:
@@ -147,6 +200,12 @@ def _snappy() -> tuple[Any, Any]:
 @cache
 def _lz4() -> Any:
     return import_module("lz4.frame").decompress_chunk
+
+
+@cache
+def _lz4_block() -> tuple[Any, Any]:
+    library = import_module("lz4.block")
+    return library.decompress, library.LZ4BlockError
 
 
 @cache

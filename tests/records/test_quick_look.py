@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import itertools
 import random
 import struct
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from pybroker.records import kernels, quick_look
 from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType, compress
-from pybroker.records.inflate import XERIAL_HEADER
+from pybroker.records.inflate import LZ4_MAGIC, XERIAL_HEADER, lz4_header_checksum
 from pybroker.records.quick_look import QUICK_BYTES_MAX, look_through
 from pybroker.records.rules import ValidationRules
 from pybroker.records.validate import validate_and_assign
@@ -74,6 +75,57 @@ def test_lz4_blocks_that_depend_on_each_other_are_left() -> None:
     alone, linked = (memoryview(lz4_frame.compress(records, block_linked=linked)) for linked in (False, True))
     assert looked(CompressionType.LZ4, alone, 200, BASE_MS) is not None
     assert looked(CompressionType.LZ4, linked, 200, BASE_MS) is None
+
+
+@pytest.mark.parametrize("is_compressible", [True, False])
+def test_lz4_frames_of_each_form_are_looked_through(is_compressible: bool) -> None:
+    value = bytes(1000) if is_compressible else random.Random(1).randbytes(1000)
+    plain = build_batch([Record(Offset(i), BASE_MS + i, None, value) for i in range(200)])[HEADER_SIZE:]
+    expected = (*kernels.scan_records(plain, 200, BASE_MS), len(plain))
+    for store_size, checksum, block_size in itertools.product(
+        (False, True), (False, True), (lz4_frame.BLOCKSIZE_MAX64KB, lz4_frame.BLOCKSIZE_MAX4MB)
+    ):
+        with in_case(f"{store_size=} {checksum=} {block_size=}"):
+            form = {"store_size": store_size, "content_checksum": checksum, "block_checksum": checksum, "block_size": block_size}
+            frame = lz4_frame.compress(plain, block_linked=False, **form)
+            assert looked(CompressionType.LZ4, memoryview(frame), 200, BASE_MS) == expected
+
+
+def lz4_frame_of(blocks: bytes, *, content_bytes: int | None = None) -> memoryview:
+    """Return a frame of these blocks, each of at most 64 kB; it declares what it holds only if `content_bytes` is given."""
+    header = b"\x60\x40" if content_bytes is None else b"\x68\x40" + content_bytes.to_bytes(8, "little")
+    return memoryview(LZ4_MAGIC + header + bytes([lz4_header_checksum(header)]) + blocks + bytes(4))
+
+
+def lz4_plain_block(data: bytes) -> bytes:
+    return (len(data) | 1 << 31).to_bytes(4, "little") + data
+
+
+def test_lz4_frames_that_lie_are_left() -> None:
+    section = section_of()
+    good = lz4_plain_block(section)
+    found = looked(CompressionType.LZ4, lz4_frame_of(good), 3, BASE_MS)
+    assert found is not None
+    assert looked(CompressionType.LZ4, lz4_frame_of(good, content_bytes=len(section)), 3, BASE_MS) == found
+    long = bytes(build_batch([Record(Offset(0), BASE_MS, None, bytes(1 << 16))])[HEADER_SIZE:])
+    for name, frame, count in (
+        ("declares too much", lz4_frame_of(good, content_bytes=len(section) + 1), 3),
+        ("a block longer than the largest", lz4_frame_of(lz4_plain_block(long)), 1),
+        ("a block longer than the frame", lz4_frame_of(good)[:-5], 3),
+        ("another block behind the end", memoryview(bytes(lz4_frame_of(good)) + good), 3),
+        ("a wrong checksum of the header", memoryview(bytes(lz4_frame_of(good)).replace(b"\x60\x40", b"\x60\x50", 1)), 3),
+    ):
+        with in_case(name):
+            assert looked(CompressionType.LZ4, frame, count, BASE_MS) is None
+
+
+def test_very_many_empty_lz4_blocks_are_left_after_some() -> None:
+    empty = (1).to_bytes(4, "little") + b"\0"
+    decompress, damage = quick_look._lz4_block()
+    taken = mock.Mock(side_effect=decompress)
+    with mock.patch.object(quick_look, "_lz4_block", return_value=(taken, damage)):
+        assert looked(CompressionType.LZ4, lz4_frame_of(empty * 10_000), 1, BASE_MS) is None
+    assert 1 < taken.call_count <= QUICK_BYTES_MAX // PIECE_COST + 1
 
 
 def test_very_many_empty_snappy_blocks_are_left_after_some() -> None:
