@@ -13,7 +13,7 @@ cdef class Receiver:
     cdef _state_native.PoolState _pool
     cdef object _listener, _scratch, _source, _kept, _held, _refused
     cdef bytes _prefix
-    cdef int64_t _ahead_used_max, _request_bytes_max, _position, _end, _frame_size, _counted
+    cdef int64_t _ahead_used_max, _request_bytes_max, _position, _end, _frame_size, _large_bytes, _counted
     cdef bint _is_queued
     cdef public int64_t bytes_wanted, bytes_come
 

@@ -25,6 +25,10 @@ Receiving ahead
     most half of the pool; a pool that is small beside the scratch is never used for receiving ahead, and an unbounded pool always
     is.
 
+    Nor does it receive ahead behind a request that was larger than the scratch. A producer of large batches sends one after the
+    other, and the beginning of each would be copied out of the scratch. So only the size of the next request is received there,
+    until a request fits into the scratch again.
+
 Requests that are handled right from the scratch take nothing from the pool, because no other code could notice it. But while the
 pool is empty they wait like all others, or take memory of its reserve. So the pool's bound holds for all bytes of requests except
 the scratch.
@@ -93,6 +97,7 @@ class Receiver:
         "_held",
         "_is_queued",
         "_kept",
+        "_large_bytes",
         "_listener",
         "_pool",
         "_position",
@@ -119,6 +124,7 @@ class Receiver:
         self._position = 0
         self._end = 0
         self._frame_size = _SIZE_UNKNOWN  # of the request whose prefix has been taken
+        self._large_bytes = 0  # of the last request that was not received whole at once, if the scratch is too small for it
         self._kept: PooledBuffer | None = None  # owns `_source`, unless that is the scratch
         self._held: PooledBuffer | None = None
         self._counted = 0  # bytes of a request that were copied from the scratch
@@ -156,7 +162,12 @@ class Receiver:
             return self._source[self._end :]
         prefix = self._prefix
         admission = self._admission
-        if not is_busy and self._pool.used <= self._ahead_used_max and admission.queued_requests < admission.queued_requests_max:
+        if (
+            not is_busy
+            and not self._large_bytes
+            and self._pool.used <= self._ahead_used_max
+            and admission.queued_requests < admission.queued_requests_max
+        ):
             if not prefix:
                 return self._scratch
             self._scratch[: len(prefix)] = prefix
@@ -302,8 +313,11 @@ class Receiver:
         if self._kept is not None:
             rest = bytes(rest)
             self._release()  # first, because it may be the memory that is missing
-        wanted = max(size, len(rest))
-        buffer = self._admission.try_allocate(wanted, come=len(rest))
+        wanted, come = max(size, len(rest)), len(rest)
+        if self._large_bytes:  # the last one came whole, so this one gets as much at once as if its beginning lay in the scratch
+            come = max(come, min(size, len(self._scratch)))
+        self._large_bytes = size if PREFIX_BYTES + size > len(self._scratch) else 0
+        buffer = self._admission.try_allocate(wanted, come=come)
         if buffer is None:
             self._wait(rest, wanted)
         else:

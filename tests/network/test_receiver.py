@@ -115,6 +115,39 @@ def test_a_half_read_request_holds_exactly_its_size_and_a_half_read_size_nothing
     assert admission.pool.used == 0, "a disconnect in mid-request gives the memory back"
 
 
+def test_behind_a_large_request_the_next_one_comes_straight_into_the_pools_buffer() -> None:
+    admission, scratch = setting()
+    peer = Peer(admission, scratch)
+    large, small = framed(b"l" * 200), framed(b"s" * 10)
+    rest = large
+    while rest:
+        rest = peer.feed(rest)
+    for _ in range(2):
+        assert len(peer.receiver.get_buffer(False)) == PREFIX.size, "the beginning would be copied out of the scratch"
+        rest = peer.feed(large)
+        into = peer.receiver.get_buffer(False)
+        assert (len(into), len(rest)) == (200, 200)
+        assert into.obj is not scratch.obj
+        assert peer.feed(rest) == b""
+    rest = small
+    while rest:
+        rest = peer.feed(rest)
+    assert len(peer.receiver.get_buffer(False)) == len(scratch), "small requests come many at a time again"
+    assert peer.requests == [b"l" * 200] * 3 + [b"s" * 10]
+    assert admission.pool.used == 0
+
+
+def test_a_size_behind_a_large_request_takes_no_more_than_if_the_scratch_had_been_full() -> None:
+    size = 20 * GROWTH * SCRATCH_BYTES
+    admission, scratch = setting()
+    peer = Peer(admission, scratch, request_bytes_max=2 * FIRST_BYTES + size)
+    rest = framed(bytes(2 * FIRST_BYTES + size))
+    while rest:
+        rest = peer.feed(rest)
+    peer.feed(PREFIX.pack(2 * FIRST_BYTES + size))
+    assert len(peer.receiver.get_buffer(False)) == max(FIRST_BYTES, GROWTH * SCRATCH_BYTES)
+
+
 def test_a_size_takes_little_memory_before_its_bytes_come() -> None:
     size = 3_000_000
     admission, scratch = setting()
