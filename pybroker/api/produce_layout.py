@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pybroker.api.produce_response import Layout
-    from pybroker.api.transactional_append import Entries
     from pybroker.metadata.image import ClusterImage
     from pybroker.protocol.messages.produce import ProduceRequest
     from pybroker.replication.produce_data import ProduceResults
 
 LARGE_PARTITIONS: Final = LOOP_ELEMENTS_MAX
 """A request of more partitions is handled in steps. It was decoded in a thread, so its bytes are kept for as long as it takes."""
+
+Entries = dict[TopicPartition, memoryview]
+"""Records by their partitions."""
 
 _NULL_RECORDS: Final = PartitionProduceResult(
     ErrorCode.INVALID_RECORD, error_message="The records of a partition must not be null"
@@ -104,6 +106,14 @@ class ProduceLayout:
                 if not left:
                     left = STEP_PARTITIONS
                     yield
+
+    def refuse_entries(self, result: PartitionProduceResult) -> Generator[None, None, None]:
+        """Refuse all that could be appended, with the same result."""
+        for count, topic_partition in enumerate(self.entries, start=1):
+            self.refused[topic_partition] = result
+            if not count % STEP_PARTITIONS:
+                yield
+        yield from emptied(self.entries)
 
     def forget_records(self, request: ProduceRequest) -> Generator[None, None, None]:
         """Let go of the records, those that the request has too: they would keep its bytes while it waits in the purgatory."""

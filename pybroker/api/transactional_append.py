@@ -21,22 +21,26 @@ Source: ReplicaManager.handleProduceAppend, AddPartitionsToTxnManager, Verificat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+import asyncio
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
+from pybroker.api.produce_response import STEP_PARTITIONS
+from pybroker.api.slices import complete
 from pybroker.log.producer_entry import ProducerEntry
 from pybroker.model import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import batches
 from pybroker.records.errors import CorruptRecordError
-from pybroker.replication.produce_data import PartitionProduceResult, ProduceResults
+from pybroker.replication.produce_data import PartitionProduceResult
+from pybroker.slicing import emptied, run_through, take_apart
 
 if TYPE_CHECKING:
-    import asyncio
-
     from pybroker.api.context import Services
+    from pybroker.api.produce_layout import ProduceLayout
+    from pybroker.metadata.image import ClusterImage
+    from pybroker.records.batch import BatchView
     from pybroker.replication.partition import Partition
 
 _ADDS_PARTITIONS_VERSION: Final = 12
@@ -50,61 +54,139 @@ _RETRIED: Final = frozenset(
 _OPEN: Final = ProducerEntry(NO_PRODUCER_ID)
 """Stands for a producer with an open transaction: no log has this object."""
 
-Entries = dict[TopicPartition, memoryview]
 Guard = Callable[[TopicPartition], ErrorCode]
+"""The last look right before each append. A marker may be written between the verification and the append, while a record of the
+coordinator becomes durable or a thread checks a long batch.
+"""
 Outcome = Mapping[TopicPartition, ErrorCode] | ErrorCode
 
 
-class Verified(NamedTuple):
-    """The records that may be appended, the results of the others, and the last look right before each append.
+class _Inquiry:
+    """What the coordinator is asked, and what becomes of its response.
 
-    Between the two a marker may be written, while a record of the coordinator becomes durable or a thread checks a long batch.
+    Attributes:
+        unverified: the partitions that it is asked about.
     """
 
-    entries: Entries
-    refused: ProduceResults = MappingProxyType({})  # type: ignore[assignment]  # nothing is added to it
-    guard: Guard | None = None
+    __slots__ = ("_broker", "_guard", "_laid_out", "_producer", "_version", "unverified")
+
+    def __init__(  # noqa: PLR0917  (each is of another kind)
+        self,
+        broker: Services,
+        version: int,
+        laid_out: ProduceLayout,
+        producer: tuple[ProducerId, ProducerEpoch],
+        unverified: list[TopicPartition],
+        guard: Guard,
+    ) -> None:
+        self._broker = broker
+        self._version = version
+        self._laid_out = laid_out
+        self._producer = producer
+        self._guard = guard
+        self.unverified = unverified
+
+    @property
+    def adds(self) -> bool:
+        """Whether the request adds the partitions to its transaction."""
+        return self._version >= _ADDS_PARTITIONS_VERSION
+
+    def ask(self, transactional_id: str, done: Callable[[Outcome], None]) -> None:
+        """Ask the coordinator."""
+        from pybroker.coordinator.runtime.result import Producer  # noqa: PLC0415  loaded with the coordinator
+
+        coordinator = self._broker.transactions
+        ask = coordinator.add_partitions if self.adds else coordinator.verify_partitions
+        ask(transactional_id, Producer(*self._producer), self.unverified, done)
+
+    def judge(self, outcome: Outcome) -> Generator[None, None, Guard]:
+        """Refuse the partitions for which the coordinator had an error; return the guard of the others."""
+        entries, refused = self._laid_out.entries, self._laid_out.refused
+        for some in take_apart(self.unverified, STEP_PARTITIONS):
+            for topic_partition in some:
+                code = outcome if isinstance(outcome, ErrorCode) else outcome[topic_partition]
+                if code:
+                    code = _for_producer(code, self._version)
+                    refused[topic_partition] = PartitionProduceResult(code, error_message=_message(code))
+                    del entries[topic_partition]
+            yield
+        return self._guard
 
 
 def verify(
-    broker: Services,
-    version: int,
-    transactional_id: str,
-    entries: Entries,
-    transactional: Mapping[TopicPartition, memoryview],
-) -> Verified | asyncio.Future[Verified]:
-    """Return which of `entries` may be appended, at once or later; `transactional` are those that belong to a transaction.
+    broker: Services, version: int, transactional_id: str, laid_out: ProduceLayout
+) -> Guard | asyncio.Future[Guard] | None:
+    """Leave in `laid_out` the entries that may be appended, at once or later, and refuse the others. Return the guard of what is
+    left, or None if nothing is.
 
-    What is in `entries` when the coordinator responds is what the result has.
+    The guard needs the layout until all is appended.
     """
-    producers = {producer for records in transactional.values() for producer in _producers(records)}
+    inquiry = run_through(_inquiry(broker, version, laid_out))
+    if not isinstance(inquiry, _Inquiry):
+        return inquiry
+    deferred: Deferred[Outcome, Guard] = Deferred(lambda outcome: run_through(inquiry.judge(outcome)))
+    inquiry.ask(transactional_id, deferred.complete)
+    return deferred.response()
+
+
+async def verify_in_slices(broker: Services, version: int, transactional_id: str, laid_out: ProduceLayout) -> Guard | None:
+    """Do what `verify` does for a request of many partitions, in steps, between which the loop serves others.
+
+    If a topic was deleted meanwhile, the transactions may have forgotten its partitions already: the client tries again.
+    """
+    image = broker.controller.image
+    inquiry = await complete(_inquiry(broker, version, laid_out))
+    if not isinstance(inquiry, _Inquiry):
+        return inquiry
+    while inquiry.adds and (now := broker.controller.image) is not image:
+        if not await complete(_still_has(now, image, inquiry.unverified)):
+            return await complete(inquiry.judge(ErrorCode.CONCURRENT_TRANSACTIONS))
+        image = now
+    deferred: Deferred[Outcome, Outcome] = Deferred(lambda outcome: outcome)
+    inquiry.ask(transactional_id, deferred.complete)
+    response = deferred.response()
+    outcome = await response if isinstance(response, asyncio.Future) else response
+    guard = await complete(inquiry.judge(outcome))
+    if isinstance(outcome, dict):
+        await complete(emptied(outcome))
+    return guard
+
+
+def _still_has(now: ClusterImage, before: ClusterImage, partitions: Sequence[TopicPartition]) -> Generator[None, None, bool]:
+    for start in range(0, len(partitions), STEP_PARTITIONS):
+        topics = {one.topic for one in partitions[start : start + STEP_PARTITIONS]}
+        if not (topics <= before.topics.keys() and now.still_has(before, topics)):
+            return False
+        yield
+    return True
+
+
+def _inquiry(broker: Services, version: int, laid_out: ProduceLayout) -> Generator[None, None, _Inquiry | Guard | None]:
+    """Return what the coordinator must be asked; if nothing, the guard, or None if nothing may be appended."""
+    transactional = laid_out.transactional
+    producers: set[tuple[ProducerId, ProducerEpoch]] = set()
+    sequences: dict[TopicPartition, int] = {}
+    for count, (topic_partition, records) in enumerate(transactional.items(), start=1):
+        batch = _first_batch(records)
+        if batch is not None:
+            producers.add((batch.producer_id, batch.producer_epoch))
+            if batch.base_sequence:
+                sequences[topic_partition] = batch.base_sequence
+        if not count % STEP_PARTITIONS:
+            yield
     if len(producers) != 1:
-        code = ErrorCode.INVALID_PRODUCER_ID_MAPPING if producers else ErrorCode.CORRUPT_MESSAGE
-        return Verified({}, {tp: PartitionProduceResult(code) for tp in entries})
+        yield from laid_out.refuse_entries(
+            PartitionProduceResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING if producers else ErrorCode.CORRUPT_MESSAGE)
+        )
+        return None
     (producer,) = producers
     adds = version >= _ADDS_PARTITIONS_VERSION
-    unverified, guard = _guarded(broker, producer, transactional)
+    unverified, guard = yield from _guarded(broker, producer, transactional)
     if adds:
-        guard = _from_the_first_on(broker, producer[0], transactional, guard)
+        guard = _from_the_first_on(broker, producer[0], sequences, guard)
     if not unverified or not (adds or broker.config.transaction_partition_verification_enable):
-        return Verified(entries, guard=guard)
-
-    def verified(outcome: Outcome) -> Verified:
-        codes: dict[TopicPartition, ErrorCode] = {}
-        for topic_partition in unverified:
-            code = outcome if isinstance(outcome, ErrorCode) else outcome[topic_partition]
-            if code:
-                codes[topic_partition] = _for_producer(code, version)
-        refused = {tp: PartitionProduceResult(code, error_message=_message(code)) for tp, code in codes.items()}
-        return Verified({tp: records for tp, records in entries.items() if tp not in refused}, refused, guard)
-
-    from pybroker.coordinator.runtime.result import Producer  # noqa: PLC0415  loaded with the coordinator
-
-    deferred: Deferred[Outcome, Verified] = Deferred(verified)
-    coordinator = broker.transactions
-    ask = coordinator.add_partitions if adds else coordinator.verify_partitions
-    ask(transactional_id, Producer(*producer), unverified, deferred.complete)
-    return deferred.response()
+        return guard
+    return _Inquiry(broker, version, laid_out, producer, unverified, guard)
 
 
 def verify_offsets(  # noqa: PLR0917  positions as in `verify`
@@ -119,7 +201,7 @@ def verify_offsets(  # noqa: PLR0917  positions as in `verify`
     TxnOffsetCommit. `done` gets the code, and the last look right before the append.
     """
     adds = version >= _ADDS_OFFSETS_VERSION
-    unverified, guard = _guarded(broker, producer, (topic_partition,))
+    unverified, guard = run_through(_guarded(broker, producer, (topic_partition,)))
 
     def last_look() -> ErrorCode:
         code = guard(topic_partition)
@@ -143,39 +225,42 @@ def verify_offsets(  # noqa: PLR0917  positions as in `verify`
     ask(transactional_id, Producer(*producer), unverified, verified)
 
 
-def _producers(records: memoryview) -> set[tuple[ProducerId, ProducerEpoch]]:
+def _first_batch(records: memoryview) -> BatchView | None:
+    """Return the batch that `records` begin with; None if it is damaged, or not all there. If there are more, the log refuses all
+    of them.
+    """
     try:
-        return {(batch.producer_id, batch.producer_epoch) for batch in batches(records) if batch.is_transactional}
+        return next(batches(records), None)
     except CorruptRecordError:
-        return set()
+        return None
 
 
 def _guarded(
-    broker: Services, producer: tuple[ProducerId, ProducerEpoch], transactional: Iterable[TopicPartition]
-) -> tuple[list[TopicPartition], Guard]:
+    broker: Services, producer: tuple[ProducerId, ProducerEpoch], transactional: Collection[TopicPartition]
+) -> Generator[None, None, tuple[list[TopicPartition], Guard]]:
     """Return the partitions where the producer has no open transaction, and the guard of all partitions."""
     unverified: list[TopicPartition] = []
     known: dict[TopicPartition, ProducerEntry | None] = {}  # of the producer, by the logs
-    found: dict[TopicPartition, Partition | None] = {}
-    for topic_partition in transactional:
+    found: dict[TopicPartition, Partition] = {}
+    for count, topic_partition in enumerate(transactional, start=1):
         partition = broker.replica_manager.partition(topic_partition)
-        if isinstance(partition, ErrorCode):
-            found[topic_partition] = None  # the append has the error, unless the partition is there by then
-            continue
-        found[topic_partition] = partition
-        producers = partition.log.producers
-        if producers.has_open_transaction(*producer):
-            known[topic_partition] = _OPEN
-        else:
-            unverified.append(topic_partition)
-            known[topic_partition] = producers.producers.get(producer[0])
+        if not isinstance(partition, ErrorCode):  # otherwise the append has the error, unless the partition is there by then
+            found[topic_partition] = partition
+            producers = partition.log.producers
+            if producers.has_open_transaction(*producer):
+                known[topic_partition] = _OPEN
+            else:
+                unverified.append(topic_partition)
+                known[topic_partition] = producers.producers.get(producer[0])
+        if not count % STEP_PARTITIONS:
+            yield
 
     def guard(topic_partition: TopicPartition) -> ErrorCode:
         """Return INVALID_TXN_STATE if the transaction may have ended here since, or what else keeps the batch out."""
         partition = broker.replica_manager.partition(topic_partition)
-        if topic_partition not in found or isinstance(partition, ErrorCode):
+        if topic_partition not in transactional or isinstance(partition, ErrorCode):
             return ErrorCode.NONE
-        if partition is not found[topic_partition]:  # a new topic, maybe of the same name: the transaction does not have it
+        if partition is not found.get(topic_partition):  # a new topic, maybe of the same name: the transaction does not have it
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         producers = partition.log.producers
         is_as_before = producers.producers.get(producer[0]) is known[topic_partition]
@@ -184,16 +269,15 @@ def _guarded(
     return unverified, guard
 
 
-def _from_the_first_on(
-    broker: Services, producer_id: ProducerId, transactional: Mapping[TopicPartition, memoryview], guard: Guard
-) -> Guard:
+def _from_the_first_on(broker: Services, producer_id: ProducerId, sequences: Mapping[TopicPartition, int], guard: Guard) -> Guard:
     """Return a guard that also refuses a producer's first batch if its sequence is not 0: the batches before it were refused, and
     the client sends them again. An epoch of transaction version 2 begins with each transaction, so its sequences begin at 0.
+
+    `sequences` has those of the batches that are not 0.
     """
-    sequences = {tp: next(batches(records)).base_sequence for tp, records in transactional.items()}
 
     def with_sequence(topic_partition: TopicPartition) -> ErrorCode:
-        if sequences.get(topic_partition):
+        if topic_partition in sequences:
             partition = broker.replica_manager.partition(topic_partition)
             if not isinstance(partition, ErrorCode) and producer_id not in partition.log.producers.producers:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

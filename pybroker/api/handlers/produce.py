@@ -33,7 +33,7 @@ from pybroker.api.produce_layout import ProduceLayout, forget_records, is_large
 from pybroker.api.produce_response import failures, response_in_steps, response_of
 from pybroker.api.produce_settling import settle, settle_large
 from pybroker.api.slices import complete
-from pybroker.api.transactional_append import Verified, verify
+from pybroker.api.transactional_append import verify, verify_in_slices
 from pybroker.listed import listed
 from pybroker.model import TopicPartition
 from pybroker.network.context import ProtocolViolation
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
     from pybroker.api.context import RequestContext, Services
+    from pybroker.api.transactional_append import Guard
     from pybroker.network.context import RequestHolder
     from pybroker.protocol.error_codes import ErrorCode
     from pybroker.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -84,32 +85,31 @@ def _append_all(
     broker: Services, context: RequestContext, request: ProduceRequest, laid_out: ProduceLayout
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append the entries; the coordinator of the transaction first verifies those that are transactional."""
-    work, entries = broker.validations.work(), laid_out.entries
+    work = broker.validations.work()
     build = functools.partial(_respond, request.acks, laid_out)
     appends = functools.partial(_appends, broker, context, request.acks, laid_out, work)
-    verified: Verified | Future[Verified] = Verified(entries)
+    guard: Guard | Future[Guard] | None = None
     if laid_out.transactional:
-        verified = verify(broker, context.api_version, request.transactional_id or "", entries, laid_out.transactional)
-    if isinstance(verified, Verified):
-        return _append_in_turns(broker, context, request, appends(verified), work, build, laid_out)
-    holder = hold(context.connection, entries)
+        guard = verify(broker, context.api_version, request.transactional_id or "", laid_out)
+    if not isinstance(guard, asyncio.Future):
+        return _append_in_turns(broker, context, request, appends(guard), work, build, laid_out)
+    holder = hold(context.connection, laid_out.entries)
     return append_after(
-        broker.validations, holder, verified, appends, work, lambda done: settle(broker, request, done, build, laid_out)
+        broker.validations, holder, guard, appends, work, lambda done: settle(broker, request, done, build, laid_out)
     )
 
 
 def _appends(  # noqa: PLR0917  (each is of another kind)
-    broker: Services, context: RequestContext, acks: int, laid_out: ProduceLayout, work: Work, verified: Verified
+    broker: Services, context: RequestContext, acks: int, laid_out: ProduceLayout, work: Work, guard: Guard | None
 ) -> Appends:
-    laid_out.refused.update(verified.refused)
     return Appends(
         broker.replica_manager,
         acks,
-        verified.entries,
+        laid_out.entries,
         request_version=context.api_version,
         is_internal_allowed=context.client_id == ADMIN_CLIENT_ID,
         work=work,
-        guard=verified.guard,
+        guard=guard,
     )
 
 
@@ -149,14 +149,12 @@ async def _verified(
     request: ProduceRequest,
     laid_out: ProduceLayout,
     steps: Generator[None, None, None],
-) -> Verified:
+) -> Guard | None:
     """Lay a large request out, and let the coordinator verify what is transactional."""
     await complete(steps)
     if not laid_out.transactional:
-        return Verified(laid_out.entries)
-    transactional_id = request.transactional_id or ""
-    outcome = verify(broker, context.api_version, transactional_id, laid_out.entries, laid_out.transactional)
-    return outcome if isinstance(outcome, Verified) else await outcome
+        return None
+    return await verify_in_slices(broker, context.api_version, request.transactional_id or "", laid_out)
 
 
 def _append_in_turns(  # noqa: PLR0917  (each is of another kind)
