@@ -16,21 +16,29 @@ It is complete when each of its partitions is settled:
 
 If its time is over first, the unsettled partitions get REQUEST_TIMED_OUT; their records stay in the log.
 
+Everything that changes a partition wakes the requests that wait for it (`ReplicaManager.wake`). So after an event the request
+looks at the partition of the event, and at no other: it remembers what is settled.
+
 Source: kafka.server.DelayedProduce.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Final
 
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.purgatory.purgatory import DelayedOperation
 from pybroker.replication.leading import ACKS_ALL
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pybroker.model import TopicPartition
     from pybroker.replication.produce_data import ProduceResults, Unsettled
     from pybroker.replication.replica_manager import ReplicaManager
+
+_STEP_PARTITIONS: Final = 500
 
 
 class DelayedProduce(DelayedOperation):
@@ -55,19 +63,30 @@ class DelayedProduce(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Settle the partitions for which one of the module's cases holds."""
-        for topic_partition, required_offset in list(self._unsettled.items()):
-            partition = self._replicas.partition(topic_partition)
-            code: ErrorCode | None
-            if isinstance(partition, ErrorCode):
-                code = partition  # Case A
-            elif self._acks == ACKS_ALL:
-                code = partition.check_replicated(required_offset)  # Case B, C.1, C.2
-            else:
-                code = partition.check_settled(required_offset)  # Case B, D
-            if code is not None:
-                self._results[topic_partition] = self._results[topic_partition]._replace(error_code=code)
-                del self._unsettled[topic_partition]
+        for topic_partition in list(self._unsettled):
+            self._look_at(topic_partition)
         return not self._unsettled and self.force_complete()
+
+    def try_complete_at(self, key: Hashable) -> bool:
+        """Settle the partition `key` if one of the module's cases holds for it."""
+        self._look_at(key)  # type: ignore[arg-type]  # the keys are partitions
+        return not self._unsettled and self.force_complete()
+
+    def _look_at(self, topic_partition: TopicPartition) -> None:
+        required_offset = self._unsettled.get(topic_partition)
+        if required_offset is None:
+            return
+        partition = self._replicas.partition(topic_partition)
+        code: ErrorCode | None
+        if isinstance(partition, ErrorCode):
+            code = partition  # Case A
+        elif self._acks == ACKS_ALL:
+            code = partition.check_replicated(required_offset)  # Case B, C.1, C.2
+        else:
+            code = partition.check_settled(required_offset)  # Case B, D
+        if code is not None:
+            self._results[topic_partition] = self._results[topic_partition]._replace(error_code=code)
+            del self._unsettled[topic_partition]
 
     def on_complete(self) -> None:
         """Send the results, with REQUEST_TIMED_OUT for unsettled partitions."""
@@ -79,3 +98,46 @@ class DelayedProduce(DelayedOperation):
     def on_expiration(self) -> None:
         """Count the partitions that were not settled in time."""
         self._replicas.produce_expirations += len(self._unsettled)
+
+
+class DelayedLargeProduce(DelayedProduce):
+    """A produce request of many partitions, which is looked at in steps.
+
+    `on_due` is called once, when the wait is over. Then `finish` has the results.
+    """
+
+    __slots__ = ("_on_due",)
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        acks: int,
+        results: ProduceResults,
+        unsettled: Unsettled,
+        on_due: Callable[[], None],
+    ) -> None:
+        super().__init__(replicas, acks, results, unsettled, lambda _: None)
+        self._on_due = on_due
+
+    def look(self) -> Generator[None, None, list[TopicPartition]]:
+        """Settle what is settled already, in steps, and return the other partitions."""
+        asked = list(self._unsettled)
+        for start in range(0, len(asked), _STEP_PARTITIONS):
+            for topic_partition in asked[start : start + _STEP_PARTITIONS]:
+                self._look_at(topic_partition)
+            yield
+        return list(self._unsettled)
+
+    def on_complete(self) -> None:
+        """Report that the wait is over."""
+        self._on_due()
+
+    def finish(self) -> Generator[None, None, ProduceResults]:
+        """Return the results, in steps, with REQUEST_TIMED_OUT for unsettled partitions. Empties what is unsettled."""
+        results, unsettled = self._results, self._unsettled
+        while unsettled:
+            for _ in range(min(_STEP_PARTITIONS, len(unsettled))):
+                topic_partition, _ = unsettled.popitem()
+                results[topic_partition] = results[topic_partition]._replace(error_code=ErrorCode.REQUEST_TIMED_OUT)
+            yield
+        return results

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from pybroker import slicing
-from pybroker.api import fetch_steps, produce_layout
+from pybroker.api import fetch_steps, produce_layout, produce_settling
 from pybroker.api.long_messages import LongMessages
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pybroker.replication import delayed_produce
 from testing.scenes.api import records
 from testing.scenes.api.whole import Whole, frame_of
 from testing.waiting import turned_until
@@ -57,7 +59,7 @@ def sent_as(whole: Whole, request: ProduceRequest) -> tuple[asyncio.Future[Any],
 
 
 @pytest.mark.parametrize("is_decoded_in_thread", [False, True], ids=["on the loop", "in a thread"])
-@pytest.mark.parametrize("way", ["at once", "in slices", "large"])
+@pytest.mark.parametrize("way", ["at once", "in slices", "waits in steps", "large"])
 @pytest.mark.parametrize("partitions", [1, 2])
 async def test_a_produce_that_waits_keeps_none_of_its_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, way: str, is_decoded_in_thread: bool
@@ -69,6 +71,10 @@ async def test_a_produce_that_waits_keeps_none_of_its_bytes(
         monkeypatch.setattr(produce_layout, "LARGE_PARTITIONS", 0)
     elif way == "in slices":
         monkeypatch.setattr(slicing, "SLICE_S", -1)
+    elif way == "waits in steps":
+        monkeypatch.setattr(slicing, "SLICE_S", -1)
+        monkeypatch.setattr(produce_settling, "LARGE_PARTITIONS", 0)
+        monkeypatch.setattr(delayed_produce, "_STEP_PARTITIONS", 1)
     request = produce(partitions)
     response, received = sent_as(whole, request)
     await turned_until(lambda: whole.replicas.produce_purgatory.delayed, "the wait")
@@ -79,6 +85,26 @@ async def test_a_produce_that_waits_keeps_none_of_its_bytes(
     assert [(one.index, one.error_code, one.base_offset) for one in topic.partition_responses] == [
         (index, 0, 0) for index in range(partitions)
     ]
+
+
+@pytest.mark.parametrize("limit", ["LARGE_PARTITIONS of the layout", "LARGE_PARTITIONS of the wait", "none"])
+async def test_only_partitions_that_are_not_durable_in_time_have_timed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    if limit != "none":
+        monkeypatch.setattr(produce_layout if limit.endswith("layout") else produce_settling, "LARGE_PARTITIONS", 0)
+        monkeypatch.setattr(delayed_produce, "_STEP_PARTITIONS", 1)
+    whole, disk = await slow_disk(tmp_path, flush_messages="1")
+    request = produce(2)
+    response = whole.send(request, VERSION)
+    await turned_until(lambda: whole.replicas.produce_purgatory.watched == 2, "the wait")
+    disk.run_next()
+    assert not response.done()
+    whole.pass_time(1000)
+    (topic,) = whole.read(await response, request, VERSION).responses
+    assert sorted(one.error_code for one in topic.partition_responses) == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
+    assert whole.replicas.produce_expirations == 1
+    assert whole.replicas.produce_purgatory.delayed == 0
 
 
 def fetch() -> FetchRequest:
