@@ -82,7 +82,8 @@ def with_partitions(whole: Whole) -> None:
     """Let the transaction have many partitions more, which exist only here."""
     shard = transactions(whole)
     more = frozenset(TopicPartition("t", number) for number in range(PARTITIONS))
-    shard.transactions[TID] = shard.transactions[TID].with_partitions(more, NOW_MS)
+    now = shard.transactions[TID]
+    shard.transactions[TID] = now.with_partitions(now.partitions | more, NOW_MS)
 
 
 @pytest.mark.parametrize("is_commit", [True, False])

@@ -15,10 +15,12 @@ Source: TransactionCoordinator, TransactionMetadata; KIP-98, KIP-360, KIP-890.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.runtime.result import CoordinatorResult, Producer
 from pybroker.coordinator.transaction.ending import after_prepared, timeout_timer, write
+from pybroker.coordinator.transaction.partitions import STEP_PARTITIONS, with_more
 from pybroker.coordinator.transaction.state import (
     COMPLETE,
     EPOCH_BUMP_VERSION,
@@ -29,15 +31,20 @@ from pybroker.coordinator.transaction.state import (
 )
 from pybroker.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Sequence
 
+    from pybroker.coordinator.runtime.result import LongOperation
     from pybroker.coordinator.transaction.shard import TransactionShard
     from pybroker.model import TopicPartition
 
 NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 NEEDS_PRODUCER_ID: Final = object()
+
+Verification = Mapping["TopicPartition", ErrorCode] | ErrorCode
+"""A code for each partition, or one for all."""
 
 
 def init_producer_id(
@@ -138,33 +145,55 @@ def add_partitions(
     now_ms: int,
     transactional_id: str,
     producer: Producer,
-    partitions: frozenset[TopicPartition],
-) -> CoordinatorResult:
+    partitions: Sequence[TopicPartition],
+) -> LongOperation:
     """Add partitions, which opens the transaction if none is open; the response is NONE."""
     now = _known(shard, transactional_id, *producer)
-    if not shard.gone.isdisjoint(partitions):
-        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)  # `forgetting` would take out the new partition of that name
-    if now.state is State.ONGOING and partitions <= now.partitions:
+    is_open = now.state is State.ONGOING
+    missing: list[TopicPartition] = []
+    for start in range(0, len(partitions), STEP_PARTITIONS):
+        if start:
+            yield
+        some = partitions[start : start + STEP_PARTITIONS]
+        if not shard.gone.isdisjoint(some):
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)  # `forgetting` would take out the new partition of that name
+        missing += [one for one in some if one not in now.partitions]
+    if is_open and not missing:
         return CoordinatorResult(response=ErrorCode.NONE)
+    joined = yield from with_more(now.partitions, missing)
     result = CoordinatorResult(
-        response=ErrorCode.NONE, records=[write(shard, transactional_id, now.with_partitions(partitions, now_ms))]
+        response=ErrorCode.NONE, records=[write(shard, transactional_id, now.with_partitions(joined, now_ms))]
     )
-    if now.state is not State.ONGOING:
+    if not is_open:
         result.timers.append(timeout_timer(transactional_id, now.timeout_ms))
     return result
 
 
 def verify_partitions(
-    shard: TransactionShard, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, ErrorCode] | ErrorCode:
-    """Return for each partition whether it belongs to the open transaction, or the error of all."""
+    shard: TransactionShard, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+) -> Verification | Generator[None, None, Verification]:
+    """Return for each partition whether it belongs to the open transaction, or the error of all; for many, in steps."""
+    steps = _verify_partitions(shard, transactional_id, producer, partitions)
+    return steps if len(partitions) > STEP_PARTITIONS else run_through(steps)
+
+
+def _verify_partitions(
+    shard: TransactionShard, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+) -> Generator[None, None, Verification]:
     try:
         now = _known(shard, transactional_id, *producer)
     except KafkaError as error:
         return error.code
-    if shard.gone and not shard.gone.isdisjoint(partitions):
-        return ErrorCode.CONCURRENT_TRANSACTIONS
-    return {one: ErrorCode.NONE if one in now.partitions else ErrorCode.TRANSACTION_ABORTABLE for one in partitions}
+    codes: dict[TopicPartition, ErrorCode] = {}
+    for start in range(0, len(partitions), STEP_PARTITIONS):
+        if start:
+            yield
+        some = partitions[start : start + STEP_PARTITIONS]
+        if shard.gone and not shard.gone.isdisjoint(some):
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        for one in some:
+            codes[one] = ErrorCode.NONE if one in now.partitions else ErrorCode.TRANSACTION_ABORTABLE
+    return codes
 
 
 def end(

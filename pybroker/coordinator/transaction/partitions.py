@@ -1,9 +1,9 @@
-"""The partitions of a transaction by topic, in steps: a transaction may have a hundred thousand of them."""
+"""The partitions of a transaction, joined and by topic, in steps: a transaction may have a hundred thousand of them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -32,3 +32,22 @@ def by_topic(partitions: Collection[TopicPartition]) -> Generator[None, None, di
             yield
         topics[topic] = sorted(found[topic])
     return topics
+
+
+def with_more(
+    partitions: frozenset[TopicPartition], more: Sequence[TopicPartition]
+) -> Generator[None, None, frozenset[TopicPartition]]:
+    """Return a set that has `more` too. Yields between steps; a usual transaction has one.
+
+    To copy a set as a whole is one step, which takes about a tenth of what it takes to make it.
+    """
+    if len(more) <= STEP_PARTITIONS:
+        if len(partitions) > STEP_PARTITIONS:
+            yield
+        return partitions.union(more)
+    joined = set(partitions)
+    for start in range(0, len(more), STEP_PARTITIONS):
+        yield
+        joined.update(more[start : start + STEP_PARTITIONS])
+    yield
+    return frozenset(joined)

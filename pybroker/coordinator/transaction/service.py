@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -165,23 +165,23 @@ class TransactionCoordinator:
 
         self._write_with_id(self._partition(transactional_id), operation, done)
 
-    def add_partitions(self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], done: Done) -> None:
-        """Add partitions to the transaction; `done` gets a code."""
-        added = frozenset(partitions)
+    def add_partitions(self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition], done: Done) -> None:
+        """Add partitions to the transaction; `done` gets a code. `partitions` must remain as it is until then."""
         self.runtime.write(
             self._partition(transactional_id),
-            lambda shard, now_ms: operations.add_partitions(shard, now_ms, transactional_id, producer, added),
+            lambda shard, now_ms: operations.add_partitions(shard, now_ms, transactional_id, producer, partitions),
             done,
         )
 
     def verify_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], done: Done
+        self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition], done: Done
     ) -> None:
-        """Look whether partitions belong to the transaction; `done` gets a code for each, or a code for all."""
-        asked = list(partitions)
+        """Look whether partitions belong to the transaction; `done` gets a code for each, or a code for all. `partitions` must
+        remain as it is until then.
+        """
         self.runtime.read(
             self._partition(transactional_id),
-            lambda shard: operations.verify_partitions(shard, transactional_id, producer, asked),
+            lambda shard: operations.verify_partitions(shard, transactional_id, producer, partitions),
             done,
         )
 

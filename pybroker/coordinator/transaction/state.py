@@ -89,11 +89,11 @@ class Transaction(NamedTuple):
             next_producer_id=NO_PRODUCER_ID,
         )
 
-    def with_partitions(self, added: frozenset[TopicPartition], now_ms: int) -> Transaction:
-        """Return the state in which the transaction is open and has these partitions too."""
+    def with_partitions(self, partitions: frozenset[TopicPartition], now_ms: int) -> Transaction:
+        """Return the state in which the transaction is open and has these partitions, among them those that it has now."""
         return self._replace(
             state=State.ONGOING,
-            partitions=self.partitions | added,
+            partitions=partitions,
             start_ms=self.start_ms if self.state is State.ONGOING else now_ms,
             update_ms=now_ms,
         )

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from pybroker.coordinator.runtime.result import CoordinatorResult
-from pybroker.coordinator.transaction import ending, forgetting, unattended
+from pybroker.coordinator.runtime.result import Producer as ProducerOfId
+from pybroker.coordinator.transaction import ending, forgetting, operations, unattended
+from pybroker.coordinator.transaction.partitions import STEP_PARTITIONS
 from pybroker.coordinator.transaction.shard import TransactionSettings, TransactionShard
 from pybroker.coordinator.transaction.state import State, Transaction
 from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.api.whole import Whole
-from tests.api.transactions import Producer, broker
+from testing.steps import steps_of
+from tests.api.transactions import TID, Producer, broker
 from tests.coordinator.transaction.test_refused_records import refusing
 
 IDS = 2_500
 DAY_MS = 24 * 3600 * 1000
 NONE = ErrorCode.NONE
 PARTITION = TopicPartition("t", 0)
+PRODUCER = ProducerOfId(ProducerId(1), ProducerEpoch(0))
 
 
 async def with_ids(folder: Path, state: State, count: int = IDS) -> Whole:
@@ -162,3 +168,53 @@ async def test_a_loaded_shard_continues_in_steps(tmp_path: Path) -> None:
     whole.clock.advance(1)
     whole.timer.advance()
     assert {len([key for key in active.timers if key[0] == "timeout"]) for active in running} == {unattended.STEP_IDS + 10}  # type: ignore[index]
+
+
+def with_transaction(*partitions: TopicPartition, state: State = State.ONGOING) -> TransactionShard:
+    shard = TransactionShard(
+        TransactionSettings(
+            max_timeout_ms=1,
+            id_expiration_ms=1,
+            clean_up_interval_ms=3_600_000,
+            transaction_version=lambda: 2,
+            send=lambda _ending: None,
+        )
+    )
+    shard.transactions[TID] = Transaction(ProducerId(1), ProducerEpoch(0), 60_000, state, frozenset(partitions))
+    return shard
+
+
+def named(numbers: range) -> list[TopicPartition]:
+    return [TopicPartition("t", number) for number in numbers]
+
+
+def test_many_partitions_are_added_to_many_in_steps() -> None:
+    shard, added = with_transaction(*named(range(5_000))), named(range(4_000, 9_000))
+    steps, result = steps_of(operations.add_partitions(shard, 7, TID, PRODUCER, added))
+    assert steps >= len(added) // STEP_PARTITIONS + 1_000 // STEP_PARTITIONS
+    (record,) = result.records
+    assert record.value.partitions == frozenset(named(range(9_000)))
+    assert (result.response, result.timers) == (NONE, [])
+    steps, result = steps_of(operations.add_partitions(shard, 7, TID, PRODUCER, named(range(5_000))))
+    assert (steps, result.records) == (5_000 // STEP_PARTITIONS - 1, []), "it has them already"
+    shard.gone.add(TopicPartition("t", 4_321))
+    with pytest.raises(KafkaError, match="CONCURRENT_TRANSACTIONS"):
+        steps_of(operations.add_partitions(shard, 7, TID, PRODUCER, added))
+
+
+def test_a_partition_is_added_to_none_at_once() -> None:
+    shard = with_transaction(state=State.EMPTY)
+    steps, result = steps_of(operations.add_partitions(shard, 7, TID, PRODUCER, [PARTITION, PARTITION]))
+    assert (steps, len(result.timers), result.records[0].value.partitions) == (0, 1, {PARTITION})
+
+
+def test_many_partitions_are_verified_in_steps() -> None:
+    shard, asked = with_transaction(*named(range(4_000))), named(range(5_000))
+    verified = operations.verify_partitions(shard, TID, PRODUCER, asked)
+    assert isinstance(verified, Generator)
+    steps, codes = steps_of(verified)
+    assert steps == 5_000 // STEP_PARTITIONS - 1
+    expected = [NONE] * 4_000 + [ErrorCode.TRANSACTION_ABORTABLE] * 1_000
+    assert codes == dict(zip(asked, expected, strict=True))
+    assert operations.verify_partitions(shard, TID, PRODUCER, asked[:2]) == dict.fromkeys(asked[:2], NONE)
+    assert operations.verify_partitions(shard, "other", PRODUCER, asked[:2]) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
