@@ -3,13 +3,10 @@
 It receives requests of a fixed size one after the other, computes the checksum of the batch, inflates the records with the
 library that the broker uses, appends the batch to a file, and sends a response of fixed size. It looks at no field and at no
 record, so what a broker costs beyond it is the protocol, the log, and the walk through the records.
-
-    python -m benchmarks.inflating_server --codec lz4 --request-bytes 138986 --batch-at 46      # the benchmark starts it
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import socket
@@ -22,7 +19,7 @@ from collections.abc import Callable
 
 import cramjam
 import crc32c
-import lz4.frame
+import lz4.block
 import zstandard
 
 from benchmarks import peers
@@ -39,9 +36,9 @@ class InflatingServer:
     name = "floor"
 
     def __init__(self, codec: str, frame: bytes, batch: bytes) -> None:
-        command = [sys.executable, "-m", "benchmarks.inflating_server", "--codec", codec]
-        command += ["--request-bytes", str(len(frame)), "--batch-at", str(len(frame) - len(batch))]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        arguments = {"request_bytes": len(frame), "batch_at": len(frame) - len(batch)}
+        code = f"from benchmarks.inflating_server import serve; serve({codec!r}, **{arguments})"
+        self._process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.bootstrap = f"127.0.0.1:{int(self._process.stdout.readline())}"
         self.pid = self._process.pid
@@ -56,7 +53,7 @@ def inflate_function(codec: str) -> Callable[[memoryview], object]:
     if codec == "gzip":
         return lambda records: zlib.decompress(records, 31)
     if codec == "lz4":
-        return lz4.frame.decompress
+        return _inflate_lz4
     if codec == "zstd":
         return zstandard.ZstdDecompressor().decompress
     return _inflate_snappy if codec == "snappy" else len
@@ -70,10 +67,18 @@ def _inflate_snappy(records: memoryview) -> None:
         cramjam.snappy.decompress_raw_into(records[position - size : position], _BLOCK)
 
 
+def _inflate_lz4(records: memoryview) -> None:
+    position = 15 if records[4] & 8 else 7  # behind the frame's header, with or without the size of its content
+    while size := struct.unpack_from("<I", records, position)[0]:
+        position += 4 + (size & 0x7FFFFFFF)
+        if size < 1 << 31:
+            lz4.block.decompress(records[position - size : position], len(_BLOCK))
+
+
 _BLOCK = memoryview(bytearray(1 << 16))
 
 
-def serve(codec: str, request_bytes: int, batch_at: int) -> None:
+def serve(codec: str, *, request_bytes: int, batch_at: int) -> None:
     """Print the port, and serve one connection after the other until the process is killed."""
     os.sched_setaffinity(0, {peers.CORES[0]})
     request = memoryview(bytearray(request_bytes))
@@ -103,16 +108,3 @@ def _receive(connection: socket.socket, request: memoryview) -> bool:
             return False
         received += count
     return True
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--codec", required=True, help="the codec of the batch")
-    parser.add_argument("--request-bytes", type=int, required=True, help="bytes of a request with its size")
-    parser.add_argument("--batch-at", type=int, required=True, help="where the batch begins in a request")
-    options = parser.parse_args()
-    serve(options.codec, options.request_bytes, options.batch_at)
-
-
-if __name__ == "__main__":
-    main()
