@@ -161,10 +161,12 @@ def remember() -> None:
     from pybroker.log import segment, tail
 
     class Forgetful(tail.SegmentTail):
-        """A tail that remembers no batch."""
+        """A tail that finds no batch that it remembers."""
 
         __slots__ = ()
-        recent = older = property(lambda _: {}, _nothing)
+
+        def recent_place(self, *_: Any) -> None:
+            """Return None."""
 
     _put(segment, "SegmentTail", Forgetful)
 
@@ -173,7 +175,8 @@ def remember() -> None:
 def observe_request() -> None:
     from pybroker.metrics import _counts_python, counts
 
-    _uncompiled("pybroker.api._dispatch")  # it has the types of the compiled counters
+    for place in ("pybroker.api._dispatch", "pybroker.turns._watch"):  # they have the types of the compiled counters
+        _uncompiled(place)
     _put(counts, "observe_request", _counts_python.observe_request)
     _put(counts, "Counts", _counts_python.Counts)
     _put(counts, "RequestCounts", _counts_python.RequestCounts)
