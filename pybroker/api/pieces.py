@@ -1,9 +1,9 @@
 """Large honest requests are handled in pieces, between which the loop serves others.
 
 Idea
-    What most requests ask for each of their topics, partitions, groups or resources does not depend on the others. A handler's
-    module declares it with `PIECES`, which names the lists. A large request of such an API is cut into small ones, the handler
-    sees one after the other, and their responses are joined. So no handler needs to know how long a list may be.
+    Most requests ask something for each of their topics, partitions, groups or resources that does not depend on the others. A
+    handler's module declares it with `PIECES`, which names the lists. A large request of such an API is cut into small ones, the
+    handler sees one after the other, and their responses are joined. So no handler needs to know how long a list may be.
 
 What others see between two pieces
     The response to each element is made from the state in which its piece finds the broker: what a client changes meanwhile,

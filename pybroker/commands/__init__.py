@@ -17,6 +17,6 @@ client_settings             a Java client's settings for librdkafka
 kafka_apis, kafka_errors    the APIs and the errors of Kafka 3.9, as its tools print them
 
 Health checks start one of these commands every few seconds, so what they start imports little: no `typing`, no `dataclasses`, no
-codec before it is needed. What is slow to import, and not always needed, is imported inside a function. `docs/design/commands.md`
-lists what is imported when, and what it costs.
+codec before it is needed. A module that is slow to import, and not always needed, is imported inside a function.
+`docs/design/commands.md` lists what is imported when, and what it costs.
 """

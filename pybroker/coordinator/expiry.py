@@ -50,8 +50,8 @@ def places(shard: GroupShard) -> Places:
 def clean_up(shard: GroupShard, rest: Places, now_ms: int) -> Generator[None, None, tuple[CoordinatorResult, bool]]:
     """Write a tombstone for each offset that has expired, and the tombstones of groups that have nothing left.
 
-    Looks at some of the places `rest`, in steps; the second value is whether it has seen the last of them. What clients commit
-    between two calls counts: a group is removed only if nothing but what this call expires is left of its offsets.
+    Looks at some of the places `rest`, in steps; the second value is whether it has seen the last of them. Offsets that clients
+    commit between two calls count: a group is removed only if nothing but what this call expires is left of its offsets.
     """
     result = CoordinatorResult(is_atomic=False)
     expired: Counter[GroupId] = Counter()

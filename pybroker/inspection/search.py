@@ -1,7 +1,7 @@
 """Finds the next sound batch after damage.
 
-A batch can begin at any byte. Patterns in C choose the bytes that look like a header whose offset may come next; the
-checksum decides. What a search may cost in all is bounded, because bytes can be made to look like headers.
+A batch can begin at any byte. Patterns in C choose the bytes that look like a header whose offset may come next; the checksum
+decides. The cost of a search is bounded, because bytes can be made to look like headers.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class LogEnd:
     ) -> LogAppendInfo | None:
         """Append a batch of the usual form, which one call checks. Returns None, with nothing done, for any other.
 
-        What follows the check is `append.append_accepted` for one plain batch, written out: a change there belongs here, too
+        After the check comes `append.append_accepted` for one plain batch, written out: a change there belongs here, too
         (`tests/log/test_append_ways.py` compares them). Raises the errors of `append_as_leader`.
         """
         first_offset, settings = self.log_end_offset, self.validator

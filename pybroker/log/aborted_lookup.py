@@ -6,7 +6,7 @@ Idea
     that is looked at. And a window of an index may have to be read from the disk. So the loop looks at a bounded number of
     entries that are in memory. For all else, a thread makes the same lookup, with files of its own.
 
-What a thread has found is the result, unless segments were taken out, renamed or cut meanwhile. Transactions that are aborted
+The findings of a thread are the result, unless segments were taken out, renamed or cut meanwhile. Transactions that are aborted
 later count for nothing: they begin at or after the last stable offset, where the range ends.
 """
 

@@ -10,7 +10,7 @@ Idea
     A lookup among the batches written last, or in the last bytes of the active segment, is never cold. Any other costs two or
     three system calls of a microsecond. A reader that catches up meets a new window of the index every 2 MB.
 
-What the thread finds counts for nothing, except for indexes that contradict their data: it rebuilds them (`index_rebuild`).
+The findings of the thread count for nothing, except for indexes that contradict their data: it rebuilds them (`index_rebuild`).
 """
 
 from __future__ import annotations

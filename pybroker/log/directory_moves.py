@@ -28,9 +28,9 @@ What fails
     the next start, which finds the log at its old place.
 
 Cost
-    At most PIECE_BYTES are copied in one step of the loop for all moves together, then other work has its turn. What the
-    page cache lacks is read in the thread of the present directory first. Step 2
-    opens the log again, which takes longer the more segments and producers it has.
+    At most PIECE_BYTES are copied in one step of the loop for all moves together, then other work has its turn. The thread of the
+    present directory first reads the bytes that the page cache lacks. Step 2 opens the log again, which takes longer the more
+    segments and producers it has.
 
 Source: ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFutureLog, abortAndPauseCleaning; KIP-113.
 """

@@ -1,7 +1,7 @@
 """The log of one partition: segments on disk, the offsets where it begins and ends, and its producers and leader epochs.
 
-Its operations are in modules of their own: `append`, `read`, `timestamp_lookup`, `truncate`, `retention`, `recovery`.
-What they share is here: the state, rolling to a new segment, flushing.
+Its operations are in modules of their own: `append`, `read`, `timestamp_lookup`, `truncate`, `retention`, `recovery`. This module
+has what they share: the state, rolling to a new segment, flushing.
 
 A log belongs to the loop. Only fsync and the removal of files run in threads, on descriptors and paths that they were given.
 

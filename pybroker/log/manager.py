@@ -339,7 +339,7 @@ class LogManager:
         """
         tp, directory = present.topic_partition, future.log_directory
         path = f"{directory.path}/{tp}"
-        # What only the future log has durably may be lost until the new name is durable, too.
+        # Records that only the future log has durably may be lost until the new name is durable, too.
         durable_end = min(future.safe_recovery_point, present.safe_recovery_point)
         try:
             future.prepare_close()  # the next flush makes durable what it wrote

@@ -1,12 +1,11 @@
 """Finds where a log has to begin by `retention.ms` and `retention.bytes`, to the record: `retention.granularity=record`.
 
 By time
-    The log begins at the record that ListOffsets finds for (now - `retention.ms`): the first record that is young
-    enough. A record of the future therefore keeps all that follows it. A record without a timestamp stays for as long
-    as the next record that has one; if none follows, it stays until `retention.bytes` deletes it.
-    Batches are meant, of which no producer gives only some of the records a timestamp.
-    The time index shows where to look; from there on batch headers are read, and the records of one batch. What was
-    read and is too old is deleted, so no pass reads it again.
+    The log begins at the record that ListOffsets finds for (now - `retention.ms`): the first record that is young enough. A
+    record of the future therefore keeps all that follows it. A record without a timestamp stays for as long as the next record
+    that has one; if none follows, it stays until `retention.bytes` deletes it. Batches are meant, of which no producer gives only
+    some of the records a timestamp. The time index shows where to look; from there on batch headers are read, and the records of
+    one batch. The records that were read and are too old are deleted, so no pass reads them again.
 
 By size
     The bytes count from the batch that holds the log start offset. A log is cut between two batches, and keeps at

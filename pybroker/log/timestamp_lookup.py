@@ -3,12 +3,12 @@
 The time index of a segment gives the offset up to which everything is older than the target; from there the batch
 headers are scanned to the first batch whose max timestamp is not older, and in that batch the records.
 
-A search may pass thousands of segments and millions of headers, so the searches are generators that yield every
-`_HEADERS` headers, and with each piece of a batch that they look into. What others do meanwhile may take segments away
-or cut the log. Then the search looks its place up again by the offset that it has come to, and continues there: what it
-has passed does not matter to it any more.
+A search may pass thousands of segments and millions of headers, so the searches are generators that yield every `_HEADERS`
+headers, and with each piece of a batch that they look into. Other work may meanwhile take segments away or cut the log. Then the
+search looks its place up again by the offset that it has come to, and continues there: what it has passed does not matter to it
+any more.
 
-What the page cache lacks is read in a thread first (`cold_lookup`), which the generators yield.
+A thread first reads the bytes that the page cache lacks (`cold_lookup`); the generators yield this step.
 
 Source: UnifiedLog.fetchOffsetByTimestamp, legacyFetchOffsetsBefore; LogSegment.findOffsetByTimestamp; KIP-33, KIP-79.
 """

@@ -7,9 +7,9 @@ Idea
     follow before the operation returns. So when a client reads that its topic exists, the logs exist.
 
 Large operations
-    What an operation does with each of its 10,000 topics or partitions is done in slices, between which the loop serves
-    others. One operation runs at a time; the others wait in the order in which they came. `following` describes what other
-    requests see between the slices.
+    An operation handles each of its 10,000 topics or partitions in slices, between which the loop serves others. One operation
+    runs at a time; the others wait in the order in which they came. `following` describes what other requests see between the
+    slices.
 
 Crash order
     The store changes first, then the logs. After a crash in between, the broker starts with the store's topics and

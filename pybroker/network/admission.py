@@ -7,12 +7,12 @@ are touched, so the cost does not grow with idle connections. KIP-72 mutes every
 The effect here is the same: an idle connection has nothing to read, and a connection that begins to send delivers no more than
 the 4 bytes of a size before it is refused memory and muted.
 
-While connections wait, nothing is free for a newcomer but the pool's reserve for small requests. What becomes free of the reserve
-goes to the connection that waits for the least. Of the rest, half of what becomes free, by bytes, goes to that connection, the
-other half to one that is drawn at random. So no connection starves: one that asks for much waits for the rest only, and the
-reserve takes nothing from it. And strangers that announce large requests, and hold memory until their time is up, do not keep out
-clients with small ones: these have the reserve. KIP-72 draws all at random; beside 500 such strangers a client then waits for
-many minutes. While no connection waits, nothing is shuffled.
+While connections wait, nothing is free for a newcomer but the pool's reserve for small requests. Memory of the reserve that
+becomes free goes to the connection that waits for the least. Of the rest, half of the bytes that become free go to that
+connection, the other half to one that is drawn at random. So no connection starves: one that asks for much waits for the rest
+only, and the reserve takes nothing from it. And strangers that announce large requests, and hold memory until their time is up,
+do not keep out clients with small ones: these have the reserve. KIP-72 draws all at random; beside 500 such strangers a client
+then waits for many minutes. While no connection waits, nothing is shuffled.
 
 A queued request is one that has been received and waits only for its connection's next turn. That is what Kafka's request queue
 holds, with the loop in the place of Kafka's handler threads. As in Kafka, a connection counts at most one queued request;

@@ -73,7 +73,8 @@ class Hangups:
             self._epoll = None
 
     def _register(self) -> None:
-        """Watch what has waited for a whole iteration of the loop. What was parked in this one gets its turn first."""
+        """Watch the requests that have waited for a whole iteration of the loop. Those that were parked in this one get their
+        turn first."""
         due, self._waiting, self._new = self._waiting, self._new, set()
         self._is_scheduled = bool(self._waiting)
         if self._is_scheduled:

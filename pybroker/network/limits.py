@@ -17,8 +17,8 @@ class NetworkLimits:
 
     `descriptors_max` is the number of connections that the process has descriptors for. At that number, and at `max_connections`,
     the listeners wait; a listener that `is_protected` waits for descriptors only. `max_connections_per_ip_overrides` maps a
-    peer's address (as text) to its own limit. `connections_max_idle_ms` <= 0: idle connections stay. What the timeouts of a first
-    request and of a request's progress are for is in `strangers.py`. The socket buffers are in bytes, -1 for the system's.
+    peer's address (as text) to its own limit. `connections_max_idle_ms` <= 0: idle connections stay. `strangers.py` has the
+    reasons for the timeouts of a first request and of a request's progress. The socket buffers are in bytes, -1 for the system's.
     """
 
     socket_request_max_bytes: int = 100 * 1024 * 1024

@@ -45,8 +45,8 @@ RESERVE_DIVISOR: Final = 16
 RESERVE_TAKEN_DIVISOR: Final = 4
 """A request gets at most this part of what is free of the reserve."""
 GROWTH: Final = 8
-"""A buffer that is full becomes this many times larger. What is not written to has no memory, except that a system with huge
-pages for all programs may give some ahead: at most this many times what came.
+"""A buffer that is full becomes this many times larger. Pages that nothing was written to have no memory, except that a system
+with huge pages for all programs may give some ahead: at most this many times what came.
 """
 
 
@@ -69,7 +69,7 @@ class PooledBuffer:
     def grow(self) -> None:
         """Replace `view` by a larger one, of at most `size` bytes. No slice of the old one may be left.
 
-        What it holds stays; what follows is undefined. Raises MemoryError: the buffer is then as it was.
+        Its content stays; the bytes behind that are undefined. Raises MemoryError: the buffer is then as it was.
         """
         self.view.release()
         try:

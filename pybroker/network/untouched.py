@@ -3,7 +3,7 @@
 `bytearray(n)` writes zeros to all of its bytes. The function of CPython that does not has no name in Python, so ctypes calls it.
 A large block then has no memory where nothing was written. Where ctypes is missing, zeros are written.
 
-What the memory holds where nothing was written is undefined.
+Bytes of the memory that nothing was written to are undefined.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ cdef struct Listed:
     int64_t timestamp
     bint has_key
 
-# What is written for every record is in a struct and not in the object, because C keeps such a struct's numbers in registers.
+# Numbers that are written for every record are in a struct and not in the object, because C keeps such a struct's numbers in
+# registers.
 cdef struct Walked:
     int mode
     int64_t count

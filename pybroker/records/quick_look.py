@@ -4,7 +4,7 @@ The usual form is what the producers' libraries write: one gzip member, blocks o
 frame of independent blocks, one zstd frame; and records that inflate to `QUICK_BYTES_MAX` at most. For anything else, damage
 included, `look_through` returns None, and `validate.check` has all rules. So this module refuses no batch.
 
-What is inflated goes through the walk while it is in the processor's cache, and is not kept.
+The inflated bytes go through the walk while they are in the processor's cache, and are not kept.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Small batches are checked on the loop, at once. A batch that needs more raises `
 was changed, and the caller checks it again in a thread. A codec that declares no size is known to be long only when the loop's
 share has been inflated, so that much is done twice.
 
-The sum of what a request's batches inflate to is counted as they are inflated, piece by piece. What the pieces held is gone by
-then, so the bound is one of time; memory is bounded by the piece.
+The sum of what a request's batches inflate to is counted as they are inflated, piece by piece. The pieces are gone by then, so
+the bound is one of time; memory is bounded by the piece.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The appends of one produce request: partition after partition, with pauses wherever its owner wants them.
 
 `run` appends until all is done, until its time is over, or until a batch takes too long for the loop. Then the owner gives others
-their turn, or has the batch checked in a thread, and calls `run` again. What others see between two calls: the partitions that
+their turn, or has the batch checked in a thread, and calls `run` again. Others see this between two calls: the partitions that
 are done have their records, and their waiting requests were woken; the others have nothing yet.
 
 A batch that is checked in a thread gets its offsets afterwards, so what others appended to the partition meanwhile comes first,

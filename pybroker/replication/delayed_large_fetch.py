@@ -6,8 +6,8 @@ Idea
     requests that wait for it (`ReplicaManager.wake`), so the sum is always right.
 
     It is watched in steps, so that others get their turn. A partition is looked at after it is watched, so no change is missed.
-    It reads nothing when it completes: what waits for it reads all partitions again, in steps too. What it remembered is freed
-    in steps.
+    It reads nothing when it completes: what waits for it reads all partitions again, in steps too. Its memory of them is freed in
+    steps.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class OwnPartitions:
     # Following
 
     def prepare(self, _new: ClusterImage, delta: ImageDelta) -> Iterator[None]:
-        """Make the logs of partitions that the change adds. What cannot be made is raised by `follow`."""
+        """Make the logs of partitions that the change adds. `follow` raises the errors of logs that cannot be made."""
         try:
             resolved = _resolver(self._config)
             for topic in (*delta.added, *(topic for _, topic in delta.changed)):

@@ -1,7 +1,7 @@
 """Times the turns of an event loop, in Python: the contract, and the code that runs where the native part was not built.
 
 A turn is what the loop runs between two looks for the next thing to do: everything between `begin` and the `end` that belongs to
-it. What begins inside a turn is part of that turn.
+it. A part that begins inside a turn belongs to that turn.
 
 Cost: two readings of the monotonic clock per turn. Only a turn that takes `look_ns` or longer is looked at, by a function of the
 owner. The kernel's account of the time spent waiting for a core is read at most once per BASE_NS, and for turns that are looked

@@ -1,8 +1,9 @@
 """Judges the turns of one event loop: none may hold the loop longer than a bound.
 
-What is judged is the thread's time on a core plus the time that it was blocked (by a disk, by the interpreter's lock): the length
-of the turn without the time that it waited for a core. So other processes on the machine make no turn long. The wait is known
-from about 10 ms before the turn on, so on a busy machine a turn may seem shorter than it was by what was waited in these 10 ms.
+A turn is judged by the thread's time on a core plus the time that it was blocked (by a disk, by the interpreter's lock): the
+length of the turn without the time that it waited for a core. So other processes on the machine make no turn long. The wait is
+known from about 10 ms before the turn on, so on a busy machine a turn may seem shorter than it was by what was waited in these 10
+ms.
 """
 
 from __future__ import annotations

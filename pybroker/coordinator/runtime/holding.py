@@ -1,4 +1,4 @@
-"""Long work on a shard, in slices, between which the loop serves others. What else is for the same parts of the shard waits.
+"""Long work on a shard, in slices, between which the loop serves others. Other operations on the same parts of the shard wait.
 
 So an operation sees the state before the work or after it, never in between, and the log has the records of operations on a
 part in the order in which they came. Work that ends within a slice holds up nothing: most does. A step has a hundred records or
@@ -10,8 +10,8 @@ Parts
     waits, if it shares no part with any of them. If the work of an operation that passes has a second step, the rest waits, and
     its parts with it. `docs/design/groups.md` has the proof that this changes no state that a client or the log could show.
 
-What waits is served in one loop, however much it is: work in steps that was waiting returns to that loop, which serves the next.
-The shard is held until nothing waits, so what comes because of a response waits behind what came before it.
+Waiting operations are served in one loop, however many they are: work in steps that was waiting returns to that loop, which
+serves the next. The shard is held until nothing waits, so what comes because of a response waits behind what came before it.
 """
 
 from __future__ import annotations

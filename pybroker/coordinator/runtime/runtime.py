@@ -13,8 +13,8 @@ How an operation runs
 
 Long operations
     An operation may be a generator that yields wherever others may get their turn, and its records are written to bytes and
-    replayed in steps. What takes longer than a slice holds the shard, and operations on other parts of the shard pass: see
-    `holding`. An operation on `parts` reads and changes nothing of the shard but these; without parts, anything.
+    replayed in steps. An operation that takes longer than a slice holds the shard, and operations on other parts of the shard
+    pass: see `holding`. An operation on `parts` reads and changes nothing of the shard but these; without parts, anything.
 
 The life of a shard
     While it is loading, in slices so that the event loop can do other work, requests get COORDINATOR_LOAD_IN_PROGRESS. Then it is
@@ -178,7 +178,7 @@ class CoordinatorRuntime(Generic[S]):
             self.run(active, operation, done, parts=parts)
 
     def write_to_all(self, operation: Callable[[S, int], LongOperation]) -> None:
-        """Run `operation`, for which no client waits, on all shards that are loaded. What comes after it waits for it."""
+        """Run `operation`, for which no client waits, on all shards that are loaded. Later operations wait for it."""
         steps_count = 0
 
         def counted(shard: S, now_ms: int) -> LongOperation:

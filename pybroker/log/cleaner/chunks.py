@@ -1,6 +1,6 @@
 """Reads the batches of a segment in chunks, whole and checked, and decompresses the records of many batches at once.
 
-What may take long is a step for another thread: reading what the page cache does not have, a single batch that is larger
+Work that may take long is a step for another thread: reading what the page cache does not have, a single batch that is larger
 than a chunk, and decompressing. The memory for decompressed records is bounded by `SECTIONS_BYTES` and one batch more.
 """
 

@@ -1,7 +1,7 @@
 """Carries the cleaning of one log through its steps, in turns of the loop and in threads, and gives up where it cannot continue.
 
-A worker stands for a cleaner thread of Kafka: `log.cleaner.threads` of them work on as many logs. What runs on the loop runs
-in `turns`, which they share; each has a thread for codecs, and what blocks on a disk runs in the thread of the log's directory.
+A worker stands for a cleaner thread of Kafka: `log.cleaner.threads` of them work on as many logs. Their work on the loop runs in
+`turns`, which they share; each has a thread for codecs, and work that blocks on a disk runs in the thread of the log's directory.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A pass counts what is new, adds it to the counts of buckets that can still change, and compares these again. So a late record
 turns *lost* into *present*. A bucket closes when the watermark (`state.watermark`) less the grace passes its end. `keep_s` later
-it is final, and its rows never change again. Chunks of numbers that are wholly final are dropped. What is kept is bounded: it is
+it is final, and its rows never change again. Chunks of numbers that are wholly final are dropped. The state is bounded: it has
 what the records of that time need, and a row for each dropped chunk of 4096 numbers.
 """
 

@@ -79,7 +79,7 @@ def survey(
 ) -> Piece:
     """Look up what a tier has. Raises PipelineError when the archive is missing, or a topic unless the tier `may_lack` some.
 
-    `following` has the offsets up to which partitions were read before. What was deleted below them sets no horizon.
+    `following` has the offsets up to which partitions were read before. Records that were deleted below them set no horizon.
     """
     names, read_to = {tier.topic_there(topic): topic for topic in topics}, following or {}
     if tier.folder is not None:

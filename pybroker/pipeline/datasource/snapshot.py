@@ -1,7 +1,8 @@
 """Lists what the data directories hold at one moment: topics, partitions, segments, and the offsets that may be read.
 
-The order of reading makes this consistent while the broker runs: first the high watermarks, then the files. What the watermarks
-cover was written before, so it is in the files. What is deleted after the listing is noticed by its inode when it is read.
+The order of reading makes this consistent while the broker runs: first the high watermarks, then the files. Records below the
+watermarks were written before, so they are in the files. The reader notices a file that was deleted after the listing by its
+inode.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Copies a partition from its present state to a given end: the work of one task, in Spark or in a thread.
 
 The target shows what has arrived, by the end of its log and by the last batch there, which must be this mirror's own. A task
-looks there at its start, and again after any trouble. It never sends anything again only because no response came. What brokers
-remember of producers (KIP-98) is not enough for that: when a broker starts, it forgets a producer whose last batch is a day old
-by the records' timestamps, and copied records are often that old. But it does help with requests that a killed process left in
-flight. All runs of a mirror share a producer id and derive a batch's sequence from its offset, so a late batch is identical to
-the one that this run sends, and the broker accepts only one of them.
+looks there at its start, and again after any trouble. It never sends anything again only because no response came. The memory
+that brokers have of producers (KIP-98) is not enough for that: when a broker starts, it forgets a producer whose last batch is a
+day old by the records' timestamps, and copied records are often that old. But it does help with requests that a killed process
+left in flight. All runs of a mirror share a producer id and derive a batch's sequence from its offset, so a late batch is
+identical to the one that this run sends, and the broker accepts only one of them.
 """
 
 from __future__ import annotations

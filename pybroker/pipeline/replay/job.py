@@ -1,6 +1,6 @@
 """The job `replay`: writes an archive back to topics. A new run continues after a kill where the target's log ends.
 
-What has arrived in a partition is always the beginning of its records, because the client is idempotent and stops at the first
+The records that have arrived in a partition are always the first ones, because the client is idempotent and stops at the first
 record that it cannot write. So the end of the target's log, less its end when the replay began, is the number of records to skip.
 """
 

@@ -2,16 +2,16 @@
 
 Kafka uses RE2, whose time grows with the length of the pattern times that of the text. Here Python's `re` parses the patterns but
 does not match them: it tries alternatives in turn, and a client could stop the broker with `(a+)+b`. A pattern becomes a small
-automaton that is in many states at once. What an automaton cannot do (references to groups, looking around, possessive parts) is
-refused, as RE2 refuses it.
+automaton that is in many states at once. A pattern that needs more than an automaton can do (references to groups, looking
+around, possessive parts) is refused, as RE2 refuses it.
 
 Where the two languages differ, RE2's rule holds; see `re2_syntax`.
 
 Cost
     A set of states in which the automaton is gets a number, and where each letter leads from there is looked for once. So a name
-    costs a lookup for each letter, 0.1 us, once a few similar names were matched. What has to be looked for is bounded: a pattern
-    that visits more than VISITS_MAX states between two calls of `begin` is refused, after about 10 ms. Patterns that people write
-    visit some thousand; each letter of `([a-z]?){4990}` would visit 10,000.
+    costs a lookup for each letter, 0.1 us, once a few similar names were matched. The search is bounded: a pattern that visits
+    more than VISITS_MAX states between two calls of `begin` is refused, after about 10 ms. Patterns that people write visit some
+    thousand; each letter of `([a-z]?){4990}` would visit 10,000.
 
 Source: KIP-848; RE2/J as Kafka uses it: the whole name must match. R. Cox, "Regular Expression Matching Can Be Simple And Fast".
 """
