@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 PURGE_INTERVAL: Final = 1000
 TRIES_PER_LOOK: Final = 16
+KEYS_OF_TRY: Final = 16
+"""An operation with this many keys more counts as one try more: what it is about may be as long as that."""
 LARGE_KEYS: Final = 1000
 """An operation with more keys is not left to a purge: its entries are dropped as soon as it is completed."""
 _KEYS_PER_STEP: Final = 200
@@ -198,6 +200,15 @@ class Purgatory:
         # A copy: completing an operation may watch another under the same key, or cause the same event.
         return self._try_all(key, found, iter(tuple(found)))
 
+    def check_all(self, keys: Iterable[Hashable]) -> None:
+        """Try the operations that are watched under each key, after events there, as `check_and_complete` does. The events that
+        are not looked at within the timer's `slice_s` are looked at in the next turns.
+        """
+        watchers = self.watchers
+        self._caused.update((key, None) for key in keys if key in watchers)
+        if self._caused and not self._is_trying:
+            self._try_caused_later()
+
     def _try_all(self, key: Hashable, found: dict[DelayedOperation, None], operations: Iterator[DelayedOperation]) -> int:
         """Try the operations for an event on `key`, and then those for the events which that causes."""
         self._is_trying = True
@@ -236,7 +247,9 @@ class Purgatory:
         completed = 0
         met: list[DelayedOperation] = []
         end = 0.0
-        for tried, operation in enumerate(operations, start=1):
+        tries = 0
+        for operation in operations:
+            tries += 1 + len(operation._keys) // KEYS_OF_TRY
             if not operation.is_completed:
                 try:
                     completed += operation.try_complete_at(key)
@@ -246,7 +259,8 @@ class Purgatory:
                     )
             if operation.is_completed:
                 met.append(operation)
-            if tried % TRIES_PER_LOOK == 0:  # the usual event meets a few operations, and needs no clock
+            if tries >= TRIES_PER_LOOK:  # the usual event meets a few operations, and needs no clock
+                tries = 0
                 end = end or perf_counter() + self._timer.slice_s
                 if perf_counter() >= end:
                     self._timer.soon(lambda: self._try_rest(key, found, operations))

@@ -2,7 +2,8 @@
 
 `run` appends until all is done, until its time is over, or until a batch takes too long for the loop. Then the owner gives others
 their turn, or has the batch checked in a thread, and calls `run` again. Others see this between two calls: the partitions that
-are done have their records, and their waiting requests were woken; the others have nothing yet.
+are done have their records, and their waiting requests were woken, or will be in the next turns if they are many; the others
+have nothing yet.
 
 A batch that is checked in a thread gets its offsets afterwards, so what others appended to the partition meanwhile comes first,
 and the rules of idempotent producers look at the state of that time. If the partition was removed or remade meanwhile, the
@@ -133,8 +134,7 @@ class Appends:
                 appended.append(topic_partition)
             if end is not None and perf_counter() >= end:
                 break
-        for topic_partition in appended:
-            self._manager.wake(topic_partition)
+        self._manager.wake_all(appended)
         return self._next is None
 
     def checked(self, outcome: Checked | Exception) -> None:

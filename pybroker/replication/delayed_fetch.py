@@ -20,12 +20,15 @@ Then, or when its time is over, all partitions are read again and the response h
 the cases need no responses of their own. Deciding reads nothing: it compares offsets and file positions that are in
 memory.
 
+Everything that changes a partition wakes the requests that wait for it (`ReplicaManager.wake`). So a fetch of many partitions
+remembers the bytes that each of them had at the first event, and looks only at the partition of the event from then on.
+
 Source: kafka.server.DelayedFetch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final
 
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
     from pybroker.replication.replica_manager import ReplicaManager
 
 DUE: Final = -1
+FEW_PARTITIONS: Final = 8
+"""A fetch of no more partitions remembers nothing: to look at all of them costs less."""
+
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 _Start = tuple["FetchPartition", "LogOffsetMetadata | ErrorCode | None"]
@@ -47,7 +53,10 @@ class DelayedFetch(DelayedOperation):
     records.
     """
 
-    __slots__ = ("_on_complete", "_params", "_replicas", "_waiting")
+    __slots__ = ("_available", "_bytes_available", "_on_complete", "_params", "_places", "_replicas", "_waiting")
+
+    _available: list[int]
+    _bytes_available: int
 
     def __init__(
         self, replicas: ReplicaManager, params: FetchParams, results: FetchResults, on_complete: Callable[[FetchResults], None]
@@ -57,6 +66,7 @@ class DelayedFetch(DelayedOperation):
         self._params = params
         self._waiting = [start_of(wanted, data) for wanted, data in results]
         self._on_complete = on_complete
+        self._places: dict[Hashable, int] | None = None  # the places in `_waiting` and `_available`, once they are remembered
 
     def try_complete(self) -> bool:
         """Complete the fetch if one of the module's cases holds."""
@@ -65,6 +75,38 @@ class DelayedFetch(DelayedOperation):
         except KafkaError:
             is_due = True  # Case D
         return is_due and self.force_complete()
+
+    def try_complete_at(self, key: Hashable) -> bool:
+        """Complete the fetch if one of the module's cases holds, now that the partition `key` may have changed."""
+        places = self._places
+        if places is None:
+            return self._try_and_remember() if len(self._waiting) > FEW_PARTITIONS else self.try_complete()
+        place = places[key]
+        try:
+            available = self._look_at(*self._waiting[place])
+        except KafkaError:
+            available = DUE  # Case D
+        if available == DUE:
+            return self.force_complete()
+        self._bytes_available += available - self._available[place]
+        self._available[place] = available
+        return self._bytes_available >= self._params.min_bytes and self.force_complete()
+
+    def _try_and_remember(self) -> bool:
+        found: list[int] = []
+        try:
+            for wanted, start in self._waiting:
+                available = self._look_at(wanted, start)
+                if available == DUE:
+                    return self.force_complete()
+                found.append(available)
+        except KafkaError:
+            return self.force_complete()  # Case D
+        self._available, self._bytes_available = found, sum(found)
+        places: dict[Hashable, int] = {wanted.topic_partition: place for place, (wanted, _) in enumerate(self._waiting)}
+        if len(places) == len(found):  # otherwise a partition is there twice
+            self._places = places
+        return self._bytes_available >= self._params.min_bytes and self.force_complete()  # Case G
 
     def _is_due(self) -> bool:
         bytes_available = 0

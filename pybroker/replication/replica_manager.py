@@ -203,6 +203,12 @@ class ReplicaManager(LeaderAppends):
         """Count an append that raised `error`, and return its result."""
         return failed_append(partition, records, error, self._metrics)
 
+    def wake_all(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        """Do what `wake` does for each partition; for many of them, and many requests, in slices."""
+        for purgatory in (self.produce_purgatory, self.fetch_purgatory):
+            if purgatory.watchers:
+                purgatory.check_all(topic_partitions)
+
     def await_settled(
         self,
         *,

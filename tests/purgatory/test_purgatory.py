@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pybroker.clock import ManualClock
-from pybroker.purgatory.purgatory import LARGE_KEYS, TRIES_PER_LOOK, DelayedOperation, Purgatory
+from pybroker.purgatory.purgatory import KEYS_OF_TRY, LARGE_KEYS, TRIES_PER_LOOK, DelayedOperation, Purgatory
 from pybroker.purgatory.timer import OperationTimer, WakeUp
 from testing.scenes.no_wake_up import never
 
@@ -357,6 +357,59 @@ def test_an_event_that_very_many_wait_for_gives_the_loop_back() -> None:
     assert [one.completions for one in waiting] == [1] * 99 + [0]
     assert all(one.tries == 3 for one in waiting[:50]), "each is tried once by the event"
     assert (purgatory.watched, purgatory.delayed) == (2, 2)
+
+
+def test_long_operations_that_wait_for_the_same_event_give_the_loop_back_sooner() -> None:
+    purgatory, turns = step_by_step()
+    waiting = [Waiting() for _ in range(5)]
+    for one in waiting:
+        purgatory.try_complete_else_watch(one, range(KEYS_OF_TRY * TRIES_PER_LOOK), 1000)
+        one.is_ready = True
+    assert purgatory.check_and_complete(7) == 1
+    assert [one.completions for one in waiting] == [1, 0, 0, 0, 0]
+    while turns:
+        turns.pop(0)()
+    assert [one.completions for one in waiting] == [1] * 5
+
+
+def test_many_events_at_once_give_the_loop_back() -> None:
+    purgatory, turns = step_by_step()
+    waiting = [Waiting() for _ in range(100)]
+    for number, one in enumerate(waiting):
+        purgatory.try_complete_else_watch(one, [number], 1000)
+        one.is_ready = number != 70
+    purgatory.check_all([*range(50), "none waits"])
+    assert sum(one.completions for one in waiting) == 1
+    purgatory.check_all(range(50, 100))
+    assert sum(one.completions for one in waiting) == 2
+    assert purgatory.check_and_complete(99) == 2, "an event of its own is no reason to wait longer"
+    while turns:
+        turns.pop(0)()
+    assert [one.completions for one in waiting] == [1] * 70 + [0] + [1] * 29
+    assert (purgatory.delayed, purgatory.watched) == (1, 1)
+
+
+def test_events_at_once_within_a_completion_are_looked_at_after_it() -> None:
+    purgatory, _ = step_by_step(math.inf)
+    order: list[str] = []
+
+    class Cause(Waiting):
+        def on_complete(self) -> None:
+            super().on_complete()
+            purgatory.check_all(["b"])
+            order.append("cause")
+
+    class Effect(Waiting):
+        def on_complete(self) -> None:
+            super().on_complete()
+            order.append("effect")
+
+    cause, effect = Cause(), Effect()
+    purgatory.try_complete_else_watch(cause, ["a"], 1000)
+    purgatory.try_complete_else_watch(effect, ["b"], 1000)
+    cause.is_ready = effect.is_ready = True
+    assert purgatory.check_and_complete("a") == 2
+    assert order == ["cause", "effect"]
 
 
 def test_an_operation_with_very_many_keys_is_watched_and_dropped_in_steps() -> None:

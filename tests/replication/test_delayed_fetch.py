@@ -11,10 +11,12 @@ from pybroker.log.file_records import FileRecords
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.model import LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.replication.appends import Appends
 from pybroker.replication.delayed_fetch import DelayedFetch
 from pybroker.replication.fetch_data import FetchPartitionData
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.slicing import run_through
+from testing.scenes.no_wake_up import never
 from testing.scenes.replication.scene import ReplicaScene, params, wanted
 from testing.steps import steps_of
 
@@ -271,6 +273,49 @@ def test_a_large_fetch_looks_only_at_the_partition_that_changed(monkeypatch: pyt
     assert (operation._waiting, operation._places, operation._available) == ([], {}, [])
 
 
+@pytest.mark.parametrize("is_named_twice", [False, True])
+def test_a_fetch_of_many_partitions_looks_at_all_of_them_once(monkeypatch: pytest.MonkeyPatch, is_named_twice: bool) -> None:
+    scene, looks = ReplicaScene(), list[str]()
+    scene.topic("t", 50)
+    asked = [wanted("t", 0, partition=number) for number in range(50)] + [wanted("t", 0)] * is_named_twice
+    responses: list[Any] = []
+    limits = params(max_wait_ms=500, min_bytes=250)
+    results, _ = scene.manager.read_first(limits, asked)
+    operation = DelayedFetch(scene.manager, limits, results, responses.append)
+    scene.manager.fetch_purgatory.try_complete_else_watch(operation, [one.topic_partition for one in asked], 500)
+    look_at = DelayedFetch._look_at
+
+    def noted(self: DelayedFetch, one: Any, start: Any) -> int:
+        looks.append(f"{one.topic_partition}")
+        return look_at(self, one, start)
+
+    monkeypatch.setattr(DelayedFetch, "_look_at", noted)
+    scene.produce("t", 100, partition=7)
+    assert len(looks) == len(asked), "all, at the first event"
+    looks.clear()
+    scene.produce("t", 100, partition=9)
+    assert responses == []
+    scene.produce("t", 50, partition=7)
+    assert len(responses) == 1
+    assert is_named_twice or looks == ["t-9", "t-7"]
+
+
+@pytest.mark.parametrize("event", ["removed", "failed"])
+def test_a_fetch_that_remembers_ends_with_an_event_of_another_kind(event: str) -> None:
+    scene = ReplicaScene()
+    scene.topic("t", 50)
+    scene.topic("other")
+    asked = [*(wanted("t", 0, partition=number) for number in range(50)), wanted("other", 0)]
+    responses = scene.fetch(params(max_wait_ms=500, min_bytes=250), *asked)
+    scene.produce("t", 100, partition=7)
+    assert responses == []
+    if event == "removed":
+        scene.remove("other")
+    else:
+        scene.manager.mark_offline(TopicPartition("other", 0))
+    assert len(responses) == 1
+
+
 def test_whether_many_results_are_enough_is_decided_in_steps_as_at_once() -> None:
     unknown, usual = FetchPartitionData(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), FetchPartitionData()
     read = FetchPartitionData(records=FileRecords(None, 0, 10))  # type: ignore[arg-type]  # nothing reads it
@@ -281,3 +326,17 @@ def test_whether_many_results_are_enough_is_decided_in_steps_as_at_once() -> Non
             steps, is_enough = steps_of(ReplicaManager.is_enough_in_steps(limits, results))
             assert is_enough == ReplicaManager.is_enough(limits, results)
             assert steps >= (len(results) // 1_000 if limits.max_wait_ms else 0)
+
+
+def test_an_append_to_many_partitions_wakes_those_that_wait_in_slices() -> None:
+    scene, turns = ReplicaScene(), list[Callable[[], None]]()
+    scene.topic("t", 20)
+    responses = [scene.fetch(params(max_wait_ms=500), wanted("t", 0, partition=number)) for number in range(20)]
+    scene.timer.slice_s = 0.0
+    scene.timer._call_at = lambda when_ms, work: turns.append(work) or never(when_ms, work)
+    appends = Appends(scene.manager, 1, {TopicPartition("t", number): memoryview(bytes(100)) for number in range(20)})
+    assert appends.run()
+    assert sum(map(len, responses)) == 1
+    while turns:
+        turns.pop(0)()
+    assert [len(one) for one in responses] == [1] * 20
