@@ -344,9 +344,11 @@ class ReplicaManager(LeaderAppends):
 
     def _note_follower(self, replica_id: BrokerId, results: FetchResults) -> None:
         """Note that a follower that fetches from an offset has everything before it."""
+        advanced: list[TopicPartition] = []
         for wanted, data in results:
             partition = self._partitions.get(wanted.topic_partition)  # missing if the disk failed during another read
             if partition is None or data.error_code or data.fetch_offset_metadata is None:
                 continue
             if partition.update_follower(replica_id, data.fetch_offset_metadata):
-                self.wake(wanted.topic_partition)
+                advanced.append(wanted.topic_partition)
+        self.wake_all(advanced)
