@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.down_conversion import Converted, DownConversion, magic_for
 from pybroker.api.fetch_partition import conversion_of, topic_responses
@@ -68,11 +68,13 @@ def wanted_in_steps(
 ) -> Generator[None, None, list[FetchPartition]]:
     """Return the partitions of a request; of one that is named twice, the last counts, at the place of the first."""
     wanted: list[FetchPartition] = []
-    places: list[dict[SessionKey, int]] = [{} for _ in range(_PARTS)]  # where a large dict grows, it is copied as a whole
+    # Where a large dict grows, it is copied as a whole. A dict of texts and numbers alone is none of the collector's, until it
+    # grows: then the next collection looks at all of it again. One that refers to a list stays among the old objects.
+    places: list[dict[Any, Any]] = [{None: []} for _ in range(_PARTS)]
     for piece, _ in cut(request, ["topics", "partitions"], _STEP_PARTITIONS):
         for one in reading.wanted_partitions(piece.topics, names):
             key = one.session_key
-            place = places[hash(key) % _PARTS].setdefault(key, len(wanted))
+            place: int = places[hash(key) % _PARTS].setdefault(key, len(wanted))
             wanted[place : place + 1] = (one,)
         yield
     yield from emptied(*places)

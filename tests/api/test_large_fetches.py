@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import inspect
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -73,6 +75,17 @@ async def test_a_session_is_served_in_steps(tmp_path: Path, everything_is_large:
     assert not late.done()
     whole.pass_time(500)
     assert (await late) is not None
+
+
+def test_the_places_of_many_partitions_are_not_looked_at_by_each_collection() -> None:
+    work = fetch_steps.wanted_in_steps(fetch(*range(5_000)), None)
+    for _ in range(5):
+        next(work)
+    gc.collect()
+    places = inspect.getgeneratorlocals(work)["places"]
+    assert sum(map(len, places)) >= 1_000
+    assert all(gc.is_tracked(one) for one in places), "otherwise it is young again when it grows"
+    assert [one.partition for one in steps_of(work)[1]] == [*range(5_000)]
 
 
 @pytest.mark.parametrize("is_large", [True, False])
