@@ -106,6 +106,7 @@ def test_an_endless_run_closes_idle_tails_and_reports_what_is_lost(flow: Flow, t
     assert (path / "summary.json").exists()
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_the_audit_waits_for_a_cluster_that_goes_away_between_passes(
     spark: SparkSession, own_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
@@ -143,6 +144,7 @@ def test_the_audit_waits_for_a_cluster_that_goes_away_between_passes(
     assert record_counts == [1, 1]
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_the_audit_follows_an_archive_through_its_compactions(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
     path, lake = tmp_path / "audit", tmp_path / "lake"
 
@@ -162,6 +164,7 @@ def test_the_audit_follows_an_archive_through_its_compactions(spark: SparkSessio
         assert found["lake"]["lost_here"] == 0
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_two_audits_at_once_are_refused(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
     path = tmp_path / "audit"
     flow.send(*range(30))
