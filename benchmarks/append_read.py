@@ -22,7 +22,7 @@ from benchmarks import build
 from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import Log, LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.protocol.parts import SendPart
 from pybroker.records.batch import Record, batches

@@ -18,7 +18,7 @@ from pybroker.broker.background import PAUSE_S, SLICE_NS, Background
 from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.log.results import run_inline
 from pybroker.model import BrokerId, TopicId, TopicPartition
 from pybroker.purgatory.timer import WakeUp

@@ -20,9 +20,9 @@ from pathlib import Path
 from benchmarks import build
 from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch

@@ -89,7 +89,8 @@ def one_partition_compiled() -> None:
 
 @case("one call of the tail writes and notes a batch that begins nothing")
 def append_usual() -> None:
-    from pybroker.log import segment, tail
+    from pybroker.log import tail
+    from pybroker.log.segments import segment
 
     class Stepwise(tail.SegmentTail):
         """A tail that takes no batch at once."""
@@ -115,7 +116,8 @@ def log_end() -> None:
 
 @case("the tail of a segment is compiled")
 def tail() -> None:
-    from pybroker.log import _tail_python, segment
+    from pybroker.log import _tail_python
+    from pybroker.log.segments import segment
 
     _put(segment, "SegmentTail", _tail_python.SegmentTail)
 
@@ -158,7 +160,8 @@ def copied() -> None:
 
 @case("the places of the batches just written are remembered")
 def remember() -> None:
-    from pybroker.log import segment, tail
+    from pybroker.log import tail
+    from pybroker.log.segments import segment
 
     class Forgetful(tail.SegmentTail):
         """A tail that finds no batch that it remembers."""

@@ -28,8 +28,8 @@ from integration.adoption.kafka_directory import (
     read_all,
     transaction,
 )
-from pybroker.log import checkpoint
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.files.filesystem import Filesystem
 from testing.process.broker import BrokerProcess
 from testing.process.java import quick_java
 from testing.process.kafka_peer import classpath

@@ -24,11 +24,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pybroker.log.checkpoint import CLEANER_OFFSET_FILE, read_offsets
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.checkpoints.checkpoint import CLEANER_OFFSET_FILE, read_offsets
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin
-from pybroker.log.segment_files import CLEANED_SUFFIX, DATA_SUFFIX, SWAP_SUFFIX
+from pybroker.log.segments.segment_files import CLEANED_SUFFIX, DATA_SUFFIX, SWAP_SUFFIX
 from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records.batch import BatchView, Record, batches
 from pybroker.records.build import build_batch

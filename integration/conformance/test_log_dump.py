@@ -14,7 +14,7 @@ from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.log import Log, LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.log.results import AppendOrigin
 from pybroker.model import BrokerId, CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.records.batch import Record

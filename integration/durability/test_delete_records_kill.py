@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from integration.adoption.kafka_directory import kafka_directory
 from integration.retention.test_retention_kafka import read_from_the_start
-from pybroker.log.checkpoint import LOG_START_OFFSET_FILE
+from pybroker.log.checkpoints.checkpoint import LOG_START_OFFSET_FILE
 from testing.clients.stock import create_topic
 from testing.process.broker import BrokerProcess, is_kafka
 from testing.waiting import until

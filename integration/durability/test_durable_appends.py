@@ -14,7 +14,7 @@ import pytest
 from pybroker.broker import disks
 from pybroker.broker.broker_server import BrokerServer
 from pybroker.config.load import load
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from pybroker.broker.lifecycle import NO_ROOM
-from pybroker.log.room import LOG_BYTES, RESERVE_BYTES_MIN, RESERVE_FILE
+from pybroker.log.files.room import LOG_BYTES, RESERVE_BYTES_MIN, RESERVE_FILE
 from pybroker.protocol.error_codes import ErrorCode
 from testing.clients.stock import CLIENTS, create_topic, delete_topic, wait
 from testing.hosts.small_disk import SmallDisk, small_disk

@@ -18,7 +18,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from integration.adoption.kafka_directory import KafkaDirectory, kafka_directory
 from integration.retention.test_retention import BATCH_RECORDS, EAGER, RECORDS, STEP_MS, Scene, pair
-from pybroker.log.checkpoint import CLEAN_SHUTDOWN_FILE, LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE, REPLICATION_OFFSET_FILE
+from pybroker.log.checkpoints.checkpoint import (
+    CLEAN_SHUTDOWN_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    REPLICATION_OFFSET_FILE,
+)
 from pybroker.records.compression import CompressionType
 from testing.clients.stock import create_topic
 from testing.process.broker import BrokerProcess, is_kafka

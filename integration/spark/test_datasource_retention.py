@@ -17,7 +17,7 @@ from integration.retention.test_retention_kafka import (
     move_start,
     name_of,
 )
-from pybroker.log.checkpoint import REPLICATION_OFFSET_FILE
+from pybroker.log.checkpoints.checkpoint import REPLICATION_OFFSET_FILE
 from testing.waiting import until
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pybroker.config.broker import BrokerConfig
-    from pybroker.log.file_records import FileRecords
+    from pybroker.log.segments.file_records import FileRecords
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.model import Offset
 

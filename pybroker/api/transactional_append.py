@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.api.deferred import Deferred
 from pybroker.api.produce_response import STEP_PARTITIONS
 from pybroker.api.slices import complete
-from pybroker.log.producer_entry import ProducerEntry
+from pybroker.log.producers.producer_entry import ProducerEntry
 from pybroker.model import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import batches

@@ -25,17 +25,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
 from pybroker.listed import listed
-from pybroker.log import checkpoint, old_formats, producer_snapshot, strays
-from pybroker.log.batch_scan import CorruptDataError
-from pybroker.log.claims import KnownDirectory
-from pybroker.log.directory import LOCK_FILE, LogDirectory
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.checkpoints.offset_checkpoint import COMPANION_SUFFIX, read_stored
+from pybroker.log.directories import strays
+from pybroker.log.directories.claims import KnownDirectory
+from pybroker.log.directories.directory import LOCK_FILE, LogDirectory
+from pybroker.log.files.names import offset_of
+from pybroker.log.files.room import RESERVE_FILE
 from pybroker.log.leader_epoch_cache import EPOCH_CREDIBLE_MAX, HeaderEpochs
-from pybroker.log.names import offset_of
-from pybroker.log.offset_checkpoint import COMPANION_SUFFIX, read_stored
-from pybroker.log.producer_snapshot import CorruptSnapshotError
-from pybroker.log.room import RESERVE_FILE
-from pybroker.log.segment import LogSegment
-from pybroker.log.segment_files import DATA_SUFFIX
+from pybroker.log.producers import producer_snapshot
+from pybroker.log.producers.producer_snapshot import CorruptSnapshotError
+from pybroker.log.recovery import old_formats
+from pybroker.log.segments.batch_scan import CorruptDataError
+from pybroker.log.segments.segment import LogSegment
+from pybroker.log.segments.segment_files import DATA_SUFFIX
 from pybroker.metadata import names
 from pybroker.metadata.directories import directories_key, encode_directories
 from pybroker.metadata.entries import (
@@ -63,7 +66,7 @@ from pybroker.model import (
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
-    from pybroker.log.filesystem import Filesystem
+    from pybroker.log.files.filesystem import Filesystem
     from pybroker.records.batch import BatchView
 
 logger = logging.getLogger(__name__)

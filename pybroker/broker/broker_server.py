@@ -36,12 +36,12 @@ from pybroker.config.hosts import connection_limits
 from pybroker.config.listeners import parse_address
 from pybroker.config.setting import ConfigError
 from pybroker.config.topic import TopicConfig
-from pybroker.log.claims import InconsistentDirectoryError, LogDirectoryInUseError, stored_cluster_id
 from pybroker.log.cleaner.cleaner import LogCleaner
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.directories.claims import InconsistentDirectoryError, LogDirectoryInUseError, stored_cluster_id
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.files.open_files import OPEN_FILES
 from pybroker.log.log import LogServices
-from pybroker.log.manager import LogManager
-from pybroker.log.open_files import OPEN_FILES
+from pybroker.log.manager.manager import LogManager
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.directories import read_directories, write_directories
 from pybroker.metadata.names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.service import GroupCoordinator
     from pybroker.coordinator.transaction.service import TransactionCoordinator
-    from pybroker.log.directory import LogDirectory
+    from pybroker.log.directories.directory import LogDirectory
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metadata.store.base import Store
     from pybroker.metrics.exporter import MetricsServer

@@ -11,8 +11,8 @@ from pybroker.broker.disk_thread import DiskThread
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pybroker.log.directory import LogDirectory
-    from pybroker.log.manager import LogManager
+    from pybroker.log.directories.directory import LogDirectory
+    from pybroker.log.manager.manager import LogManager
     from pybroker.log.results import ThreadRunner
     from pybroker.model import Offset, TopicPartition
 

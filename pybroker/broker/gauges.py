@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker import native
-from pybroker.log.open_files import OPEN_FILES
-from pybroker.log.record_retention import known_size
+from pybroker.log.files.open_files import OPEN_FILES
+from pybroker.log.retention.record_retention import known_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.transaction.service import TransactionCoordinator
     from pybroker.log.cleaner.cleaner import LogCleaner
     from pybroker.log.log import Log
-    from pybroker.log.manager import LogManager
+    from pybroker.log.manager.manager import LogManager
     from pybroker.metadata.controller import Controller
     from pybroker.metrics.broker_metrics import BrokerMetrics, Number
     from pybroker.network.counters import ListenerCounters

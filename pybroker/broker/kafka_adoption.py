@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from pybroker.broker.adoption import Holding, Survey
     from pybroker.config.broker import BrokerConfig
-    from pybroker.log.directory import LogDirectory
+    from pybroker.log.directories.directory import LogDirectory
     from pybroker.metadata.image import TopicImage
     from pybroker.metadata.kraft.state import KraftTopic
     from pybroker.metadata.store.base import Listing, Store

@@ -16,14 +16,14 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.strays import STRAY_SUFFIX
+from pybroker.log.directories.strays import STRAY_SUFFIX
 from pybroker.metadata.kraft.reading import METADATA_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pybroker.log.directory import LogDirectory
-    from pybroker.log.filesystem import Filesystem
+    from pybroker.log.directories.directory import LogDirectory
+    from pybroker.log.files.filesystem import Filesystem
 
 TEXT: Final = b"""pybroker has taken over this log directory from Apache Kafka, whose metadata, kept beside it, is out of date.
 This file keeps Kafka from starting here. Use 'pybroker leave', which writes metadata for Kafka, to go back.

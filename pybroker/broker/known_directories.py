@@ -6,13 +6,14 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pybroker.log import checkpoint, strays
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.directories import strays
 from pybroker.metadata.directories import read_directories, write_directories
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
-    from pybroker.log.claims import KnownDirectory
-    from pybroker.log.filesystem import Filesystem
+    from pybroker.log.directories.claims import KnownDirectory
+    from pybroker.log.files.filesystem import Filesystem
     from pybroker.metadata.store.base import Store
 
 

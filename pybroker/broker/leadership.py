@@ -25,7 +25,7 @@ from pybroker.model import BrokerId, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pybroker.log.manager import LogManager
+    from pybroker.log.manager.manager import LogManager
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage
 

@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Final
 from pybroker.broker import kafka_lockout
 from pybroker.broker.adoption import AdoptionError
 from pybroker.listed import listed
-from pybroker.log import checkpoint, strays
-from pybroker.log.offset_checkpoint import COMPANION_SUFFIX
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.checkpoints.offset_checkpoint import COMPANION_SUFFIX
+from pybroker.log.directories import strays
 from pybroker.metadata.directories import decode_directories, directories_key
 from pybroker.metadata.entries import CLUSTER_ID_KEY, LEFT_PREFIX, PRODUCER_IDS_KEY, apply_changes
 from pybroker.metadata.image import empty_image
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
-    from pybroker.log.directory import LogDirectory
+    from pybroker.log.directories.directory import LogDirectory
     from pybroker.metadata.image import ClusterImage
     from pybroker.metadata.store.base import Entry, Store
 

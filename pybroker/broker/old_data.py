@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.broker import ready_file
-from pybroker.log import checkpoint, old_formats, strays
-from pybroker.log.offset_checkpoint import COMPANION_SUFFIX
-from pybroker.log.room import RESERVE_FILE
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.checkpoints.offset_checkpoint import COMPANION_SUFFIX
+from pybroker.log.directories import strays
+from pybroker.log.files.room import RESERVE_FILE
+from pybroker.log.recovery import old_formats
 from pybroker.metadata.entries import CLUSTER_ID_KEY, LEFT_PREFIX
 from pybroker.model import FIRST_OFFSET
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pybroker.config.broker import BrokerConfig
-    from pybroker.log.filesystem import Filesystem
+    from pybroker.log.files.filesystem import Filesystem
     from pybroker.metadata.store.base import Store
 
 SQLITE: Final = "sqlite:"

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pybroker.broker.periodic import Periodic
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
-    from pybroker.log.manager import LogManager
+    from pybroker.log.manager.manager import LogManager
     from pybroker.replication.replica_manager import ReplicaManager
 
 SEALED_RELEASE_MS: Final = 300_000

@@ -55,7 +55,7 @@ def command(
 
 def load_owned(directories: tuple[Path, ...], config: Path | None, overrides: tuple[str, ...]) -> BrokerConfig:
     """Load the configuration; the broker's number is the one that owns the directories. Raises ConfigurationError."""
-    from pybroker.log import checkpoint
+    from pybroker.log.checkpoints import checkpoint
 
     owned = []
     for directory in directories:

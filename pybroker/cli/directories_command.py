@@ -15,8 +15,8 @@ from pybroker.cli.start import properties_of
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
-    from pybroker.log.claims import KnownDirectory
-    from pybroker.log.filesystem import Filesystem
+    from pybroker.log.directories.claims import KnownDirectory
+    from pybroker.log.files.filesystem import Filesystem
     from pybroker.metadata.store.base import Store
 
 Result = TypeVar("Result")
@@ -159,7 +159,7 @@ class refusals:  # noqa: N801  used as a statement
 
 def filesystem_of_disk() -> Filesystem:
     """Return the file system of the machine."""
-    from pybroker.log.filesystem import Filesystem
+    from pybroker.log.files.filesystem import Filesystem
 
     return Filesystem()
 

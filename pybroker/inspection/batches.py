@@ -4,7 +4,7 @@ A walk yields every batch whose size can be believed, also one with a wrong chec
 batch can be found. The size of a batch with a wrong checksum is believed if the next batch begins where it ends;
 otherwise `search` looks for the next sound batch.
 
-Source: DumpLogSegments of Kafka; `log/damage.py` does the same for the broker, for magic 2.
+Source: DumpLogSegments of Kafka; `log/segments/damage.py` does the same for the broker, for magic 2.
 """
 
 from __future__ import annotations

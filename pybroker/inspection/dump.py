@@ -24,7 +24,7 @@ from pybroker.inspection.entries import (
 )
 from pybroker.inspection.places import BOOTSTRAP_SNAPSHOT, Place, files_in, partition_of, partitions_in, place_of
 from pybroker.inspection.text import json_of
-from pybroker.log.names import offset_of
+from pybroker.log.files.names import offset_of
 from pybroker.model import FIRST_OFFSET, LAST_OFFSET, Offset
 from pybroker.records.batch import BatchView
 from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionError

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
-from pybroker.log import checkpoint, offset_index, producer_snapshot, time_index, transaction_index
-from pybroker.log.filesystem import Filesystem
-from pybroker.log.transaction_index import AbortedTransaction
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.indexes import offset_index, time_index, transaction_index
+from pybroker.log.indexes.transaction_index import AbortedTransaction
+from pybroker.log.producers import producer_snapshot
 from pybroker.records.batch import decrement_sequence
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.log import checkpoint
-from pybroker.log.directory import LOCK_FILE
-from pybroker.log.leftovers import DAMAGED_SUFFIX, TEMPORARY_SUFFIXES
-from pybroker.log.names import OFFSET_DIGITS, offset_of
-from pybroker.log.offset_checkpoint import COMPANION_SUFFIX
-from pybroker.log.room import RESERVE_FILE
-from pybroker.log.segment_files import SWAP_SUFFIX
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.checkpoints.offset_checkpoint import COMPANION_SUFFIX
+from pybroker.log.directories.directory import LOCK_FILE
+from pybroker.log.files.names import OFFSET_DIGITS, offset_of
+from pybroker.log.files.room import RESERVE_FILE
+from pybroker.log.recovery.leftovers import DAMAGED_SUFFIX, TEMPORARY_SUFFIXES
+from pybroker.log.segments.segment_files import SWAP_SUFFIX
 from pybroker.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from pybroker.inspection.verify_aborts import AbortCourse
 from pybroker.inspection.verify_producers import ProducerCourse
 from pybroker.inspection.verify_segment import Course, verify_segment
 from pybroker.inspection.verify_small import read_epochs, read_offsets, verify_properties, verify_small
-from pybroker.log import checkpoint
-from pybroker.log.names import offset_of
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.files.names import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

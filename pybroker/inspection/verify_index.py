@@ -18,7 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from pybroker.inspection.entries import IndexEntry, bytes_left_over, offset_entries, time_entries, transaction_entries
-from pybroker.log import offset_index, time_index, transaction_index
+from pybroker.log.indexes import offset_index, time_index, transaction_index
 from pybroker.records.batch import BatchView
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pybroker.inspection.batches import Batch, Gap
     from pybroker.inspection.data_file import DataFile
     from pybroker.inspection.findings import Findings
-    from pybroker.log.transaction_index import AbortedTransaction
+    from pybroker.log.indexes.transaction_index import AbortedTransaction
     from pybroker.model import Offset
 
 WAITING_MAX: Final = 1000

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.inspection.data_file import DataFile
 from pybroker.inspection.entries import EntryError, producers
-from pybroker.log.names import offset_of
+from pybroker.log.files.names import offset_of
 from pybroker.model import NO_OFFSET
 from pybroker.records.batch import BatchView
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from pybroker.inspection.data_file import DataFile
 from pybroker.inspection.entries import EntryError, checkpoint_entries, companion_lines, partition_metadata, producers
 from pybroker.inspection.places import Place
-from pybroker.log import checkpoint
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.files.names import offset_of
 from pybroker.log.leader_epoch_cache import EpochEntry
-from pybroker.log.names import offset_of
 from pybroker.model import LeaderEpoch, Offset, TopicPartition, topic_id_parse
 
 if TYPE_CHECKING:

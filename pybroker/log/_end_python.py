@@ -16,10 +16,10 @@ from pybroker.records.quick_look import look_through
 
 if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
-    from pybroker.log.directory import LogDirectory
+    from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.leader_epoch_cache import LeaderEpochCache
-    from pybroker.log.producer_state import ProducerState
-    from pybroker.log.segments import Segments
+    from pybroker.log.producers.producer_state import ProducerState
+    from pybroker.log.segments.segments import Segments
     from pybroker.model import LeaderEpoch, Offset
     from pybroker.records.rules import ValidationRules
     from pybroker.records.validate import Checked

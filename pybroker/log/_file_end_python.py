@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pybroker.log.filesystem import WriteBuffer
+    from pybroker.log.files.filesystem import WriteBuffer
 
 __all__ = ["FileEnd"]
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.entry_file import CorruptIndexError, NotInMemoryError
-from pybroker.log.transaction_index import TransactionIndex
+from pybroker.log.indexes.entry_file import CorruptIndexError, NotInMemoryError
+from pybroker.log.indexes.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from pybroker.log.log import Log

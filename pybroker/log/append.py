@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.append_rules import sound_batches
-from pybroker.log.producer_entry import ProducerBatch
+from pybroker.log.indexes.transaction_index import AbortedTransaction
+from pybroker.log.producers.producer_entry import ProducerBatch
 from pybroker.log.results import AppendOrigin, LogAppendInfo
-from pybroker.log.transaction_index import AbortedTransaction
 from pybroker.model import NO_COORDINATOR_EPOCH, LeaderEpoch, Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pybroker.log.log import Log
-    from pybroker.log.producer_entry import BatchMetadata
-    from pybroker.log.producer_state import CompletedTransaction
-    from pybroker.log.segment import LogSegment
+    from pybroker.log.producers.producer_entry import BatchMetadata
+    from pybroker.log.producers.producer_state import CompletedTransaction
+    from pybroker.log.segments.segment import LogSegment
     from pybroker.records.rules import ValidationRules
     from pybroker.records.work import Work
 

@@ -16,7 +16,7 @@ from pybroker.records.rules import INFLATION_MAX, ValidationRules
 
 if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
-    from pybroker.log.room import Room
+    from pybroker.log.files.room import Room
 
 
 class AppendRules(AppendSettings):

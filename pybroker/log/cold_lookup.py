@@ -20,16 +20,16 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log import index_rebuild
-from pybroker.log.batch_scan import WINDOW, CorruptDataError, scan
-from pybroker.log.file_records import HOT_TAIL
+from pybroker.log.segments import index_rebuild
+from pybroker.log.segments.batch_scan import WINDOW, CorruptDataError, scan
+from pybroker.log.segments.file_records import HOT_TAIL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pybroker.log.file_records import SegmentFile
     from pybroker.log.log import Log
-    from pybroker.log.segment import LogSegment
+    from pybroker.log.segments.file_records import SegmentFile
+    from pybroker.log.segments.segment import LogSegment
     from pybroker.model import Offset
     from pybroker.records.batch import BatchView
 

@@ -26,14 +26,14 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from pybroker.log.checkpoint import PARTITION_METADATA_FILE
+from pybroker.log.checkpoints.checkpoint import PARTITION_METADATA_FILE
 from pybroker.model import FIRST_OFFSET, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pybroker.log.log import Log
-    from pybroker.log.segment import LogSegment
+    from pybroker.log.segments.segment import LogSegment
     from pybroker.model import Offset
 
 RETRY_MS = 1_000

@@ -23,13 +23,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.log.checkpoint import CorruptCheckpointError, read_entries, write_entries
+from pybroker.log.checkpoints.checkpoint import CorruptCheckpointError, read_entries, write_entries
 from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pybroker.log.filesystem import Filesystem
+    from pybroker.log.files.filesystem import Filesystem
     from pybroker.records.batch import BatchView
 
 logger = logging.getLogger(__name__)

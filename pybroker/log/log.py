@@ -15,14 +15,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pybroker.config.setting import LONG_MAX
-from pybroker.log import append, checkpoint, cold_lookup, flush, read, recovery, retention, timestamp_lookup, truncate
+from pybroker.log import append, cold_lookup, flush, read, timestamp_lookup, truncate
 from pybroker.log.append_rules import rules_of
+from pybroker.log.checkpoints import checkpoint
 from pybroker.log.end import LogEnd
 from pybroker.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
-from pybroker.log.producer_state import ProducerState
+from pybroker.log.producers.producer_state import ProducerState
+from pybroker.log.recovery import recovery
 from pybroker.log.results import FetchedRecords, LogOffsetMetadata, TimestampedOffset
-from pybroker.log.segment import LogSegment
-from pybroker.log.segments import Segments
+from pybroker.log.retention import retention
+from pybroker.log.segments.segment import LogSegment
+from pybroker.log.segments.segments import Segments
 from pybroker.model import FIRST_OFFSET, NO_OFFSET, LeaderEpoch, Offset, new_tuple
 from pybroker.records.rules import INFLATION_MAX
 
@@ -32,9 +35,9 @@ if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.config.topic import TopicConfig
     from pybroker.log.cleaner.replace import Replacement
-    from pybroker.log.directory import LogDirectory
-    from pybroker.log.filesystem import Filesystem
-    from pybroker.log.lost import LostRange
+    from pybroker.log.directories.directory import LogDirectory
+    from pybroker.log.files.filesystem import Filesystem
+    from pybroker.log.recovery.lost import LostRange
     from pybroker.log.results import AbortedTransactions, LogAppendInfo
     from pybroker.model import TopicId, TopicPartition
     from pybroker.slicing import ThreadedWork

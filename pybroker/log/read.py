@@ -11,18 +11,18 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pybroker.log.batch_scan import CorruptDataError
-from pybroker.log.entry_file import CorruptIndexError
+from pybroker.log.indexes.entry_file import CorruptIndexError
 from pybroker.log.results import EMPTY, FetchedRecords, LogOffsetMetadata
+from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pybroker.log.indexes.transaction_index import AbortedTransaction
     from pybroker.log.log import Log
-    from pybroker.log.segment import LogSegment
-    from pybroker.log.transaction_index import AbortedTransaction
+    from pybroker.log.segments.segment import LogSegment
     from pybroker.model import Offset
 
 logger = logging.getLogger(__name__)

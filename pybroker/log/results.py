@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from pybroker.model import NO_OFFSET, Offset
 
 if TYPE_CHECKING:
-    from pybroker.log.file_records import FileRecords
-    from pybroker.log.transaction_index import AbortedTransaction
+    from pybroker.log.indexes.transaction_index import AbortedTransaction
+    from pybroker.log.segments.file_records import FileRecords
     from pybroker.model import LeaderEpoch
 
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from pybroker.log.batch_scan import CorruptDataError, read_bytes
 from pybroker.log.cleaner.steps import Computation
 from pybroker.log.cold_lookup import cold_indexes, cold_next, cold_time_lookup, quietly
 from pybroker.log.results import TimestampedOffset
+from pybroker.log.segments.batch_scan import CorruptDataError, read_bytes
 from pybroker.model import Offset
 from pybroker.records import sections
 from pybroker.records.batch import LOG_APPEND_TIME_BIT, BatchView
@@ -30,9 +30,9 @@ from pybroker.records.errors import CorruptRecordError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from pybroker.log.file_records import SegmentFile
     from pybroker.log.log import Log
-    from pybroker.log.segment import LogSegment
+    from pybroker.log.segments.file_records import SegmentFile
+    from pybroker.log.segments.segment import LogSegment
 
     Result = TypeVar("Result")
     Searching: TypeAlias = Generator[Callable[[], None] | None, None, Result]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.log import record_retention, recovery
-from pybroker.log.segment import LogSegment
-from pybroker.log.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX
+from pybroker.log.recovery import recovery
+from pybroker.log.retention import record_retention
+from pybroker.log.segments.segment import LogSegment
+from pybroker.log.segments.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.claims import KnownDirectory
+from pybroker.log.directories.claims import KnownDirectory
 from pybroker.metadata.store.base import Store, StoreError
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from pybroker.protocol.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pybroker.log.file_records import FileRecords
+    from pybroker.log.indexes.transaction_index import AbortedTransaction
     from pybroker.log.leader_epoch_cache import EpochEndOffset
     from pybroker.log.results import LogOffsetMetadata
-    from pybroker.log.transaction_index import AbortedTransaction
+    from pybroker.log.segments.file_records import FileRecords
 
 __all__ = ["FetchPartition", "FetchPartitionData", "ResponseLimit", "is_present_epoch", "session_key"]
 

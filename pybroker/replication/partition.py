@@ -33,10 +33,10 @@ from pybroker.replication.leading import LeaderState
 from pybroker.replication.partition_data import is_present_epoch
 
 if TYPE_CHECKING:
-    from pybroker.log.file_records import FileRecords
     from pybroker.log.leader_epoch_cache import EpochEndOffset
     from pybroker.log.log import Log
     from pybroker.log.results import AbortedTransactions, FetchedRecords, LogOffsetMetadata
+    from pybroker.log.segments.file_records import FileRecords
     from pybroker.metadata.image import PartitionImage
     from pybroker.model import TopicId, TopicPartition
     from pybroker.replication.cold_lookups import ColdLookups

@@ -26,7 +26,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.directory_moves import DirectoryMoves
+from pybroker.log.directories.directory_moves import DirectoryMoves
 from pybroker.metadata.names import INTERNAL_TOPICS
 from pybroker.model import FIRST_OFFSET, BrokerId, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -43,9 +43,9 @@ from pybroker.slicing import emptied
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
-    from pybroker.log.directory import LogDirectory
+    from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.log import Log
-    from pybroker.log.manager import LogManager
+    from pybroker.log.manager.manager import LogManager
     from pybroker.log.results import Steps
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metrics.broker_metrics import BrokerMetrics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
 
 PAGE = 4096
 

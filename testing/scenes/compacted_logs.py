@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pybroker.config.load import load
 from pybroker.log.cleaner.cleaner import LogCleaner
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.log.results import ThreadRunner, run_inline
 from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 from pybroker.records.batch import Record

@@ -8,9 +8,9 @@ from typing import Final
 
 from pybroker.config.broker import BrokerConfig
 from pybroker.log.cleaner.cleaner import LogCleaner
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.log.results import StepsRunner, run_unsliced
 from pybroker.model import TopicId, TopicPartition
 from pybroker.records.compression import CompressionType

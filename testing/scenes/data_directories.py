@@ -9,9 +9,9 @@ from typing import Any
 
 from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
-from pybroker.log import checkpoint
-from pybroker.log.directory import LogDirectory
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.directories.directory import LogDirectory
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.log.results import AppendOrigin
 from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition

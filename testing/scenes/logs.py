@@ -14,12 +14,13 @@ import pytest
 from pybroker import native
 from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
-from pybroker.log import _tail_python, retention
-from pybroker.log.directory import LogDirectory
-from pybroker.log.filesystem import Filesystem, WriteBuffer
+from pybroker.log import _tail_python
+from pybroker.log.directories.directory import LogDirectory
+from pybroker.log.files.filesystem import Filesystem, WriteBuffer
 from pybroker.log.log import Log, LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.log.results import FetchedRecords
+from pybroker.log.retention import retention
 from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from pybroker.protocol.parts import SendPart
 from pybroker.records.batch import BatchView, Record, batches

@@ -126,7 +126,7 @@ class World:
             stack.enter_context(self.drawn_from_seed())
             process = Process(self, config)
             lock = SimpleNamespace(Lock=lambda: SimulatedLock(process.loop))
-            stack.enter_context(mock.patch("pybroker.log.offset_checkpoint.threading", lock))
+            stack.enter_context(mock.patch("pybroker.log.checkpoints.offset_checkpoint.threading", lock))
             try:
                 yield process
             finally:
@@ -145,12 +145,12 @@ class World:
 
         with (
             mock.patch("uuid.uuid4", drawn),
-            mock.patch("pybroker.log.manager.ThreadPoolExecutor", InlineExecutor),
+            mock.patch("pybroker.log.manager.manager.ThreadPoolExecutor", InlineExecutor),
             contextlib.ExitStack() as slices,
             mock.patch("pybroker.api.lane.BURST_S", 0.0),
-            mock.patch("pybroker.log.checkpoint_pass.LOGS_PER_STEP", 1),
+            mock.patch("pybroker.log.checkpoints.checkpoint_pass.LOGS_PER_STEP", 1),
             mock.patch("pybroker.log.cleaner.progress.LOGS_PER_STEP", 1),
-            mock.patch("pybroker.log.passes.PER_STEP", 1),
+            mock.patch("pybroker.log.manager.passes.PER_STEP", 1),
         ):
             for module, slice_s in SLICES_S.items():
                 slices.enter_context(mock.patch(f"{module}.SLICE_S", slice_s))

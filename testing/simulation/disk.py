@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from pybroker.log.filesystem import Filesystem, WriteBuffer
-from pybroker.log.open_files import OPEN_FILES
+from pybroker.log.files.filesystem import Filesystem, WriteBuffer
+from pybroker.log.files.open_files import OPEN_FILES
 from testing.simulation.faults import SHORT, Fault
 from testing.simulation.nodes import Change, Cut, DirectoryNode, FileNode, Node, Volume, Write, kept_changes
 

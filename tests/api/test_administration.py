@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pybroker.api.handlers import describe_producers
-from pybroker.log.producer_entry import ProducerBatch
+from pybroker.log.producers.producer_entry import ProducerBatch
 from pybroker.model import ZERO_TOPIC_ID, Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode

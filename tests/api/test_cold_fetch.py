@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.log import cold_lookup, index_rebuild
+from pybroker.log import cold_lookup
+from pybroker.log.segments import index_rebuild
 from pybroker.replication.cold_lookups import PER_ROUND_MAX
 from testing.scenes.api import records
 from testing.scenes.api.whole import Whole

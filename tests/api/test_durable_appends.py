@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pybroker.api.handlers import produce
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.model import Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode

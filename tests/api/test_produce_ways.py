@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from pybroker import slicing
 from pybroker.api.handlers import produce
-from pybroker.log import segment
-from pybroker.log.segment import LogSegment
+from pybroker.log.segments import segment
+from pybroker.log.segments.segment import LogSegment
 from pybroker.metrics.broker_metrics import TopicMetrics
 from pybroker.model import TopicPartition
 from pybroker.network.context import ProtocolViolation

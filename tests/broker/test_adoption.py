@@ -12,12 +12,12 @@ from pybroker.broker.old_data import is_in_container, old_data, refusal, why_not
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
-from pybroker.log import checkpoint
-from pybroker.log.claims import Claims, KnownDirectory
-from pybroker.log.directory import LogDirectory
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.directories.claims import Claims, KnownDirectory
+from pybroker.log.directories.directory import LogDirectory
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.directories import directories_key, read_directories, write_directories
 from pybroker.metadata.names import OFFSETS_TOPIC

@@ -10,8 +10,8 @@ from pybroker.broker import adoption, kafka_adoption
 from pybroker.broker.kafka_adoption import Plan
 from pybroker.broker.topic_configs_file import ConfigsFileError, parse
 from pybroker.config.broker import BrokerConfig
-from pybroker.log import checkpoint
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.metadata.kraft.frames import to_bytes
 from pybroker.model import BrokerId, Offset, TopicId, TopicPartition, topic_id_text
 from pybroker.protocol.messages.metadata_records import (

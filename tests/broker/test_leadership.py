@@ -13,9 +13,9 @@ from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
-from pybroker.log.claims import KnownDirectory
+from pybroker.log.directories.claims import KnownDirectory
 from pybroker.log.log import Log, LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.image import BrokerRegistration
 from pybroker.metadata.leader_epochs import EPOCH_MAX

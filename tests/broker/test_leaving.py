@@ -13,7 +13,7 @@ from pybroker.broker.broker_server import StartError
 from pybroker.broker.leaving import Departure, LeavingError
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
-from pybroker.log import checkpoint
+from pybroker.log.checkpoints import checkpoint
 from pybroker.metadata.config_changes import ConfigChange, Edit, Operation
 from pybroker.metadata.directories import directories_key
 from pybroker.metadata.entries import CLUSTER_ID_KEY, LEFT_PREFIX

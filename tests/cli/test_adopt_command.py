@@ -16,7 +16,7 @@ from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset, ProducerEpoch, ProducerId
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set

@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from pybroker.broker.leaving import DEFAULT_RELEASE, RELEASES
 from pybroker.cli import adopt_command, directories_command, leave_command
-from pybroker.log import checkpoint
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.metadata.entries import CLUSTER_ID_KEY, encode_topic, topic_key
 from pybroker.metadata.image import PartitionImage, TopicImage
 from pybroker.metadata.store.sqlite import SqliteStore

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from pybroker.log.checkpoint import CLEAN_SHUTDOWN_FILE
+from pybroker.log.checkpoints.checkpoint import CLEAN_SHUTDOWN_FILE
 from pybroker.metadata.config_changes import TOPIC_KIND, ConfigChange, Edit, Operation
 from pybroker.metadata.image import ConfigResource
 from pybroker.metadata.new_topic import NewTopic

@@ -10,13 +10,13 @@ from unittest import mock
 
 import pytest
 
+from pybroker.log.checkpoints.offset_checkpoint import BelievedOffset, OffsetCheckpoint, StoredOffset
 from pybroker.log.cleaner.worker import CleanerWorker
-from pybroker.log.directory import LogDirectory
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.directories.directory import LogDirectory
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
-from pybroker.log.manager import LogManager
-from pybroker.log.offset_checkpoint import BelievedOffset, OffsetCheckpoint, StoredOffset
-from pybroker.log.producer_state import ProducerState
+from pybroker.log.manager.manager import LogManager
+from pybroker.log.producers.producer_state import ProducerState
 from pybroker.model import TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from testing.simulation.disk import SimulatedDisk
@@ -27,7 +27,7 @@ SEEDS = 60
 
 
 def _no_fsync_of_data() -> Any:
-    return mock.patch("pybroker.log.file_records.SegmentFile.sync")
+    return mock.patch("pybroker.log.segments.file_records.SegmentFile.sync")
 
 
 def _rename_before_data() -> Any:

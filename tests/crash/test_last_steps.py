@@ -14,7 +14,7 @@ from pybroker.broker import adoption, kafka_adoption, kafka_lockout, leaving
 from pybroker.broker.old_data import why_not_start
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
-from pybroker.log.directory import LogDirectory
+from pybroker.log.directories.directory import LogDirectory
 from pybroker.metadata.entries import CLUSTER_ID_KEY
 from pybroker.metadata.kraft.reading import METADATA_DIRECTORY, metadata_records
 from pybroker.metadata.kraft.state import TOPIC_RESOURCE, KraftState, state_of

@@ -16,8 +16,8 @@ from crc32c import crc32c
 
 from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
-from pybroker.log.directory import LogDirectory
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.directories.directory import LogDirectory
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.native import extension

@@ -10,11 +10,11 @@ from click.testing import CliRunner
 
 from pybroker.cli.main import cli
 from pybroker.coordinator.records import CommittedOffset, offset_record, offset_tombstone, to_bytes
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from pybroker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
-from pybroker.log.producer_entry import BatchMetadata, ProducerEntry
-from pybroker.log.producer_snapshot import write
-from pybroker.log.transaction_index import AbortedTransaction, TransactionIndex
+from pybroker.log.producers.producer_entry import BatchMetadata, ProducerEntry
+from pybroker.log.producers.producer_snapshot import write
 from pybroker.model import CoordinatorEpoch, GroupId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set

@@ -9,7 +9,7 @@ import pytest
 
 from pybroker.inspection.findings import Findings, Problem
 from pybroker.inspection.verify import verify
-from pybroker.log.transaction_index import ENTRY
+from pybroker.log.indexes.transaction_index import ENTRY
 from pybroker.model import ProducerEpoch, ProducerId
 from testing.scenes.data_directories import TP, DataDirectory
 

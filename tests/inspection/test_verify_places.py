@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from pybroker.cli.main import cli
 from pybroker.inspection.findings import Findings
 from pybroker.inspection.verify import verify
-from pybroker.log.filesystem import Filesystem
-from pybroker.log.producer_entry import BatchMetadata, ProducerEntry
-from pybroker.log.producer_snapshot import write
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.producers.producer_entry import BatchMetadata, ProducerEntry
+from pybroker.log.producers.producer_snapshot import write
 from pybroker.model import NO_OFFSET, Offset, ProducerEpoch, ProducerId
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, Producer, append, batch
 

@@ -9,10 +9,10 @@ import pytest
 
 from pybroker.log.cleaner.rewrite import _aborted
 from pybroker.log.cleaner.transactions import CleanedTransactions
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.indexes.transaction_index import ENTRY, VERSION, AbortedTransaction, TransactionIndex
 from pybroker.log.log import Log
 from pybroker.log.results import AbortedTransactions
-from pybroker.log.transaction_index import ENTRY, VERSION, AbortedTransaction, TransactionIndex
 from pybroker.model import Offset, ProducerId
 from pybroker.replication.cold_lookups import ENTRIES_MAX, ColdLookups
 from testing.scenes.cold_files import ColdFilesystem

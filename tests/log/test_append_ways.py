@@ -17,10 +17,11 @@ from crc32c import crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pybroker.log import _tail_python, segment
+from pybroker.log import _tail_python
 from pybroker.log.append_rules import AppendRules
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin, LogAppendInfo
+from pybroker.log.segments import segment
 from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records import kernels

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.log import room_pass
 from pybroker.log.cleaner import rewrite
 from pybroker.log.cleaner.chunks import PIECE_RECORDS, THREAD_BYTES, sections_of
 from pybroker.log.cleaner.key_offsets import KeyOffsets
 from pybroker.log.cleaner.steps import Step
 from pybroker.log.cleaner.transactions import CleanedTransactions
 from pybroker.log.log import Log
-from pybroker.log.manager import LogManager
-from pybroker.log.producer_entry import ProducerBatch
+from pybroker.log.manager import room_pass
+from pybroker.log.manager.manager import LogManager
+from pybroker.log.producers.producer_entry import ProducerBatch
 from pybroker.log.results import ThreadRunner, run_inline
 from pybroker.model import Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.records import kernels

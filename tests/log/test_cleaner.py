@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pybroker.config.load import load
-from pybroker.log import checkpoint
+from pybroker.log.checkpoints import checkpoint
 from pybroker.log.cleaner import chunks
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.cleaner.progress import Progress
-from pybroker.log.directory import LogDirectory
-from pybroker.log.directory_moves import DirectoryMoves
-from pybroker.log.filesystem import Filesystem
-from pybroker.log.manager import LogManager
+from pybroker.log.directories.directory import LogDirectory
+from pybroker.log.directories.directory_moves import DirectoryMoves
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
@@ -31,7 +31,7 @@ from testing.scenes.compacted_log import CleanerClock, CompactedLog, Pair, recor
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, Producer, read_batches
 
 if TYPE_CHECKING:
-    from pybroker.log.checkpoint_pass import Collection
+    from pybroker.log.checkpoints.checkpoint_pass import Collection
 
 DAY_MS = 86_400_000
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pybroker.clock import ManualClock
-from pybroker.log import checkpoint
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.checkpoints.offset_checkpoint import read_stored
 from pybroker.log.cleaner.cleanable import cleanable
 from pybroker.log.cleaner.replace import replace
 from pybroker.log.cleaner.rewrite import new_target
 from pybroker.log.log import Log
-from pybroker.log.offset_checkpoint import read_stored
 from pybroker.model import LeaderEpoch, Offset
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TP, Disk, Producer, append, batch

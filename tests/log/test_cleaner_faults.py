@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log.directory import LogDirectory
-from pybroker.log.filesystem import Filesystem, WriteBuffer
+from pybroker.log.directories.directory import LogDirectory
+from pybroker.log.files.filesystem import Filesystem, WriteBuffer
 from pybroker.log.log import Log
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.control import ControlType

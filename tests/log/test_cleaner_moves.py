@@ -9,9 +9,9 @@ import pytest
 
 from pybroker.config.load import load
 from pybroker.log.cleaner.cleaner import LogCleaner
-from pybroker.log.directory_moves import DirectoryMoves
+from pybroker.log.directories.directory_moves import DirectoryMoves
 from pybroker.log.log import Log
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch

@@ -15,7 +15,7 @@ import pytest
 from pybroker.log.cleaner.cleanable import Cleanable
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.cleaner.worker import CleanerWorker
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.model import Offset
 from pybroker.records.compression import CompressionType

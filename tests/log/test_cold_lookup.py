@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log import segment_reading
 from pybroker.log.log import Log
+from pybroker.log.segments import segment_reading
 from pybroker.model import Offset
 from pybroker.records.errors import CorruptRecordError
 from testing.scenes.cold_files import ColdFilesystem

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from pybroker.log import retention, segment_reading
 from pybroker.log.log import Log
 from pybroker.log.results import InThread
+from pybroker.log.retention import retention
+from pybroker.log.segments import segment_reading
 from pybroker.model import Offset
 from pybroker.records.compression import CompressionType
 from pybroker.slicing import ThreadedWork

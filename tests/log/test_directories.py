@@ -12,12 +12,13 @@ import pytest
 
 from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
-from pybroker.log import checkpoint, recovery
-from pybroker.log.claims import InconsistentDirectoryError, KnownDirectory
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.checkpoints.offset_checkpoint import StoredOffset, read_stored
+from pybroker.log.directories.claims import InconsistentDirectoryError, KnownDirectory
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
-from pybroker.log.manager import LogManager
-from pybroker.log.offset_checkpoint import StoredOffset, read_stored
+from pybroker.log.manager.manager import LogManager
+from pybroker.log.recovery import recovery
 from pybroker.model import BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import START_MS, TOPIC_ID, append, batch

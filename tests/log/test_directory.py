@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from pybroker.log.directory import LogDirectory
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.directories.directory import LogDirectory
+from pybroker.log.files.filesystem import Filesystem
 from testing.scenes.logs import Disk, HeldThread
 
 

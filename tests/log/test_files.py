@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log import checkpoint, file_records
-from pybroker.log.entry_file import CorruptIndexError
-from pybroker.log.file_records import FileRecords, SegmentFile
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.indexes.entry_file import CorruptIndexError
+from pybroker.log.indexes.offset_index import OffsetIndex
+from pybroker.log.indexes.time_index import TimeIndex
+from pybroker.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from pybroker.log.leader_epoch_cache import LeaderEpochCache
-from pybroker.log.offset_index import OffsetIndex
-from pybroker.log.time_index import TimeIndex
-from pybroker.log.transaction_index import AbortedTransaction, TransactionIndex
+from pybroker.log.segments import file_records
+from pybroker.log.segments.file_records import FileRecords, SegmentFile
 from pybroker.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition, topic_id_parse
 
 FS = Filesystem()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log.directory import LogDirectory
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.directories.directory import LogDirectory
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.results import run_inline
 from pybroker.model import Offset

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log import batch_scan, entry_file
-from pybroker.log.batch_scan import CorruptDataError
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.indexes import entry_file
+from pybroker.log.indexes.offset_index import OffsetIndex
 from pybroker.log.log import Log
-from pybroker.log.offset_index import OffsetIndex
+from pybroker.log.segments import batch_scan
+from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.slicing import run_through

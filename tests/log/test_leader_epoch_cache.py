@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.leader_epoch_cache import LeaderEpochCache
 from pybroker.model import LeaderEpoch, Offset
 from testing.scenes.logs import Disk, append, batch

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from pybroker.config.topic import TopicConfig
-from pybroker.log import checkpoint
-from pybroker.log.claims import InconsistentDirectoryError, LogDirectoryInUseError
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.checkpoints.offset_checkpoint import COMPANION_SUFFIX
+from pybroker.log.directories.claims import InconsistentDirectoryError, LogDirectoryInUseError
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import LogServices
-from pybroker.log.manager import LogManager
-from pybroker.log.offset_checkpoint import COMPANION_SUFFIX
+from pybroker.log.manager.manager import LogManager
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, content, read_batches

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.log.directory_moves import DirectoryMoves
+from pybroker.log.directories.directory_moves import DirectoryMoves
 from pybroker.log.log import Log, LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset, TopicId
 from pybroker.protocol.error_codes import KafkaError
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches

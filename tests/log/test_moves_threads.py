@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log.directory_moves import DirectoryMoves
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.directories.directory_moves import DirectoryMoves
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.log.results import ThreadRunner, run_inline
 from pybroker.model import BrokerId, Offset, TopicPartition
 from testing.scenes.cold_files import ColdFilesystem
@@ -216,7 +216,7 @@ def test_a_stop_before_the_new_place_is_durable_leaves_one_copy_that_serves(tmp_
 def test_a_move_of_cold_files_reads_them_in_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_thread_used: bool
 ) -> None:
-    monkeypatch.setattr("pybroker.log.file_records.HOT_TAIL", 0)
+    monkeypatch.setattr("pybroker.log.segments.file_records.HOT_TAIL", 0)
     monkeypatch.setattr("pybroker.log.cold_lookup.HOT_TAIL", 0)
     filesystem = ColdFilesystem()
     disk = Disk(tmp_path / "a", filesystem=filesystem, segment_bytes=50_000)
@@ -245,7 +245,7 @@ def test_a_move_of_cold_files_reads_them_in_a_thread(
     filesystem.drop_caches()
     filesystem.waits.clear()
     if not is_thread_used:
-        monkeypatch.setattr("pybroker.log.directory_moves._read_first", lambda *_: None)
+        monkeypatch.setattr("pybroker.log.directories.directory_moves._read_first", lambda *_: None)
     turns: list[Callable[[], None]] = []
     moved: list[Log] = []
     moves = DirectoryMoves(logs, later=turns.append, on_moved=lambda _, one: moved.append(one))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pybroker.log import old_formats
-from pybroker.log.filesystem import Filesystem
-from pybroker.log.old_formats import OldFormatError
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.recovery import old_formats
+from pybroker.log.recovery.old_formats import OldFormatError
 from pybroker.model import LeaderEpoch, Offset
 from pybroker.records import legacy
 from pybroker.records.batch import Record, TimestampType, batches
@@ -20,7 +20,7 @@ from pybroker.records.compression import CompressionType
 from testing.scenes.logs import Disk, read_batches
 
 if TYPE_CHECKING:
-    from pybroker.log.filesystem import WriteBuffer
+    from pybroker.log.files.filesystem import WriteBuffer
 
 FS = Filesystem()
 CODECS = [CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4]

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log import file_records, open_files
-from pybroker.log.file_records import FileRecords, SegmentFile
-from pybroker.log.filesystem import Filesystem
-from pybroker.log.open_files import OPEN_FILES, OpenFiles
+from pybroker.log.files import open_files
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.files.open_files import OPEN_FILES, OpenFiles
+from pybroker.log.segments import file_records
+from pybroker.log.segments.file_records import FileRecords, SegmentFile
 from pybroker.model import Offset, TopicPartition
 from testing.scenes.logs import TOPIC_ID, Disk, append, batch, read_batches
 
@@ -159,7 +160,7 @@ def test_an_open_that_finds_no_descriptor_closes_idle_files_and_tries_again(
             raise OSError(failures.pop(), "no descriptor")
         return real(path, flags, mode)
 
-    monkeypatch.setattr("pybroker.log.filesystem.os.open", scarce)
+    monkeypatch.setattr("pybroker.log.files.filesystem.os.open", scarce)
     failures.pop()
     assert len(Filesystem().read_file(log.segments[3].path)) == log.segments[3].size
     assert open_data_files(tmp_path) < 20

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log import opening
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager import opening
+from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset, TopicPartition
 from testing.scenes.logs import TOPIC_ID, TP, Disk, FaultyFilesystem, append, batch
 
@@ -141,7 +141,7 @@ def test_progress_is_logged_while_it_lasts(
             return super().pread(fd, length, position)
 
     monkeypatch.setattr(opening, "_log_progress", log_and_let_go)
-    with caplog.at_level(logging.INFO, "pybroker.log.opening"):
+    with caplog.at_level(logging.INFO, "pybroker.log.manager.opening"):
         start(manager(disk, paths, Waiting())).abandon()
     assert f"{paths[0]}: 0 of 3 logs are recovered, 0 bytes" in caplog.text
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 from pybroker.clock import ManualClock
-from pybroker.log.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from pybroker.log.segments.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from pybroker.model import Offset
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches

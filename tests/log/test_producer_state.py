@@ -13,10 +13,10 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.log import producer_snapshot
-from pybroker.log.filesystem import Filesystem
-from pybroker.log.producer_entry import BatchMetadata, ProducerBatch, ProducerEntry
-from pybroker.log.producer_state import ProducerState
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.producers import producer_snapshot
+from pybroker.log.producers.producer_entry import BatchMetadata, ProducerBatch, ProducerEntry
+from pybroker.log.producers.producer_state import ProducerState
 from pybroker.model import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import SEQUENCE_MAX, decrement_sequence, increment_sequence

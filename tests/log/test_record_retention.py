@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pybroker.log.log import Log
-from pybroker.log.record_retention import known_size, retained_size
-from pybroker.log.retention import advance_steps
-from pybroker.log.segment import LogSegment
+from pybroker.log.retention.record_retention import known_size, retained_size
+from pybroker.log.retention.retention import advance_steps
+from pybroker.log.segments.segment import LogSegment
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import Record

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.log.directory_moves import DirectoryMoves
+from pybroker.log.directories.directory_moves import DirectoryMoves
 from pybroker.log.log import Log, LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from pybroker.log import entry_file, file_records
-from pybroker.log.directory import ShortageError
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.directories.directory import ShortageError
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.indexes import entry_file
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin
+from pybroker.log.segments import file_records
 from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import BatchView

@@ -9,12 +9,18 @@ from pathlib import Path
 import pytest
 
 from pybroker.config.load import load
-from pybroker.log import checkpoint
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.checkpoints.offset_checkpoint import (
+    COMPANION_SUFFIX,
+    BelievedOffset,
+    OffsetCheckpoint,
+    StoredOffset,
+    read_stored,
+)
 from pybroker.log.cleaner.cleaner import LogCleaner
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
-from pybroker.log.manager import LogManager
-from pybroker.log.offset_checkpoint import COMPANION_SUFFIX, BelievedOffset, OffsetCheckpoint, StoredOffset, read_stored
+from pybroker.log.manager.manager import LogManager
 from pybroker.model import Offset, TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch

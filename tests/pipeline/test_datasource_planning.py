@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.log import checkpoint
-from pybroker.log.filesystem import Filesystem
-from pybroker.log.offset_checkpoint import OffsetCheckpoint, StoredOffset
-from pybroker.log.time_index import ENTRY
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.checkpoints.offset_checkpoint import OffsetCheckpoint, StoredOffset
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.indexes.time_index import ENTRY
 from pybroker.model import Offset, TopicId, TopicPartition
 from pybroker.pipeline.datasource.filters import Constraints
 from pybroker.pipeline.datasource.plan import SegmentRange

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pybroker.log import checkpoint
+from pybroker.log.checkpoints import checkpoint
 from pybroker.model import Offset, TopicPartition
 from pybroker.pipeline.datasource.reading import RangeReader
 from pybroker.pipeline.errors import PipelineError

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.log.file_records import FileRecords
 from pybroker.log.leader_epoch_cache import EpochEndOffset
+from pybroker.log.segments.file_records import FileRecords
 from pybroker.model import LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.appends import Appends

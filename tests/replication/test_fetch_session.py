@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.clock import ManualClock
-from pybroker.log.file_records import FileRecords
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.log.results import Steps
+from pybroker.log.segments.file_records import FileRecords
 from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication import fetch_context, fetch_session

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.batch import Record

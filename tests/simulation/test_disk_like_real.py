@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pybroker.clock import ManualClock
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
 from testing.simulation.disk import SimulatedDisk
 
 NAMES = ("a", "b", "c", "d/x", "d/y", "d", "e/f/z", "e/f", "e", "n" * 256, "a/under")

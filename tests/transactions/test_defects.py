@@ -20,9 +20,9 @@ from pybroker.coordinator.transaction import ending as endings
 from pybroker.coordinator.transaction import forgetting, marker_results, operations, unattended
 from pybroker.coordinator.transaction.markers import MarkerWriter
 from pybroker.log.cleaner.transactions import CleanedTransactions
+from pybroker.log.indexes.transaction_index import TransactionIndex
 from pybroker.log.log import Log
-from pybroker.log.producer_state import ProducerState
-from pybroker.log.transaction_index import TransactionIndex
+from pybroker.log.producers.producer_state import ProducerState
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication.partition import Partition
 from testing.transactions.checker import kinds
@@ -67,7 +67,7 @@ def _open_transactions_forgotten_at_the_start() -> Any:
 def _duplicates_are_appended() -> Any:
     stack = contextlib.ExitStack()
     stack.enter_context(_changed(ProducerState, "find_duplicate", lambda *_: None))
-    stack.enter_context(mock.patch("pybroker.log.producer_state._check_sequence"))
+    stack.enter_context(mock.patch("pybroker.log.producers.producer_state._check_sequence"))
     return stack
 
 

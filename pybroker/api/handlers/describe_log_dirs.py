@@ -18,7 +18,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from pybroker.api.slices import in_slices
-from pybroker.log.record_retention import reported_size
+from pybroker.log.retention.record_retention import reported_size
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_log_dirs import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pybroker.api.context import RequestContext, Services
-    from pybroker.log.directory import LogDirectory
+    from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.log import Log
 
 

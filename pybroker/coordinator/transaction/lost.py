@@ -19,7 +19,7 @@ from pybroker.coordinator.transaction.state import State
 if TYPE_CHECKING:
     from pybroker.coordinator.transaction.shard import TransactionShard
     from pybroker.coordinator.transaction.state import Transaction
-    from pybroker.log.producer_entry import ProducerEntry
+    from pybroker.log.producers.producer_entry import ProducerEntry
     from pybroker.model import ProducerId, TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.service import GroupCoordinator
     from pybroker.coordinator.transaction.ending import Ending
     from pybroker.coordinator.transaction.state import Transaction
-    from pybroker.log.producer_entry import ProducerEntry
+    from pybroker.log.producers.producer_entry import ProducerEntry
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.purgatory.timer import OperationTimer

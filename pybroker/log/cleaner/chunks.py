@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from pybroker.log.cleaner.steps import Step
-    from pybroker.log.segment import LogSegment
+    from pybroker.log.segments.segment import LogSegment
 
 CHUNK: Final = 1 << 18
 SECTIONS_BYTES: Final = 1 << 21

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pybroker.log.log import Log
-    from pybroker.log.segment import LogSegment
+    from pybroker.log.segments.segment import LogSegment
     from pybroker.model import Offset
 
 

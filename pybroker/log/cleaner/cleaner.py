@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.batch_scan import CorruptDataError
 from pybroker.log.cleaner import head
 from pybroker.log.cleaner.cleanable import Cleanable, cleanable
 from pybroker.log.cleaner.cleaning import clean
 from pybroker.log.cleaner.progress import Progress
 from pybroker.log.cleaner.turns import PAUSE_S, Later, Throttle, Turns
 from pybroker.log.cleaner.worker import CleanerWorker, is_usable
-from pybroker.log.entry_file import CorruptIndexError
-from pybroker.log.leftovers import drop_unfinished
+from pybroker.log.indexes.entry_file import CorruptIndexError
+from pybroker.log.recovery.leftovers import drop_unfinished
 from pybroker.log.results import ThreadRunner, run_inline
+from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.model import Offset
 from pybroker.records.errors import CorruptRecordError
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.cleaner.steps import Step
     from pybroker.log.log import Log
-    from pybroker.log.manager import LogManager
+    from pybroker.log.manager.manager import LogManager
     from pybroker.model import TopicPartition
 
 logger = logging.getLogger(__name__)

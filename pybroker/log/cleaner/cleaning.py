@@ -6,9 +6,9 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pybroker.log import checkpoint_pass
+from pybroker.log.checkpoints import checkpoint_pass
 from pybroker.log.cleaner.steps import collected
-from pybroker.log.leftovers import drop_unfinished
+from pybroker.log.recovery.leftovers import drop_unfinished
 from pybroker.model import Offset
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pybroker.log.cleaner.progress import Progress
     from pybroker.log.cleaner.steps import Step
     from pybroker.log.log import Log
-    from pybroker.log.manager import LogManager
-    from pybroker.log.segment import LogSegment
+    from pybroker.log.manager.manager import LogManager
+    from pybroker.log.segments.segment import LogSegment
 
 logger = logging.getLogger(__name__)
 

@@ -15,12 +15,13 @@ import errno
 import logging
 from typing import TYPE_CHECKING
 
-from pybroker.log import checkpoint_pass, record_retention
-from pybroker.log.batch_scan import OFFSET_END
+from pybroker.log.checkpoints import checkpoint_pass
 from pybroker.log.cleaner.chunks import batches_of
 from pybroker.log.cleaner.replace import replace, unless_changed
 from pybroker.log.cleaner.rewrite import WRITE_BYTES, new_target
 from pybroker.log.cleaner.steps import Work, collected
+from pybroker.log.retention import record_retention
+from pybroker.log.segments.batch_scan import OFFSET_END
 from pybroker.model import Offset
 from pybroker.records.batch import BatchView
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from pybroker.log.cleaner.steps import Step
     from pybroker.log.log import Log
-    from pybroker.log.segment import LogSegment
+    from pybroker.log.segments.segment import LogSegment
 
 logger = logging.getLogger(__name__)
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.log import checkpoint
-from pybroker.log.offset_checkpoint import StoredOffset
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.checkpoints.offset_checkpoint import StoredOffset
 from pybroker.model import FIRST_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from pybroker.log.checkpoint_pass import Collection
-    from pybroker.log.directory import LogDirectory
+    from pybroker.log.checkpoints.checkpoint_pass import Collection
+    from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.log import Log
-    from pybroker.log.manager import LogManager
+    from pybroker.log.manager.manager import LogManager
     from pybroker.model import Offset, TopicId, TopicPartition
 
 

@@ -27,16 +27,16 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pybroker.log.batch_scan import CorruptDataError
-from pybroker.log.entry_file import CorruptIndexError
-from pybroker.log.segment_files import CLEANED_SUFFIX, SWAP_SUFFIX
+from pybroker.log.indexes.entry_file import CorruptIndexError
+from pybroker.log.segments.batch_scan import CorruptDataError
+from pybroker.log.segments.segment_files import CLEANED_SUFFIX, SWAP_SUFFIX
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pybroker.log.log import Log
-    from pybroker.log.segment import LogSegment
+    from pybroker.log.segments.segment import LogSegment
 
 
 class SegmentsChangedError(Exception):

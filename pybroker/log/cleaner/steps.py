@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from pybroker.log.checkpoint_pass import Collection
+    from pybroker.log.checkpoints.checkpoint_pass import Collection
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from pybroker.records.control import ControlType, transaction_marker
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pybroker.log.transaction_index import AbortedTransaction, TransactionIndex
+    from pybroker.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
     from pybroker.model import Offset
     from pybroker.records.batch import BatchView
 

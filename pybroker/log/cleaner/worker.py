@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pybroker.log.batch_scan import CorruptDataError
 from pybroker.log.cleaner.cleaning import CleanerStats
 from pybroker.log.cleaner.head import NoRoomForCopyError
 from pybroker.log.cleaner.replace import SegmentsChangedError, discard
 from pybroker.log.cleaner.steps import Computation, Work
-from pybroker.log.entry_file import CorruptIndexError
+from pybroker.log.indexes.entry_file import CorruptIndexError
+from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.errors import CorruptRecordError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pybroker.log.cleaner.turns import Turns
     from pybroker.log.log import Log
     from pybroker.log.results import ThreadRunner
-    from pybroker.log.segment import LogSegment
+    from pybroker.log.segments.segment import LogSegment
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pybroker.log.filesystem import Filesystem
+    from pybroker.log.files.filesystem import Filesystem
     from pybroker.metadata.kraft.frames import MetadataRecord
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"

@@ -32,7 +32,7 @@ import logging
 import sqlite3
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.filesystem import Filesystem
+from pybroker.log.files.filesystem import Filesystem
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from pybroker.log import offset_index, time_index
-from pybroker.log.file_records import SegmentFile
-from pybroker.log.filesystem import Filesystem
-from pybroker.log.segment_files import (
+from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.indexes import offset_index, time_index
+from pybroker.log.segments.file_records import SegmentFile
+from pybroker.log.segments.segment_files import (
     DATA_SUFFIX,
     DELETED_SUFFIX,
     OFFSET_INDEX_SUFFIX,

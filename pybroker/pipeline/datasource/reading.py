@@ -17,9 +17,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pybroker.log.file_records import SegmentFile
-from pybroker.log.names import offset_of
-from pybroker.log.segment_files import DATA_SUFFIX
+from pybroker.log.files.names import offset_of
+from pybroker.log.segments.file_records import SegmentFile
+from pybroker.log.segments.segment_files import DATA_SUFFIX
 from pybroker.model import (
     FIRST_OFFSET,
     NO_LEADER_EPOCH,

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log import checkpoint, producer_snapshot
-from pybroker.log.names import offset_of
-from pybroker.log.offset_checkpoint import StoredOffset, read_stored
-from pybroker.log.segment_files import DATA_SUFFIX, SWAP_SUFFIX
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.checkpoints.offset_checkpoint import StoredOffset, read_stored
+from pybroker.log.files.names import offset_of
+from pybroker.log.producers import producer_snapshot
+from pybroker.log.segments.segment_files import DATA_SUFFIX, SWAP_SUFFIX
 from pybroker.model import FIRST_OFFSET, ZERO_TOPIC_ID, Offset, TopicPartition
 from pybroker.pipeline.datasource.files import FILESYSTEM, CorruptSegmentError, Segment, SegmentLookup, walk
 from pybroker.pipeline.datasource.transactions import AbortedRange, TransactionState, indexed_aborts

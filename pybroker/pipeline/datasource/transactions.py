@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from pybroker.log import producer_snapshot
-from pybroker.log.entry_file import CorruptIndexError
-from pybroker.log.transaction_index import TransactionIndex
+from pybroker.log.indexes.entry_file import CorruptIndexError
+from pybroker.log.indexes.transaction_index import TransactionIndex
+from pybroker.log.producers import producer_snapshot
 from pybroker.model import NO_OFFSET, Offset, ProducerId
 from pybroker.pipeline.datasource.files import FILESYSTEM, CorruptSegmentError, Segment, SegmentLookup, walk
 from pybroker.pipeline.errors import PipelineError
@@ -22,8 +22,8 @@ from pybroker.records.errors import CorruptRecordError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from pybroker.log.file_records import SegmentFile
-    from pybroker.log.transaction_index import AbortedTransaction
+    from pybroker.log.indexes.transaction_index import AbortedTransaction
+    from pybroker.log.segments.file_records import SegmentFile
 
 AbortedRange = tuple[ProducerId, Offset, Offset]
 """The id of the producer, the first offset, and the offset of the marker."""

@@ -19,7 +19,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.coordinator.service import GroupCoordinator
 from pybroker.coordinator.transaction.service import TransactionCoordinator
 from pybroker.log.log import LogServices
-from pybroker.log.manager import LogManager
+from pybroker.log.manager.manager import LogManager
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.image import BrokerRegistration
 from pybroker.metadata.new_topic import NewTopic
