@@ -62,13 +62,13 @@ def forget(*, directory_id: str, config: Path | None, data_dir: str | None, over
     loaded = load_config(config, data_dir, overrides)
     try:
         forgotten: KnownDirectory = with_store(
-            loaded, lambda store: known_directories.forget(store, loaded, filesystem_of_disk(), directory_id)
+            loaded,
+            lambda store: known_directories.forget(store, loaded, filesystem_of_disk(), directory_id),
+            is_made=False,
         )
     except known_directories.ForgetError as error:
         raise RunError(str(error)) from error
-    click.echo(
-        f"{forgotten.directory_id} ({forgotten.path}) is forgotten: its partitions are made again, empty, at the next start"
-    )
+    click.echo(f"{forgotten.directory_id} ({forgotten.path}) is forgotten; the next start creates its partitions again, empty")
 
 
 @command.command("adopt", short_help="Rebuild lost metadata from this broker's logs.")
@@ -135,7 +135,7 @@ def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str
             kept = with_store(loaded, lambda store: adoption.set_aside(store, loaded, directories))
     for path in kept:
         click.echo(path)
-    click.echo(f"{len(kept)} logs are put aside")
+    click.echo(f"Logs set aside: {len(kept)}")
 
 
 # --- what the commands share ---

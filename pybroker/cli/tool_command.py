@@ -20,7 +20,10 @@ def command(context: click.Context, *, name: str | None, arguments: tuple[str, .
     each tool into each DIR, under the name that Kafka's script has.
     """
     if name is None or name in ("-h", "--help"):
+        from pybroker.commands.run import COMMANDS
+
         click.echo(context.get_help())
+        click.echo("\nTools:\n" + "\n".join(f"  {tool}" for tool in COMMANDS))
     elif name == "install":
         _install(arguments)
     else:

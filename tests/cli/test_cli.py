@@ -128,3 +128,17 @@ def test_remarks_on_the_configuration_are_logged(broker: FakeBroker) -> None:
     assert 'level=warning module=pybroker.cli.start msg="unknown property no.such (from command line)"' in result.stderr
     assert 'level=info module=pybroker.cli.start msg="accepted and ignored: num.io.threads"' in result.stderr
     assert "num.io.threads" not in invoke("start", "--override", "num.io.threads=9", "--log-level", "WARN").stderr
+
+
+def test_the_tools_are_listed() -> None:
+    for arguments in ([], ["--help"]):
+        listed = invoke("tool", *arguments).output.partition("Tools:\n")[2]
+        assert "  kafka-topics\n" in listed
+        assert "  kafka-configs\n" in listed
+
+
+def test_a_directory_that_is_not_known_is_refused_and_nothing_is_created(tmp_path: Path, restored: None) -> None:
+    result = invoke("directories", "forget", "abc", "--data-dir", str(tmp_path))
+    assert result.exit_code == 1
+    assert "Directory abc is not known" in result.output
+    assert [*tmp_path.iterdir()] == []
