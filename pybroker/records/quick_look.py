@@ -125,13 +125,13 @@ def _look_lz4(data: memoryview, found: sections.Overview) -> int | None:
     block_max = _LZ4_BLOCK_BYTES.get(header[1])
     if block_max is None or len(start) < header_bytes or lz4_header_checksum(header[:-1]) != header[-1]:
         return None
-    size = _look_lz4_blocks(data, header_bytes, min(block_max, QUICK_BYTES_MAX), found)
+    size = _look_lz4_blocks(data, found, position=header_bytes, block_max=min(block_max, QUICK_BYTES_MAX))
     if flags == _LZ4_FLAGS_WITH_SIZE and size is not None and (size,) != _LZ4_SIZE.unpack_from(header, 2):
         return None
     return size
 
 
-def _look_lz4_blocks(data: memoryview, position: int, block_max: int, found: sections.Overview) -> int | None:
+def _look_lz4_blocks(data: memoryview, found: sections.Overview, *, position: int, block_max: int) -> int | None:
     """Look at blocks without checksums one by one, so that each is in the processor's cache when the walk comes to it."""
     decompress, damage = _lz4_block()
     end, size, blocks_cost = len(data), 0, 0
