@@ -22,7 +22,7 @@ def extensions(sources: dict[Path, Path], *, is_made_again: bool = False) -> lis
             ".".join(module.parts),
             [str(source)],
             depends=[str(header) for header in sorted(source.parent.glob("*.h"))],
-            extra_compile_args=["-O3", "-g1"],  # lines of code for reports, without types: they take a third of the compiler's time
+            extra_compile_args=["-O3", "-g1"],  # line numbers without types, which take a third of the compiler's time
         )
         for module, source in sorted(sources.items())
     ]
