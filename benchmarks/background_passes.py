@@ -2,8 +2,8 @@
 
     python -m benchmarks.background_passes [--partitions 10000]
 
-The logs are in memory, and a slice ends by CPU time, so that other processes and the disk do not count. What a directory's thread
-does is left out. What stands under "not busy" and "busy" follows from the number of slices: after each the loop has 6 ms,
+The logs are in memory, and a slice ends by CPU time, so that other processes and the disk do not count. The work of a directory's
+thread is left out. The columns "not busy" and "busy" follow from the number of slices: after each the loop has 6 ms,
 or needs 20 ms to serve what waits.
 """
 

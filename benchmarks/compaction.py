@@ -53,7 +53,7 @@ WORDS = [b"offset", b"segment", b"leader", b"epoch", b"batch", b"broker", b"reco
 
 
 class Case(NamedTuple):
-    """What a topic holds."""
+    """The contents of a topic."""
 
     codec: str
     value_bytes: int

@@ -51,7 +51,7 @@ def _check_produced(data: bytes) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What reading a topic took: `cpu_s` of the broker, bytes of the responses."""
+    """The cost of reading a topic: `cpu_s` of the broker, bytes of the responses."""
 
     records: int
     seconds: float

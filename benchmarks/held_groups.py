@@ -69,7 +69,7 @@ _numbers = itertools.count()
 
 
 class Outcome(NamedTuple):
-    """What one operation took, and how long each kind of request waited beside it."""
+    """The time that one operation took, and how long each kind of request waited beside it."""
 
     took_ms: float
     heartbeat_ms: float

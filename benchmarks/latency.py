@@ -37,7 +37,7 @@ from testing.wire import raw
 TOPIC: Final = "latency"
 SETTLE_S: Final = 0.5
 CLIENT_RATE: Final = 400
-"""Of one client that sends a record every 5 ms, and one that fetches every 5 ms."""
+"""The rate of one client that sends a record every 5 ms, and one that fetches every 5 ms."""
 
 WARM_RATE: Final = 4000
 OVERRIDES: Final = {

@@ -40,7 +40,7 @@ class Key(NamedTuple):
 
 
 class Rounds:
-    """What the rounds of a run measured."""
+    """The measurements of a run's rounds."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self._lines: dict[Key, dict[str, list[Line]]] = {}

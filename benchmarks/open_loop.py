@@ -26,11 +26,11 @@ WAIT_MS: Final = 500
 FETCH_BYTES: Final = 1 << 20
 END_S: Final = 60
 UNANSWERED_S: Final = 10.0
-"""What a request counts that had no response when the generator ended, at least this long after it was due."""
+"""The latency that a request without a response counts when the generator ends, at least this long after it was due."""
 
 
 class Frames(NamedTuple):
-    """What the generator sends, and where it changes the bytes."""
+    """The bytes that the generator sends, and where it changes them."""
 
     produce: bytes
     fetch: bytes

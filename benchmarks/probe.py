@@ -28,7 +28,7 @@ Taken = list[tuple[float, float]]
 
 
 class Times(NamedTuple):
-    """What requests took."""
+    """The times that requests took."""
 
     p50_ms: float
     p99_ms: float

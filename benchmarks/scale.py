@@ -56,7 +56,7 @@ VERSIONS: Final = raw.request(raw.API_VERSIONS, 0, b"")
 
 
 class Bench:
-    """What a run prints and writes."""
+    """The table that a run prints and writes."""
 
     def __init__(self, program: Path, options: argparse.Namespace, results: ResultFile) -> None:
         self._program, self._results, self.seconds = program, results, options.seconds

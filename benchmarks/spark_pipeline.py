@@ -76,7 +76,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What a step took."""
+    """The cost of a step."""
 
     seconds: float
     cpu_s: float

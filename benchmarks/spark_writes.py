@@ -69,7 +69,7 @@ class Write(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What writing took."""
+    """The cost of writing."""
 
     cpu_s_per_gb: float
     records_per_batch: float

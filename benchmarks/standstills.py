@@ -39,7 +39,7 @@ _numbers = itertools.count()
 
 
 class Outcome(NamedTuple):
-    """What one request did to a broker."""
+    """The effect of one request on a broker."""
 
     sent_bytes: int
     took_ms: float

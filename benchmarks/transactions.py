@@ -37,7 +37,7 @@ _numbers = count()
 
 
 class Round(NamedTuple):
-    """What transactions took, each."""
+    """The cost of a transaction."""
 
     per_second: float
     cpu_ms: float

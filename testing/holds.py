@@ -1,7 +1,7 @@
 """Measures how long a thread keeps the interpreter from another one, so that a test can bound it.
 
 The work runs in a thread. Meanwhile the calling thread sleeps for a short time, again and again, and needs the interpreter each
-time when it wakes up, as the loop's thread does. What counts is how late it has the interpreter again, without the time for which
+time when it wakes up, as the loop's thread does. It counts how late it has the interpreter again, without the time for which
 it waited for a core, and at most the CPU time that the work got meanwhile. So what other processes do does not count.
 """
 

@@ -31,7 +31,7 @@ from testing.garbage import frozen
 from testing.slowness import slowness
 
 LIMIT_MS = 50.0
-"""The bound is 20 ms on a quiet machine. What these tests look for takes hundreds, and other processes share the machine."""
+"""The bound is 20 ms on a quiet machine. The faults that these tests look for take hundreds, and others share the machine."""
 
 PURE_FACTOR = 3
 """The twins in Python take several times the time of the native parts. The bound is not for them."""
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Turns:
-    """What a watchdog saw. `long` has the turns beyond the limit, in order, garbage collections included."""
+    """The turns that a watchdog saw. `long` has the turns beyond the limit, in order, garbage collections included."""
 
     def __init__(self, limit_ms: float) -> None:
         self.limit_ms = limit_ms

@@ -1,4 +1,4 @@
-"""What the unit tests have in common.
+"""Code that the unit tests have in common.
 
 Ids that a unit test's broker makes up are the same in every run, because member ids decide the assignment of partitions.
 

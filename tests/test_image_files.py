@@ -1,4 +1,4 @@
-"""What the image is made of, as far as that can be seen without an engine: health check, pinned dependencies, labels."""
+"""Checks what the image is made of, as far as that can be seen without an engine: health check, pinned dependencies, labels."""
 
 from __future__ import annotations
 

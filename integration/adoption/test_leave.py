@@ -81,7 +81,7 @@ def tool(kafka: KafkaDirectory, name: str, *arguments: str) -> str:
 
 
 class Served:
-    """What clients see of the broker at `bootstrap`."""
+    """The state that clients see of the broker at `bootstrap`."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap, self._admin = bootstrap, AdminClient({"bootstrap.servers": bootstrap})

@@ -1,4 +1,4 @@
-"""What the oldest versions put on the wire: Produce v0-2, Fetch v0-3, ListOffsets v0, with data of every magic and codec.
+"""The oldest versions on the wire: Produce v0-2, Fetch v0-3, ListOffsets v0, with data of every magic and codec.
 
 The records on disk are always magic 2, so every Fetch here is converted while it is sent. Its record set has exactly the size
 max(size before, size of the first converted batch), and ends in bytes that a client ignores: none, less than a message header, or

@@ -1,4 +1,4 @@
-"""What Spark's Kafka connector sends to a broker, request by request and in the versions that it uses, without a JVM.
+"""The requests of Spark's Kafka connector to a broker, request by request and in the versions that it uses, without a JVM.
 
 SPARK_ASKS was recorded between Spark 4.2.0 with kafka-clients 3.9.2 and a broker, when reading by topic, pattern, partitions,
 time and isolation level, streaming, and writing. Each test plays one of these parts with the requests that were recorded, and

@@ -1,4 +1,4 @@
-"""What a monitoring system reads from a running broker, and that the numbers follow what clients do."""
+"""A monitoring system reads numbers from a running broker, which follow what clients do."""
 
 from __future__ import annotations
 

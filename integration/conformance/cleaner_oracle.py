@@ -111,7 +111,7 @@ class KafkaCleaner:
 
 @dataclass
 class Pass:
-    """What both cleaners kept after a pass, and where each of them ended."""
+    """The records that both cleaners kept after a pass, and where each of them ended."""
 
     ours: list[KeptBatch]
     theirs: list[KeptBatch]
@@ -261,7 +261,7 @@ class Case:
     def _cut(self, high_watermark: int) -> None:
         """Let retention delete up to two thirds of the log, by size or by time, and let the cleaner give their space back.
 
-        Kafka gets a copy. What it had differed only below the log start offset, where a transaction may keep its marker.
+        Kafka gets a copy. Its records differed only below the log start offset, where a transaction may keep its marker.
         """
         ours, draw = self._ours, self._cutting
         log, now_ms = ours.log, ours.disk.clock.time_ms()

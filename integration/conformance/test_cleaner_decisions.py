@@ -1,4 +1,4 @@
-"""What there is to clean in a log, and whether that is due: Apache Kafka's LogCleanerManager and ours give the same response."""
+"""Apache Kafka's LogCleanerManager and ours find the same to clean in a log, and the same to be due."""
 
 from __future__ import annotations
 

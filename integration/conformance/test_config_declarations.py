@@ -1,7 +1,7 @@
 """Our table of settings beside Kafka's own definitions: names, types, defaults, what is refused, and with which message.
 
-Kafka 3.9 is the reference; for groups it is 4.3, the first release that has settings of groups. What differs is listed here with
-its reason.
+Kafka 3.9 is the reference; for groups it is 4.3, the first release that has settings of groups. The differences are listed here
+with their reasons.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What was acknowledged is there after kills and with disks that are full or lost. `soak.py` is the soak of everything."""
+"""Acknowledged records are there after kills and with disks that are full or lost. `soak.py` is the soak of everything."""

@@ -1,4 +1,4 @@
-"""What a broker must have after what it acknowledged: the simplest model that can be right."""
+"""A model of what a broker must have after what it acknowledged: the simplest that can be right."""
 
 from __future__ import annotations
 

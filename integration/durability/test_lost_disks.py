@@ -1,4 +1,4 @@
-"""What was acknowledged is there after a topic's name was used again, a disk was not mounted, or the metadata was lost."""
+"""Acknowledged records are there after a topic's name was used again, a disk was not mounted, or the metadata was lost."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ SUBSCRIBED = (
 
 
 class Shown:
-    """What the tool prints about one group.
+    """The lines that the tool prints about one group.
 
     Names are replaced, and epochs become E, because Kafka begins to count epochs one later.
     """

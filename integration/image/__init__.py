@@ -1,1 +1,1 @@
-"""What the files and the start command of the image do, without a container engine but for one case."""
+"""The files and the start command of the image, without a container engine but for one case."""

@@ -1,4 +1,4 @@
-"""What strangers take of a broker's memory, and what happens when the system has none left."""
+"""The memory of a broker that strangers take, and a system that has none left."""
 
 from __future__ import annotations
 

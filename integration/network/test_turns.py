@@ -27,7 +27,7 @@ from testing.wire import raw
 from testing.wire.batches import sample_batch
 
 METHODS = {"connection_made", "get_buffer", "buffer_updated", "eof_received", "connection_lost", "resume_writing"}
-"""What a transport calls. It calls `pause_writing` too, but from within a turn that writes."""
+"""The methods that a transport calls. It calls `pause_writing` too, but from within a turn that writes."""
 MARKING = str(ROOT / "pybroker" / "turns")
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the audit share: its command in their process, its table, and a topic that is copied record by record."""
+"""Code that tests of the audit share: its command in their process, its table, and a topic that is copied record by record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of jobs over transactions share: a topic whose partitions end in every way in which transactions can end."""
+"""Code that tests of jobs over transactions share: a topic whose partitions end in every way in which transactions can end."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def played(release: str, bootstrap: str, folder: Path, settle_s: float = 0) -> I
 
 
 class Golden(NamedTuple):
-    """What the tools of one release print about Apache Kafka of another."""
+    """The output of the tools of one release about Apache Kafka of another."""
 
     tools: str
     broker: str

@@ -44,7 +44,9 @@ KEYS: Final = 20
 AHEAD: Final = 50
 """How many records the input may be ahead of the output. So input arrives all the time, also while a process is away."""
 SETTINGS: Final = {"group.min.session.timeout.ms": "1000"}
-"""Of the broker: the group waits for a killed member until its session is over, and no run has the usual 45 seconds for that."""
+"""A setting of the broker: the group waits for a killed member until its session is over, and no run has the usual 45 seconds for
+that.
+"""
 
 
 class Size(NamedTuple):
@@ -56,7 +58,7 @@ class Size(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What is there in the end: the number of committed counts and of aborted ones, and a line for each problem."""
+    """The state in the end: the number of committed counts and of aborted ones, and a line for each problem."""
 
     committed: int
     aborted: int

@@ -2,8 +2,8 @@
 
     python -m integration.transactions.transaction_histories --seed 1 --minutes 10
 
-Each history has a broker of its own. What was written and seen is checked as a whole (`testing/transactions/checker.py`). The
-exit code is the number of histories with a problem, at most 100.
+Each history has a broker of its own. Everything that was written and seen is checked as a whole
+(`testing/transactions/checker.py`). The exit code is the number of histories with a problem, at most 100.
 """
 
 from __future__ import annotations

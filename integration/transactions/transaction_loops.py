@@ -63,7 +63,8 @@ class Size(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of a loop: its transactions by their ends, what happened to it, and how many records only `read_uncommitted` has.
+    """The results of a loop: its transactions by their ends, what happened to it, and how many records only `read_uncommitted`
+    has.
 
     `problems` has a line for everything that is not exact.
     """

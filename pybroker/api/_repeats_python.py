@@ -1,6 +1,6 @@
 # cython: annotation_typing=False
-"""What is kept of a request for those that are like it, in Python; `_repeats_native` is this text, compiled with the types of
-`_repeats_native.pxd`.
+"""The values that are kept of a request for those that are like it, in Python; `_repeats_native` is this text, compiled with the
+types of `_repeats_native.pxd`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Repeated"]
 
 
 class Repeated:
-    """What an API's handler keeps of a request, so that it handles those of the same form without decoding them.
+    """The values that an API's handler keeps of a request, so that it handles those of the same form without decoding them.
 
     Attributes:
         form: finds these requests.

@@ -1,4 +1,4 @@
-"""What is kept of a request for those that are like it: native where that part was built, else Python.
+"""The values that are kept of a request for those that are like it: native where that part was built, else Python.
 
 The contract is in `_repeats_python.py`.
 """

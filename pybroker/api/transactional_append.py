@@ -62,7 +62,7 @@ Outcome = Mapping[TopicPartition, ErrorCode] | ErrorCode
 
 
 class _Inquiry:
-    """What the coordinator is asked, and what becomes of its response.
+    """The question to the coordinator, and what becomes of its response.
 
     Attributes:
         unverified: the partitions that it is asked about.

@@ -279,7 +279,7 @@ def _look_into(found: Survey, filesystem: Filesystem, tp: TopicPartition, path: 
 
 @dataclass(slots=True)
 class _Batches:
-    """What the batches of a partition show. `open` are the first offsets of its transactions that have no end."""
+    """The facts that the batches of a partition show. `open` are the first offsets of its transactions that have no end."""
 
     found: Survey
     path: str  # the partition's directory, or the file that is read

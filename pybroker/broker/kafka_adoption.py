@@ -73,7 +73,7 @@ _NAMES_OF_DEFAULTS: Final = ("cleanup.policy", "retention.ms", "retention.bytes"
 
 @dataclass(slots=True, kw_only=True)
 class Plan:
-    """What an adoption makes. `others` are entries of the store that are no topics; a note is one line for a person."""
+    """The changes of an adoption. `others` are entries of the store that are no topics; a note is one line for a person."""
 
     topics: list[TopicImage] = field(default_factory=list)
     others: dict[str, bytes] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Adoption:
-    """What `prepare` found. `plan` is None if the directories are this broker's and only formats are converted."""
+    """The findings of `prepare`. `plan` is None if the directories are this broker's and only formats are converted."""
 
     found: Survey
     plan: Plan | None
@@ -92,7 +92,7 @@ class Adoption:
 
     @property
     def notes(self) -> list[str]:
-        """What the plan does not take over, and what becomes of Kafka's metadata."""
+        """Lines about what the plan does not take over, and about what becomes of Kafka's metadata."""
         return [*(self.plan.notes if self.plan is not None else ()), *map(kafka_lockout.note, self.directories)]
 
     @property

@@ -63,7 +63,7 @@ class LeavingError(AdoptionError):
 
 @dataclass(slots=True, kw_only=True)
 class Departure:
-    """What Kafka gets. A note is one line for a person; `kept_aside` are the paths of metadata that was there before."""
+    """The data that Kafka gets. A note is one line for a person; `kept_aside` are the paths of metadata that was there before."""
 
     image: ClusterImage
     next_producer_id: ProducerId

@@ -1,4 +1,4 @@
-"""What a command adds to a broker's life: before clients can connect, when it is ready, and when it stops.
+"""The steps that a command adds to a broker's life: before clients can connect, when it is ready, and when it stops.
 
 `pybroker start` only prints that clients can connect; a container first makes topics and then informs the programs that started
 it. Both keep the file that an image's health check reads, if one is configured. The file does not exist while no log directory

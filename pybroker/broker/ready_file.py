@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 VARIABLE: Final = "PYBROKER_READY_FILE"
 REASON_SUFFIX: Final = ".reason"
-"""What the second file's name has more than the ready file's."""
+"""The end of the second file's name, which the ready file's does not have."""
 
 
 class ReadyFile:

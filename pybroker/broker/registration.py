@@ -1,4 +1,4 @@
-"""What the broker registers with the cluster: its id, its rack, and the addresses that clients get."""
+"""The facts that the broker registers with the cluster: its id, its rack, and the addresses that clients get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all commands of `pybroker spark` have in common: the options of Spark, and how a failure is reported."""
+"""The parts that all commands of `pybroker spark` have in common: the options of Spark, and how a failure is reported."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ METADATA, VERSION = 3, 2
 ALL_TOPICS = struct.pack(">i", -1)
 
 DAMAGE = (struct.error, UnicodeDecodeError)
-"""What reading raises when the bytes are damaged."""
+"""The errors that reading raises when the bytes are damaged."""
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 

@@ -1,4 +1,4 @@
-"""What administrators do with groups of every kind: list and delete them.
+"""Lists and deletes groups of every kind for administrators.
 
 Source: GroupMetadataManager.listGroups; GroupCoordinatorShard.deleteGroups; KIP-518, KIP-848, KIP-1043.
 """

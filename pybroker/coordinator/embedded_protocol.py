@@ -1,4 +1,4 @@
-"""What consumers of the classic protocol exchange through their group. The coordinator reads only what it needs.
+"""The messages that consumers of the classic protocol exchange through their group. The coordinator reads only what it needs.
 
 The metadata of a consumer's protocol begins, in all versions so far, with
 

@@ -88,7 +88,9 @@ class OffsetKey(NamedTuple):
 
 
 class OffsetsOfTopic:
-    """What a group commits for partitions of one topic, by partition: the records of `offset_record`, as `BulkRecords`."""
+    """The offsets that a group commits for partitions of one topic, by partition: the records of `offset_record`, as
+    `BulkRecords`.
+    """
 
     __slots__ = ("group_id", "offsets", "topic")
 

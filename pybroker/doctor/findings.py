@@ -1,4 +1,4 @@
-"""What was found at an address, as plain data: `look` fills it, `advice` puts it into words."""
+"""The findings at an address, as plain data: `look` fills it, `advice` puts it into words."""
 
 from __future__ import annotations
 

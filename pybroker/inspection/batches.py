@@ -1,7 +1,7 @@
 """Walks over the batches of a data file, of magic 0, 1 and 2, and past damage.
 
-A walk yields every batch whose size can be believed, also one with a wrong checksum, and a `Gap` for bytes in which no
-batch can be found. The size of a batch with a wrong checksum is believed if the next batch begins where it ends;
+A walk yields every batch and message whose size can be believed, also one with a wrong checksum, and a `Gap` for bytes in
+which none can be found. The size of a batch with a wrong checksum is believed if the next batch begins where it ends;
 otherwise `search` looks for the next sound batch.
 
 Source: DumpLogSegments of Kafka; `log/segments/damage.py` does the same for the broker, for magic 2.
@@ -46,9 +46,11 @@ class Batch:
     """The header of a batch, or of a message of magic 0 or 1, as it lies in a file.
 
     Attributes:
-        size: in bytes, the whole batch.
+        position: in bytes, from the start of the file.
+        size: in bytes, of the whole batch.
         base_offset: of a message, its own offset; where a wrapper begins is known from its contents only.
-        view: the header; without the records.
+        is_valid: whether the checksum is right.
+        view: the header of a batch without its records; of a message of magic 0 or 1, the message.
     """
 
     position: int

@@ -28,7 +28,7 @@ BATCH_BYTES_MAX: Final = DECOMPRESSED_BYTES_MAX
 
 
 class Contents(NamedTuple):
-    """What the records of a batch contain. `base_offset` is that of the batch; for old messages, that of the first record."""
+    """The contents of a batch's records. `base_offset` is that of the batch; for old messages, that of the first record."""
 
     record_count: int
     base_offset: Offset

@@ -1,4 +1,4 @@
-"""What `pybroker log dump` prints: an object for each batch, record and entry of a file, with Kafka's names.
+"""Prints what `pybroker log dump` prints: an object for each batch, record and entry of a file, with Kafka's names.
 
 Source: kafka.tools.DumpLogSegments.
 """
@@ -41,7 +41,7 @@ AUTO: Final = "auto"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What to print of data files: the records too, decoded or not, and only the batches with these offsets.
+    """The choice of what to print of data files: the records too, decoded or not, and only the batches with these offsets.
 
     `decoder` is a name of `DECODERS`, or AUTO for the decoder of each file's topic, if it has one.
     """

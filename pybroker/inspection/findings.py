@@ -1,4 +1,4 @@
-"""What a verification has found: what is wrong, and what was checked."""
+"""The findings of a verification: what is wrong, and what was checked."""
 
 from __future__ import annotations
 

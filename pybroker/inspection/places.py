@@ -1,4 +1,4 @@
-"""What a path is: a data directory, a partition's directory, or one of the files of a log."""
+"""Finds out what a path is: a data directory, a partition's directory, or one of the files of a log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KNOWN_STARTS: Final = (
     *(checkpoint.META_PROPERTIES_FILE, checkpoint.CLEAN_SHUTDOWN_FILE, LOCK_FILE),
     *(RESERVE_FILE, "metadata.sqlite", "quorum-state", "partition.name"),
 )
-"""What the names of other files begin with that a broker, this one or Kafka, keeps in these directories."""
+"""The first parts of the names of other files that a broker, this one or Kafka, keeps in these directories."""
 _KNOWN_ENDS: Final = (*TEMPORARY_SUFFIXES, SWAP_SUFFIX, DAMAGED_SUFFIX, ".part")
 _PARTITION: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+?)-(?P<number>\d+)((\.[\w-]+)?-(delete|future|stray))?")
 _DELETED: Final = "-delete"

@@ -27,7 +27,7 @@ _REST_LEGACY: Final = rb"(?!\0\0\0\0)[\0-\x7f].{3}.{4}[\0\x01][\0-\x0f].{5}"
 
 
 class Budget:
-    """What searches in one file may still cost: candidates, and bytes whose checksums are computed."""
+    """The cost that searches in one file may still have: candidates, and bytes whose checksums are computed."""
 
     __slots__ = ("bytes_left", "candidates_left")
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Course:
-    """What the batches of a partition so far show, from segment to segment.
+    """The state of a partition that its batches show, from segment to segment.
 
     Attributes:
         epochs: the leader epochs of the checkpoint; None if there is none to compare with.

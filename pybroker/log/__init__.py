@@ -1,6 +1,6 @@
 """The durable log, in Kafka's format on disk; synchronous.
 
-Here is the log of one partition; its parts, and all logs of a broker, have rooms of their own.
+Here is the log of one partition; its parts, and all logs of a broker, have folders of their own.
 
 log, results              the state of a log, and what its methods take and return
 append, append_rules, read, timestamp_lookup, truncate, flush    the operations of a log, a module each

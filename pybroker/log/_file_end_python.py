@@ -24,7 +24,7 @@ SYSTEM_PWRITE = Filesystem.pwrite  # a test's own `Filesystem` has another
 
 
 class FileEnd:
-    """What an append reads and changes of a data file. `SegmentFile` has the rest, and sets all of it.
+    """The state that an append reads and changes of a data file. `SegmentFile` has the rest, and sets all of it.
 
     `fd` is the descriptor, `size` the bytes that were written, `_pwrite` the `pwrite` of `filesystem`.
     """

@@ -49,7 +49,7 @@ TOPIC_KIND: Final = "topic"
 
 
 class Operation(IntEnum):
-    """What to do with one setting, by Kafka's number."""
+    """A change of one setting, by Kafka's number."""
 
     SET = 0
     DELETE = 1

@@ -1,4 +1,4 @@
-"""The changes of the store that an operation computes from one image; the controller checks and commits them as a whole."""
+"""The changes of the store that an operation computes from one image; the controller commits them as a whole, or none of them."""
 
 from __future__ import annotations
 

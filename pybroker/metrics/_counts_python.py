@@ -122,7 +122,7 @@ class RequestCounts:
 
 
 class TopicCounts:
-    """What every append and every read counts for its topic: requests, records and bytes of record batches."""
+    """The counters that every append and every read of a topic changes: requests, records and bytes of record batches."""
 
     __slots__ = ("bytes_in", "bytes_out", "fetch_requests", "messages_in", "produce_requests")
 

@@ -44,7 +44,7 @@ TURN_NS: Final = 2_000_000
 
 
 class ConnectionCore:
-    """What happens on a connection, between receiver, handler, sender and the mute table. Belongs to the loop."""
+    """The events of a connection, between receiver, handler, sender and the mute table. Belongs to the loop."""
 
     __slots__ = (
         "_handler",

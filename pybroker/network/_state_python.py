@@ -1,6 +1,7 @@
 # cython: annotation_typing=False
-"""What each request reads, or changes, of the objects around its connection. `_state_native` is this same text, compiled with the
-types of `_state_native.pxd`: so the receiver, the connection and the dispatcher read these numbers without looking anything up.
+"""The state that each request reads, or changes, of the objects around its connection. `_state_native` is this same text,
+compiled with the types of `_state_native.pxd`: so the receiver, the connection and the dispatcher read these numbers without
+looking anything up.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class AdmissionState:
 
 
 class ContextState:
-    """What the handler keeps with a connection; `ConnectionContext` has the rest.
+    """The state that the handler keeps with a connection; `ConnectionContext` has the rest.
 
     Attributes:
         received_ns: the monotonic time at which the bytes of the request in hand were complete (ns, read once per receive).

@@ -1,4 +1,4 @@
-"""What the network hands to the request handler, and what the handler returns."""
+"""The types that the network hands to the request handler, and those that the handler returns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ProtocolViolation(Exception):  # noqa: N818  (it is the peer's doing)
 
 
 class RequestHolder(Protocol):
-    """What keeps the memory of a connection's request in hand, and knows what came behind it: the connection."""
+    """The object that keeps the memory of the request in hand, and knows what came behind it: the connection."""
 
     @property
     def has_next_request(self) -> bool:

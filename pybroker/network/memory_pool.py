@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNBOUNDED: Final = 2**62
-"""What an unbounded pool reports as available."""
+"""The number that an unbounded pool reports as available."""
 FIRST_BYTES: Final = 128 * 1024
 """A buffer begins with at most this much, or with `GROWTH` times what has come."""
 RESERVE_DIVISOR: Final = 16

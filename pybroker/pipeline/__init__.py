@@ -4,7 +4,7 @@
 imported inside a function, where a job needs it. So without the extra the command line names what is missing, and the unit tests
 run.
 
-The rooms, each with a map of its own:
+The folders, each with a map of its own:
 
 archive/        copies topics to Parquet
 replay/         writes an archive back to topics

@@ -18,7 +18,7 @@ AWAY: Final = re.compile(
     r"TimeoutException|DisconnectException|Failed to construct kafka|NetworkException|Timed out waiting for a node|"
     r"LEADER_NOT_AVAILABLE|CoordinatorNotAvailable|TimeoutError|_TRANSPORT|_ALL_BROKERS_DOWN"
 )
-"""What Spark's connector reports when no broker responds."""
+"""The error that Spark's connector reports when no broker responds."""
 
 
 def explain(error: BaseException) -> str:

@@ -71,7 +71,7 @@ class GenerateOptions:
 
 @dataclass(frozen=True, slots=True)
 class GenerateResult:
-    """What was written."""
+    """The result of a run."""
 
     records: int
     size: int

@@ -55,7 +55,7 @@ _UUID_BYTES: Final = 16
 _JOINED_PIECES: Final = 1 << 16
 """This many pieces of a message are joined at once."""
 _OF_A_VARIABLE: Final = 2
-"""What `getrefcount` returns for an object that only a variable refers to: it counts its argument, too."""
+"""The result of `getrefcount` for an object that only a variable refers to: it counts its argument, too."""
 _OF_A_FIELD: Final = 3
 """The same, for an object of which a field of a message has the only other reference."""
 _SHORT_VARINTS: Final = [bytes((value,)) for value in range(128)]

@@ -29,7 +29,7 @@ Cost
 Both classes are in this module, because each maintains the state of the other: an operation that is completed notes it in its
 purgatory.
 
-Source: DelayedOperation, DelayedOperationPurgatory; seed document on the purgatory (2015).
+Source: DelayedOperation, DelayedOperationPurgatory; Kafka's design of its purgatory on timing wheels (2015).
 """
 
 from __future__ import annotations

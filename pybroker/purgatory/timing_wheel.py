@@ -6,9 +6,10 @@ Idea
     placed again and fall into finer buckets, or expire. A bucket is a doubly linked list through the timers themselves.
 
 Cost
-    add O(number of wheels), cancel O(1), both without allocating. Nothing ticks: a heap holds the non-empty *buckets*, so the
-    caller sleeps until `next_expiration_ms` and an idle wheel costs nothing. A cancelled timer is gone at once; its bucket may
-    stay in the heap, empty, until its time: at most 20 per wheel.
+    `add` is O(number of wheels), `cancel` O(1). `cancel` allocates nothing; `add` allocates only when it makes an overflow wheel,
+    and a place in the heap for a bucket that was empty, which costs O(log of the buckets). Nothing ticks: the heap holds the
+    non-empty *buckets*, so the caller sleeps until `next_expiration_ms` and an idle wheel costs nothing. A cancelled timer is
+    gone at once; its bucket may stay in the heap, empty, until its time: at most 20 per wheel.
 
 Example
     At 0 ms, a timer for 45 ms overflows into the second wheel's bucket [40, 60). `advance(40)` empties that bucket and places the
@@ -16,7 +17,8 @@ Example
 
 Time is the time of the caller's clock, in integer milliseconds; it never goes back.
 
-Source: seed document on the purgatory (2015); G. Varghese, T. Lauck, "Hashed and Hierarchical Timing Wheels" (1987).
+Source: Kafka's design of its purgatory on timing wheels (2015), SystemTimer and TimingWheel; G. Varghese, T. Lauck, "Hashed and
+Hierarchical Timing Wheels" (1987).
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Timer:
 
     @property
     def is_pending(self) -> bool:
-        """Whether the timer is in a bucket: it can still be cancelled, and has not expired."""
+        """Whether the timer is in a bucket: `cancel` can still remove it, and `advance` has not returned it."""
         return self._bucket is not None
 
     def cancel(self) -> bool:

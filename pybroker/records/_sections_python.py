@@ -26,7 +26,7 @@ _HEAD_BYTES_MAX: Final = 21  # size, attributes, timestamp delta, offset delta
 
 
 class Refused(NamedTuple):
-    """What `Refusals` found. `first` has the index and timestamp of each record, and whether it has a key."""
+    """The findings of `Refusals`. `first` has the index and timestamp of each record, and whether it has a key."""
 
     first: list[tuple[int, int, bool]]
     total: int
@@ -165,7 +165,7 @@ def _is_whole(piece: bytes, position: int) -> bool:
 
 
 class Overview(_Walk):
-    """What a batch's header and the topic's rules need to know of the records.
+    """The facts about records that a batch's header and the topic's rules need.
 
     Attributes: `max_timestamp`, -1 if there is none; `min_timestamp` of those that are not -1, INT64_MAX if there is none;
     `keyless`, the number of records without a key; `is_sequential`: the offset deltas count 0, 1, 2...
@@ -206,7 +206,7 @@ class Refusals(_Walk):
 
     @property
     def refused(self) -> Refused:
-        """What was found."""
+        """The facts that were found."""
         return Refused(self._first, self._total, self._is_late_or_early)
 
     def note(self, timestamp: int, offset_delta: int, key_size: int) -> None:  # noqa: ARG002

@@ -16,7 +16,7 @@ Cost
     The cost is that of a `LazyDownConversion` of that batch, which does the work: it is measured at first, and
     converted when it is pulled.
 
-Source: seed document KIP-74.
+Source: KIP-74.
 """
 
 from __future__ import annotations

@@ -9,17 +9,13 @@ Idea
 Cases, where Spost is the size of everything converted
     A  Spost == Spre: nothing special.
     B  Spost > Spre: the whole converted batches that fit are sent, then padding as in C. The consumer fetches the
-    rest next.
+       rest next.
     C  Spost < Spre: the response ends with the head of a message that does not exist, whose size field is
-    Integer.MAX_VALUE,
-       and with zeros. The consumer takes it for a message that was cut at the fetch size, and ignores it. If fewer
-       than the
-       12 bytes of its head are left, the head is cut.
+       Integer.MAX_VALUE, and with zeros. The consumer takes it for a message that was cut at the fetch size, and
+       ignores it. If fewer than the 12 bytes of its head are left, the head is cut.
     D  Nothing can be converted, because there are only control batches, or not one whole batch: 12 bytes of padding,
-    so that
-       the consumer sees a message that is larger than its fetch. (A first batch that Fetch v0 to v2 cut at the
-       partition's
-       limit is not such a case: `cut_conversion` reads it whole.)
+       so that the consumer sees a message that is larger than its fetch. (A first batch that Fetch v0 to v2 cut at
+       the partition's limit is not such a case: `cut_conversion` reads it whole.)
 
 Cost
     When it is created, the size of the first batch is measured; without a codec no byte is converted for that. A
@@ -30,7 +26,7 @@ A chunk is as many whole batches of the source as fit in the chunk's bytes, at l
 (it is in zstd, or damaged on disk), the response ends before it as in case C; the next fetch starts there and gets
 the error.
 
-Source: seed document KIP-283; `LazyDownConversionRecords`, `LazyDownConversionRecordsSend`.
+Source: KIP-283; `LazyDownConversionRecords`, `LazyDownConversionRecordsSend`.
 """
 
 from __future__ import annotations

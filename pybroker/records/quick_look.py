@@ -35,7 +35,8 @@ from pybroker.records.spare import Spare
 from pybroker.records.work import PIECE_COST
 
 QUICK_BYTES_MAX: Final = 1 << 19
-"""What a batch may inflate to here. The loop spends at most half of its share on a batch that turns out to be longer."""
+"""The bytes to which a batch may inflate here. The loop spends at most half of its share on a batch that turns out to be longer.
+"""
 
 _SNAPPY_BLOCK_BYTES: Final = 1 << 16  # twice what the Java library puts into a block
 _LZ4_FLAGS_AT: Final = 4

@@ -39,7 +39,7 @@ class ValidationRules:
     usual_bytes_max: int = field(init=False)
     """The size up to which such a batch is checked where it is, at once."""
     inflated_bytes_max: int = field(init=False)
-    """What the records of one request may inflate to, by sum."""
+    """The bytes to which the records of one request may inflate, by sum."""
 
     def __post_init__(self) -> None:
         kept = _ALL_CODECS if self.compression is None else 1 << self.compression

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pybroker.records.validate import Checked
 
 LOOP_BYTES: Final = 1 << 20
-"""What one batch may inflate to on the loop: 1 to 4 ms, by the codec."""
+"""The bytes to which one batch may inflate on the loop: 1 to 4 ms, by the codec."""
 PIECE_COST: Final = 4096
-"""What a piece counts on the loop beside its bytes, because empty gzip members and snappy blocks are work too."""
+"""The bytes that a piece counts on the loop beside its own, because empty gzip members and snappy blocks are work too."""
 
 _COMPRESSED_BYTES: Final = {
     CompressionType.NONE: LOOP_BYTES,
@@ -33,7 +33,7 @@ _COMPRESSED_BYTES: Final = {
     CompressionType.ZSTD: 1 << 19,
     CompressionType.GZIP: 1 << 16,
 }
-"""What may be compressed on the loop, at a codec's default level: 2 to 5 ms."""
+"""The bytes that may be compressed on the loop, at a codec's default level: 2 to 5 ms."""
 _SLOW_LEVEL_BYTES: Final = 1 << 13
 
 

@@ -1,4 +1,4 @@
-"""What the partitions of a fetch want, and the shortest way to read them: in Python, and the contract of the native
+"""Finds out what the partitions of a fetch want, and the shortest way to read them: in Python, and the contract of the native
 part.
 
 A partition is usual if this broker leads it and a client reads it at its end or at a batch that was written lately.

@@ -1,4 +1,4 @@
-"""What a fetch wants of one partition, and what was read of it: native where it was built, else Python.
+"""The wanted part of one partition in a fetch, and what was read of it: native where it was built, else Python.
 
 `pybroker/native.py` chooses; the contract is in `_partition_data_python.py`.
 """

@@ -1,4 +1,4 @@
-"""What may hold the loop longer than the bound, by the names that the watchdog gives it, each with its reason.
+"""The turns that may hold the loop longer than the bound, by the names that the watchdog gives it, each with its reason.
 
 docs/design/latency.md has the same table; a test compares them.
 """

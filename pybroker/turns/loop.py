@@ -29,7 +29,7 @@ _ASYNCIO_LOOP: Any = asyncio.SelectorEventLoop
 
 
 class _WatchedLoop:
-    """What both kinds of loops override."""
+    """The methods that both kinds of loops override."""
 
     watchdog: Watchdog
 

@@ -1,4 +1,4 @@
-"""Judges the turns of one event loop: none may hold the loop longer than a bound.
+"""Judges the turns of one event loop: none may hold the loop longer than a bound, except for those that `EXCEPTIONS` names.
 
 A turn is judged by the thread's time on a core plus the time that it was blocked (by a disk, by the interpreter's lock): the
 length of the turn without the time that it waited for a core. So other processes on the machine make no turn long. The wait is
@@ -29,8 +29,8 @@ LIMIT_NS: Final = 20_000_000
 
 SWITCH: Final = "PYBROKER_LONG_TURNS"
 FAIL: Final = "fail"
-"""With this value of the environment variable SWITCH, a turn beyond the bound is an error, and a broker ends with one: for tests.
-With `fail:N`, a turn of more than N ms is.
+"""With this value of the environment variable SWITCH, a turn beyond the bound is an error in the log, and a broker that had one
+ends with code 1: for tests. With `fail:N`, a turn of more than N ms is an error. Exceptions never are.
 """
 
 _LOOK_SHARE: Final = 4
@@ -59,13 +59,14 @@ class Watchdog:
     Args:
         limit_ns: the bound.
         on_long: called with each turn beyond the bound, unless it is an exception; by default it warns in the log.
-        fail_ns: a turn longer than this is an error in the log, whatever the bound is; None: no turn is.
+        fail_ns: a turn longer than this is an error in the log, unless it is an exception; a smaller value than the bound is
+        the bound, too. None: no turn is an error.
 
     Attributes:
         watch: times the turns.
         lengths: the histogram of their lengths, without the time that the longer ones waited for a core.
-        long_turns: how many turns were beyond the bound, by what ran in them, without the exceptions.
-        excused_turns: how many exceptions were, by their names.
+        long_turns: the number of turns beyond the bound by what ran in them, without the exceptions.
+        excused_turns: the number of exceptions beyond the bound by their names.
         has_failed: whether a turn was an error.
         longest: the longest turn by what ran in it, of turns of a quarter of the bound or more.
         phase: the name for all turns from now on, or None for that of what runs in each.

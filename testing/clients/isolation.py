@@ -1,4 +1,4 @@
-"""What a reader with an isolation level gets of a partition: its records, and its end."""
+"""Reads a partition with an isolation level: its records, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What Testcontainers for Python does with its KafkaContainer, without an engine; an interpreter that has the package runs this.
+"""Does what Testcontainers for Python does with its KafkaContainer, without an engine; an interpreter that has the package runs
+this.
 
     python testcontainers_python.py IMAGE MODE HOST PORT
 

@@ -1,4 +1,4 @@
-"""What the Testcontainers libraries would do to a container, taken from the libraries themselves."""
+"""The calls of the Testcontainers libraries to a container, taken from the libraries themselves."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ TIMEOUT_S = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a library does to a container: its command and variables, the script that is copied to `path`, the pattern of the line
-    that is waited for, and the container's port that is published.
+    """The run of a container by a library: its command and variables, the script that is copied to `path`, the pattern of the
+    line that is waited for, and the container's port that is published.
     """
 
     command: tuple[str, ...]

@@ -48,7 +48,7 @@ class AbortableError(Exception):
 
 
 class Loop(Protocol):
-    """What each client does in its own way. Only `FatalError` and `AbortableError` leave `write`, `commit` and `abort`."""
+    """The steps that clients do in their own ways. Only `FatalError` and `AbortableError` leave `write`, `commit` and `abort`."""
 
     async def start(self) -> None:
         """Make a producer that has the id."""

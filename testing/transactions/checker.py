@@ -1,4 +1,4 @@
-"""What must be true of a history of transactions. `problems` returns a line for everything that is not.
+"""Checks what must be true of a history of transactions. `problems` returns a line for everything that is not.
 
 lost         a record of a committed transaction is missing
 aborted      a record of an aborted transaction is read by `read_committed`

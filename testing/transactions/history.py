@@ -85,9 +85,10 @@ class Contents:
 
 @dataclass(slots=True)
 class History:
-    """What was done and seen. `last` has the partitions after everything, and `last_offsets` the group's committed offsets of the
-    input, None where the group has no stable one. Of a topic that was made again, `touches` has the moments at which
-    producers wrote to it last, `made` the moment before it was made last, and `last_markers` the producers of its markers.
+    """The operations of a history and their results. `last` has the partitions after everything, and `last_offsets` the group's
+    committed offsets of the input, None where the group has no stable one. Of a topic that was made again, `touches` has the
+    moments at which producers wrote to it last, `made` the moment before it was made last, and `last_markers` the producers of
+    its markers.
     """
 
     transactions: list[Written] = field(default_factory=list)

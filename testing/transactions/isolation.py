@@ -1,4 +1,4 @@
-"""What a consumer hands out of fetched batches, with code that is not the broker's.
+"""Finds the records that a consumer hands out of fetched batches, with code that is not the broker's.
 
 Source: the consumer's CompletedFetch; KIP-98.
 """

@@ -300,8 +300,8 @@ def bomb(name: str) -> list[bytes]:
 
 @contextmanager
 def timed_turns() -> Iterator[list[int]]:
-    """Note the CPU time of each turn of this thread's loop, ns. What a turn waits for the interpreter does not count: on a busy
-    machine the thread that has it may wait for a core itself.
+    """Note the CPU time of each turn of this thread's loop, ns. The time that a turn waits for the interpreter does not count: on
+    a busy machine the thread that has it may wait for a core itself.
     """
     turns: list[int] = []
     run = asyncio.Handle._run

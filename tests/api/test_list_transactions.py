@@ -1,4 +1,4 @@
-"""What administrators get about transactional ids, and about the producers of a partition."""
+"""Administrators list transactional ids, and the producers of a partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a long request: its response when that cannot be encoded, what is kept while it waits, and many topics."""
+"""Long requests: the response when it cannot be encoded, the memory that is kept while one waits, and many topics."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ REQUESTS: dict[str, Callable[[Sender, int], Awaitable[int]]] = {
     "Produce": produce,
 }
 
-# What has happened before the request, to a transactional id that is a new one in each version
+# The story before the request, of a transactional id that is a new one in each version
 
 
 async def initialized(whole: Whole, tid: str) -> Sender:

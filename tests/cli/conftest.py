@@ -1,4 +1,4 @@
-"""What a start in this process leaves behind, taken back after every test."""
+"""Takes back, after every test, what a start in this process leaves behind."""
 
 from __future__ import annotations
 

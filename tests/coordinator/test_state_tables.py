@@ -37,7 +37,7 @@ from tests.coordinator.story_at_random import story_at_random
 from tests.coordinator.test_scenarios import FOLDER
 
 Cells = dict[tuple[str, str], str]
-"""What a table has, by row and column."""
+"""The cells of a table, by row and column."""
 
 SEEDS = (13, 22, 28, 42, 56, 66, 70)
 """The random stories that together have everything that the first 150 have; found by trying them."""

@@ -1,7 +1,7 @@
 """The check that a restarted broker keeps the promises of its earlier life.
 
 It raises BrokenPromiseError with the promise that is broken. The checks change the broker: producers continue, and records are
-appended. Whatever follows must begin from another copy of the disk.
+appended. The next step must begin from another copy of the disk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TIMESTAMP = 1_700_000_000_000
 
 
 class BrokenPromiseError(AssertionError):
-    """What a start found is not what was promised."""
+    """A start found something else than was promised."""
 
 
 def require(is_kept: bool, what: str) -> None:
@@ -120,7 +120,7 @@ def check_log(log: Log, promise: Promise, *, has_lost_power: bool) -> list[Batch
     """Check that the log is a prefix of what was sent, and return the batches that it has."""
     tp, sent = promise.topic_partition, promise.sent
     start, end, start_min, start_max = log.log_start_offset, log.log_end_offset, promise.start_min, promise.start_max
-    # What was never durable may be lost from the front, when the name of an earlier segment is lost and that of a later one not.
+    # Records that were never durable may be lost from the front: the name of an earlier segment is lost, that of a later one not.
     is_start_kept = start <= start_max or (has_lost_power and promise.durable_end <= start_max)
     require(start_min <= start and is_start_kept, f"{tp} begins at {start}, promised was {start_min} to {start_max}")
     floor, why = (promise.durable_end, "durable") if has_lost_power else (promise.acked_end, "acknowledged")

@@ -53,12 +53,12 @@ class Plan:
     is_away: bool = True
     """Whether directories are away for a while."""
     settings: dict[str, str] = field(default_factory=dict)
-    """Of all topics, above what is drawn."""
+    """Settings of all topics, which replace those that are drawn."""
     checkpoint_interval_ms: int = 5_000
 
 
 class Point(NamedTuple):
-    """What is there when the machine stops before `operation`."""
+    """The state when the machine stops before `operation`."""
 
     number: int
     operation: str

@@ -1,4 +1,4 @@
-"""What the first fetches after a start see: all that was acknowledged, however long the disk takes for the rest of its work."""
+"""The first fetches after a start see all that was acknowledged, however long the disk takes for the rest of its work."""
 
 from __future__ import annotations
 

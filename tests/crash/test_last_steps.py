@@ -33,7 +33,7 @@ from testing.simulation.subsets import crashed
 DIRECTORIES = ("/a", "/b")
 Machine = tuple[SimulatedDisk, StoreContents]
 LOSSES_EVERY = int(os.environ.get("LOSSES_EVERY", "6"))
-"""Of the losses of power at a step, every such one is tried; 1 tries all, in a minute. Every kill is tried."""
+"""Every N-th loss of power at a step is tried; 1 tries all, in a minute. Every kill is tried."""
 SEEDS = itertools.count(10)  # no two runs draw the same names
 Ends = dict[str, tuple[int, int]]
 """Log start and log end offset by partition."""

@@ -1,4 +1,4 @@
-"""What `pybroker log dump` prints of each kind of file."""
+"""The output of `pybroker log dump` for each kind of file."""
 
 from __future__ import annotations
 

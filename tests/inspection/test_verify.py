@@ -1,4 +1,4 @@
-"""What `pybroker log verify` finds, and that it finds nothing in sound logs."""
+"""The findings of `pybroker log verify`; it finds nothing in sound logs."""
 
 from __future__ import annotations
 

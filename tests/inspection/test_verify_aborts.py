@@ -1,4 +1,4 @@
-"""What `pybroker log verify` reports where a transaction index has forgotten an aborted transaction."""
+"""The reports of `pybroker log verify` where a transaction index has forgotten an aborted transaction."""
 
 from __future__ import annotations
 

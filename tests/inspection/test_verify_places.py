@@ -1,4 +1,4 @@
-"""What `pybroker log verify` reports of what is no log file, of unreadable files, and of snapshots that contradict the log."""
+"""The reports of `pybroker log verify` about files of no log, unreadable files, and snapshots that contradict the log."""
 
 from __future__ import annotations
 

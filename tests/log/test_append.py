@@ -1,4 +1,4 @@
-"""What an append returns, refuses and leaves on the disk."""
+"""An append: its results, its refusals, and the bytes on the disk."""
 
 from __future__ import annotations
 

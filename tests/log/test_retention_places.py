@@ -1,4 +1,5 @@
-"""What retention inside a segment leaves is the same after a restart, in another directory, and as a copy with other file times.
+"""The records that retention inside a segment leaves are the same after a restart, in another directory, and as a copy with other
+file times.
 
 Also: a pass that deletes many segments gives the loop back.
 """

@@ -86,7 +86,7 @@ class ScarceFilesystem(Filesystem):
 
 
 class Story:
-    """What happens to one log; each step is tried again when it is refused."""
+    """A story of one log; each step is tried again when it is refused."""
 
     def __init__(self, path: Path, filesystem: ScarceFilesystem) -> None:
         self.refusals = 0

@@ -1,4 +1,4 @@
-"""What jobs ask a cluster, with made-up responses of the client."""
+"""The requests of jobs to a cluster, with made-up responses of the client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mirror makes of fetched batches: it sends them unchanged if possible, and only what a broker accepts."""
+"""A mirror sends fetched batches unchanged if possible, and only such as a broker accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the report counts and shows, without Spark, brokers and pictures."""
+"""The counts and pages of the report, without Spark, brokers and pictures."""
 
 from __future__ import annotations
 

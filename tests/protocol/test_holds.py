@@ -27,7 +27,7 @@ from testing.holds import longest_hold_ms
 COUNT = 200_000
 ROUNDS = 6
 LIMIT_MS = 6.0
-"""About 1.2 on a quiet machine. What these tests look for takes 10 to 60, and other processes share the caches and the host."""
+"""About 1.2 on a quiet machine. The faults that these tests look for take 10 to 60, and others share the caches and the host."""
 
 pytestmark = pytest.mark.skipif(not codec.IS_NATIVE, reason="in Python each element of the test itself takes long")
 

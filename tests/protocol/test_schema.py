@@ -1,4 +1,4 @@
-"""What a declaration gives: constructors, defaults, equality."""
+"""A declaration gives its class constructors, defaults and equality."""
 
 from __future__ import annotations
 

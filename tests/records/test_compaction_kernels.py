@@ -1,4 +1,4 @@
-"""What compaction asks of the records: right against a model that works on decoded records, and alike natively and in Python."""
+"""The kernels of compaction agree with a model that works on decoded records, and with each other natively and in Python."""
 
 from __future__ import annotations
 

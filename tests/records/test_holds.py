@@ -1,4 +1,4 @@
-"""What a thread does with large batches keeps the interpreter from the loop only for short times."""
+"""A thread that works on large batches keeps the interpreter from the loop only for short times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from testing.slowness import slowness
 NOW_MS = 1_700_000_000_000
 SIZE = 24 << 20
 LIMIT_MS = 7.0
-"""2 on a quiet machine. What these tests look for takes 8 to 40, and other processes share the caches and the host."""
+"""2 on a quiet machine. The faults that these tests look for take 8 to 40, and other processes share the caches and the host."""
 
 
 def records() -> list[Record]:

@@ -1,4 +1,4 @@
-"""What a client with a fetch session may leave out, what the response contains, and which session is evicted."""
+"""Fetch sessions: what a client may leave out, what the response contains, and which session is evicted."""
 
 from __future__ import annotations
 

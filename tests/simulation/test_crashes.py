@@ -1,4 +1,4 @@
-"""What a simulated disk, store and loop promise about the moment after a crash, and about faults."""
+"""A simulated disk, store and loop keep their promises about the moment after a crash, and about faults."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ COMMENTS = {
     **dict.fromkeys((".java", ".h"), SLASH_COMMENT),
     **dict.fromkeys((".sh", ".txt", ".yml", ".in", ".properties"), HASH_COMMENT),
 }
-"""What a person reads in files of other languages, by suffix."""
+"""The texts that a person reads in files of other languages, by suffix."""
 
 OTHERS = sources(*COMMENTS, folders=(*CODE, "config"))
 WITHOUT_SUFFIX = [

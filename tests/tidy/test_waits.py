@@ -1,4 +1,4 @@
-"""Whatever a test waits for, it waits with a limit: a wait without one ends in pytest-timeout, which ends the whole run."""
+"""Every wait of a test has a limit: a wait without one ends in pytest-timeout, which ends the whole run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testing.places import ROOT
 from tests.tidy.sources import for_each
 
 WITHOUT_A_LIMIT = {"acquire", "communicate", "get", "join", "result", "wait"}
-"""Of processes, threads, queues, futures and locks: without an argument they wait without end."""
+"""Methods of processes, threads, queues, futures and locks that wait without end if they get no argument."""
 RUNS = {"call", "check_call", "check_output", "run"}
 EXCEPTIONS = {
     "broker.wait()",  # the peer's own process, which a test starts and ends

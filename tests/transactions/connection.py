@@ -19,7 +19,7 @@ class DisconnectedError(Exception):
 
 
 class Connection:
-    """The way to the broker. What happens after `is_closed` was set did not happen: the process had ended."""
+    """The way to the broker. Nothing counts that happens after `is_closed` was set: the process had ended."""
 
     def __init__(self, broker: SimulatedBroker) -> None:
         self._broker = broker

@@ -1,4 +1,4 @@
-"""What a loss of power takes where flush settings are missing: the rows of the table in docs/design/transactions.md.
+"""The records that a loss of power takes where flush settings are missing: the rows of the table in docs/design/transactions.md.
 
 Everything that was not synced is lost.
 """

@@ -69,7 +69,7 @@ class Writer:
         self._written: Written | None = None
 
     async def live(self, connection: Connection, transactions: int, partitions: int) -> None:
-        """Write this many transactions more, or fewer when the broker ends. What is begun then continues next time."""
+        """Write this many transactions more, or fewer when the broker ends. A transaction begun then continues next time."""
         try:
             while self._steps or transactions > 0:
                 if not self._steps:

@@ -4,8 +4,8 @@
     python -m tests.turns.search --only Fetch,OffsetCommit --examples 500
 
 A request has one array with very many elements, and a few in its others. Its names and numbers are some that the broker knows,
-and others. What seems long is sent again, to a new broker, and is reported if it is long each time. The exit code is the number
-of such requests, at most 100.
+and others. A request that seems long is sent again, to a new broker, and is reported if it is long each time. The exit code is
+the number of such requests, at most 100.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ NAMES = {
     "member": ["m", ""],
     "": ["t", "many", "missing", "", "__consumer_offsets"],
 }
-"""What a text may be, by a word in the name of its field."""
+"""The texts to try, by a word in the name of the field."""
 NUMBERS = [0, 0, 0, 1, 2, -1, 5, 100, (1 << 7) - 1]
 OWN_TURNS = ("search", "garbage collection", "shutdown_default_executor", "_read_", "connection")
 """In the texts of turns that are the search's own."""
 
 
 class Shape(NamedTuple):
-    """What a request looks like. `large` is the number of the array with `elements` elements, in the order of the declaration."""
+    """The shape of a request. `large` is the number of the array with `elements` elements, in the order of the declaration."""
 
     version: int
     large: int

@@ -1,4 +1,4 @@
-"""What the watchdog counts is exported, in the form that Prometheus reads."""
+"""The counts of the watchdog are exported, in the form that Prometheus reads."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ Behaviour
     where `flush.messages` wants that, at the latest after the request's timeout. acks 0 has no response; when any partition
     fails, the connection is closed, so that the client learns that something is wrong.
     The records are checked in the receive buffer, and their base offset and leader epoch are written there; no records are
-    copied. What takes longer than a slice is parked, and a long batch is checked in a thread (`api/appending.py`).
+    copied. A request that takes longer than a slice is parked, and a long batch is checked in a thread (`api/appending.py`).
     `api/transactional_append.py` decides about batches of transactions; such a batch in a request without a transactional id
     makes every partition TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
     Internal topics take records only from the client id `__admin_client`, as in Kafka.

@@ -242,4 +242,4 @@ REPLAYS: Final[Mapping[int, Callable[[ConsumerGroup, Any, Any], None]]] = Mappin
         RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: _regex,
     }
 )
-"""What each type of record does to its group. The shard handles the tombstone of the epoch, which removes the group."""
+"""The effect of each type of record on its group. The shard handles the tombstone of the epoch, which removes the group."""

@@ -68,7 +68,7 @@ class RuntimeSettings:
 
 
 class Appender:
-    """What writes the records of a coordinator. It is used from the event loop only."""
+    """Writes the records of a coordinator. It is used from the event loop only."""
 
     __slots__ = ("_clock", "_replicas", "_serialize", "_settings")
 

@@ -6,8 +6,8 @@ so, and small work has no second step, so how busy the machine is never decides 
 
 Parts
     An operation may name the parts of the shard that it reads and changes, such as a group; without names it is about all of the
-    shard. Between two slices an operation passes, which means that it is done ahead of the work that holds the shard and of what
-    waits, if it shares no part with any of them. If the work of an operation that passes has a second step, the rest waits, and
+    shard. Between two slices, an operation that shares no part with the work that holds the shard, nor with what
+    waits, passes: it is done ahead of them. If the work of an operation that passes has a second step, the rest waits, and
     its parts with it. `docs/design/groups.md` has the proof that this changes no state that a client or the log could show.
 
 Waiting operations are served in one loop, however many they are: work in steps that was waiting returns to that loop, which
@@ -38,7 +38,8 @@ _ALL_PARTS: Final = frozenset({_ALL})
 
 
 class Holding:
-    """What holds a shard, and what waits for it. `call_soon` runs its argument in the loop's next iteration.
+    """The work that holds a shard, and the operations that wait for it. `call_soon` runs its argument in the loop's next
+    iteration.
 
     While `is_held`, what is for the shard must `wait` unless it `may_pass`; only what passes or is being served may `run` its
     work. When the shard is not held, nothing waits.

@@ -22,7 +22,9 @@ Respond = Callable[[Any], None]
 """The way to respond to a parked request: call it once, with the response."""
 
 LongOperation = Generator[None, None, "CoordinatorResult"]
-"""What an operation returns that takes long: it yields wherever others may get their turn. No other operation runs meanwhile."""
+"""The generator that an operation returns if it takes long: it yields wherever others may get their turn. No other operation runs
+meanwhile.
+"""
 
 Operation = Callable[[Any, int], "CoordinatorResult | LongOperation"]
 """A function of the shard and the wall time in ms. It may change the shard's soft state, but nothing else; see `runtime`."""
@@ -90,7 +92,7 @@ class TimerChange(NamedTuple):
 
 @dataclass(slots=True)
 class CoordinatorResult:
-    """What the runtime must do.
+    """The orders of an operation to the runtime.
 
     Attributes:
         response: the response to the request; None when the request was parked, or when there is no request.

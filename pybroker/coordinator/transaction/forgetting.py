@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STEP_COST: Final = 2_000
 WRITE_COST: Final = 20
-"""What it costs to write a transaction, as a multiple of what it costs to look at it."""
+"""The cost of writing a transaction, as a multiple of the cost of looking at it."""
 PARTITIONS_OF_COST: Final = 100
 """The number of partitions of a transaction whose copy costs as much as to look at a transaction."""
 

@@ -1,4 +1,4 @@
-"""What administrators ask about transactional ids: one of them by name, or all that pass filters.
+"""Describes and lists transactional ids for administrators: one of them by name, or all that pass filters.
 
 Source: TransactionStateManager.listTransactionStates, TransactionCoordinator.handleDescribeTransactions; KIP-664, KIP-994,
 KIP-1152.
@@ -29,7 +29,7 @@ KNOWN_NAMES: Final = frozenset(NAMES.values()) | {"Dead", "PrepareEpochFence"}
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Filters:
-    """What a listed id passes, all of it; an empty filter lets all pass."""
+    """The filters that a listed id passes, all of them; an empty filter lets all pass."""
 
     states: frozenset[str] | None = None
     """Names of states; none of them passes no id, and None passes all."""

@@ -1,4 +1,4 @@
-"""What the result of a marker in a partition means for its transaction.
+"""Decides what the result of a marker in a partition means for its transaction.
 
     done        NONE; UNKNOWN_TOPIC_OR_PARTITION, because the partition was deleted; UNSUPPORTED_FOR_MESSAGE_FORMAT and
                 UNSUPPORTED_VERSION, because the partition is too old for transactions

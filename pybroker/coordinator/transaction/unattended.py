@@ -1,4 +1,4 @@
-"""What a shard does with transactional ids without a client: it continues where the loaded log ends, and removes old ids.
+"""Works on transactional ids without a client: it continues where the loaded log ends, and removes old ids.
 
 Both go over the ids some at a time, because a shard may have a hundred thousand of them.
 """

@@ -33,7 +33,9 @@ Section = bytes | memoryview
 
 PIECE_RECORDS: Final = 2048
 PIECE_BYTES: Final = 1 << 18
-"""What is looked at in one step: a batch of a few kilobytes may hold a million records, or a hundred megabytes."""
+"""The bytes and records that are looked at in one step: a batch of a few kilobytes may hold a million records, or a hundred
+megabytes.
+"""
 
 
 def pieces_of(section: Section, record_count: int) -> Iterator[tuple[Section, int]]:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Work(NamedTuple):
-    """What was done on the loop since the last step."""
+    """The work that was done on the loop since the last step."""
 
     bytes: int
     records: int = 0

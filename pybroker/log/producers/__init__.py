@@ -1,4 +1,4 @@
-"""What a log remembers of producers with an id.
+"""The state that a log keeps of producers with an id.
 
 producer_state       all producers of a partition, and its open transactions
 producer_entry       one producer: its last five batches

@@ -12,7 +12,7 @@ Damage
     Anything else that cannot be read or converted makes the conversion fail before the file is touched.
 Crash order
     The new file is written beside the old one and made durable. Then the old indexes, which hold positions, are removed. Then the
-    new file takes the name. Whatever a crash leaves, the data file is the old or the new one, and the start rebuilds the indexes.
+    new file takes the name. After a crash, the data file is the old or the new one, and the start rebuilds the indexes.
 
 Source: AbstractLegacyRecordBatch, LogSegment.recover of Kafka.
 """

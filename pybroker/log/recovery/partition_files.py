@@ -1,7 +1,7 @@
-"""Finds the segments among the files of a partition's directory: the first steps of opening a log.
+"""Finds the segments among the files of a partition's directory, and settles which of two that overlap counts.
 
-Lost indexes are rebuilt. A segment that is missing between others is noticed by the index that it left behind. Files
-with other names are not touched.
+These are the first steps of opening a log. Lost indexes are rebuilt. A segment that is missing between others is noticed by
+the index that it left behind, and an index without a data file is removed. Files with other names are not touched.
 
 Source: LogLoader.loadSegmentFiles.
 """

@@ -1,4 +1,4 @@
-"""What the records of `__cluster_metadata` amount to: the topics, their partitions, and the settings of all resources.
+"""The state that the records of `__cluster_metadata` amount to: the topics, their partitions, and the settings of all resources.
 
 Records between a begin and an end count only together. Those whose end is missing do not count: the controller had not finished
 them.

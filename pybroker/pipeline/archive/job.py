@@ -34,7 +34,7 @@ _WRITER_CONF: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveOptions:
-    """What to archive, and where."""
+    """The topics to archive, and the place for the archive."""
 
     bootstrap: str
     path: Path
@@ -62,7 +62,7 @@ class ArchiveOptions:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveResult:
-    """What a run has added."""
+    """The records that a run has added."""
 
     records: int
     files: int

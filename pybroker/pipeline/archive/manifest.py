@@ -52,7 +52,7 @@ class Identity:
 
 @dataclass(slots=True)
 class Contents:
-    """What all commits together have put into the archive."""
+    """The contents that all commits together have put into the archive."""
 
     files: dict[str, ArchivedFile] = field(default_factory=dict)
     batch: int = -1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """What was read and matched the manifest."""
+    """The files that were read and matched the manifest."""
 
     records: int
     files: int

@@ -31,7 +31,7 @@ _WORD_MASK: Final = (1 << WORD) - 1
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What a tier has of 64 numbers in a bucket."""
+    """The records that a tier has of 64 numbers in a bucket."""
 
     tier: int
     bucket: int
@@ -46,7 +46,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What the producer counted in a bucket, as runs."""
+    """The records that the producer counted in a bucket, as runs."""
 
     bucket: int
     sent: Sequence[int] | None = None
@@ -72,7 +72,7 @@ class Parameters:
 
 @dataclass(slots=True)
 class Row:
-    """What a tier has of a bucket."""
+    """The records that a tier has of a bucket."""
 
     tier: int
     bucket: int
@@ -92,7 +92,7 @@ class Row:
 
 @dataclass(slots=True)
 class _Held:
-    """What a tier has of the chunk."""
+    """The records that a tier has of the chunk."""
 
     bits: int = 0
     buckets: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -114,7 +114,7 @@ class _Held:
 
 @dataclass(slots=True)
 class _Counted:
-    """What the producer counted of the chunk."""
+    """The records that the producer counted of the chunk."""
 
     acked: int = 0
     failed: int = 0

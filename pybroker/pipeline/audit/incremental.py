@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _OF_COUNTS: Final = "producer"
 """The name under which positions in the topic of counts are kept; no tier can have this name."""
 _UNWRITTEN: Final = {"isolation-level": Isolation.READ_COMMITTED}
-"""What states of earlier versions do not name, because it was always so."""
+"""The options that states of earlier versions do not name, because they always were so."""
 _SCHEMAS: Final = {
     WORDS: counting.WORDS_SCHEMA,
     COUNTS: counting.COUNTS_SCHEMA,
@@ -82,7 +82,7 @@ class _Work:
     now_ms: int
     topics: tuple[str, ...]
     pieces: dict[str, Piece]
-    """What the pass reads of each tier, with the topic of counts last."""
+    """The offsets that the pass reads of each tier, with the topic of counts last."""
     ends: dict[str, dict[Place, Offset]]
     """The ends of the logs."""
 

@@ -36,7 +36,7 @@ class Incremental:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOptions:
-    """What to compare with what."""
+    """The tiers to compare."""
 
     path: Path
     """The folder of the result."""

@@ -1,4 +1,4 @@
-"""What every pass of an audit has in common: its session, its retries when a cluster is away, its topics, its progress."""
+"""The parts that every pass of an audit has: its session, its retries when a cluster is away, its topics, its progress."""
 
 from __future__ import annotations
 

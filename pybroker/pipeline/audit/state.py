@@ -1,4 +1,4 @@
-"""What an incremental audit keeps from one pass to the next: how far it has read, and up to when buckets are closed.
+"""The state that an incremental audit keeps from one pass to the next: how far it has read, and up to when buckets are closed.
 
 It is in the folder of the result, beside the counts of the records of buckets that can still change:
 
@@ -52,7 +52,7 @@ class State:
     """The state after a pass; `number` 0 is the state before the first."""
 
     identity: dict[str, Any]
-    """What is audited: the options that must be the same in every pass."""
+    """The subject of an audit: the options that must be the same in every pass."""
     number: int = 0
     closed_ms: int = 0
     """Buckets that end at this time or before are closed."""

@@ -28,7 +28,7 @@ _RANGES_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What is known besides the table."""
+    """The facts that are known besides the table."""
 
     topics: tuple[str, ...]
     tiers: tuple[str, ...]

@@ -30,7 +30,7 @@ Headers = Mapping[str, Any] | Iterable[tuple[str, Any]] | None
 
 
 class _Audited:
-    """What both wrappers have in common."""
+    """The base of both wrappers."""
 
     def __init__(self, client: Any, counts: Any, trail: Trail) -> None:
         self.client = client

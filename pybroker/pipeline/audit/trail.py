@@ -28,7 +28,7 @@ Key = tuple[str, int, int]
 
 
 class Outcome(Enum):
-    """What became of a record that the program handed to the client."""
+    """The fate of a record that the program handed to the client."""
 
     SENT = "sent"
     ACKED = "acked"

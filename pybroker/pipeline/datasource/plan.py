@@ -24,7 +24,7 @@ EVERYTHING: Final = Constraints()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRange:
-    """What a task reads: the records of [start_offset, end_offset) in one segment, whose batches begin at `position`."""
+    """The part that a task reads: the records of [start_offset, end_offset) in one segment, whose batches begin at `position`."""
 
     tp: TopicPartition
     segment: Segment

@@ -36,7 +36,7 @@ Task = tuple[Part, Offset]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorOptions:
-    """What to mirror, and where."""
+    """The topics to mirror, and the cluster for them."""
 
     path: Path
     """The folder of offset maps, which belongs to this mirror for good; the driver and all workers must see it."""
@@ -67,7 +67,7 @@ class MirrorOptions:
 
 @dataclass(frozen=True, slots=True)
 class MirrorResult:
-    """What a run has copied."""
+    """The records that a run has copied."""
 
     counts: Counts
     seconds: float

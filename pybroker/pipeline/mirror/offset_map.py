@@ -51,7 +51,7 @@ _LOCK_PAUSE_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """What is known to have arrived."""
+    """The records that are known to have arrived."""
 
     source: Offset
     """The next offset of the source."""

@@ -63,7 +63,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a task has copied of a partition."""
+    """The records that a task has copied of a partition."""
 
     counts: Counts = field(default_factory=Counts)
     lost: int = 0

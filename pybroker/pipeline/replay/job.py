@@ -39,7 +39,7 @@ _POLL_EVERY: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """What to write back, and where."""
+    """The archive to write back, and the topics for it."""
 
     path: Path
     """The folder of the archive."""
@@ -66,7 +66,7 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What was written."""
+    """The result of a replay."""
 
     records: int
     there_before: int

@@ -43,7 +43,7 @@ _FIRST_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
-    """What to report on, and where to write the page."""
+    """The topics to report on, and the place for the page."""
 
     bootstrap: str
     path: Path
@@ -69,7 +69,7 @@ class ReportOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReportResult:
-    """What was written."""
+    """The result of a report."""
 
     report: Report
     page: Path

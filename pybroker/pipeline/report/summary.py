@@ -1,4 +1,4 @@
-"""What was found in each topic, and its forms for JSON and for people."""
+"""The findings in each topic, and their forms for JSON and for people."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OUTSIDE: Final = 0.001
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """What was found in a partition."""
+    """The findings in a partition."""
 
     number: int
     extent: Extent
@@ -30,7 +30,7 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """What was found in a topic: the sum of its partitions."""
+    """The findings in a topic: the sum of its partitions."""
 
     name: str
     partitions: tuple[PartitionReport, ...]

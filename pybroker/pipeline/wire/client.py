@@ -62,7 +62,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a partition's log has at and after an offset.
+    """The batches that a partition's log has at and after an offset.
 
     Attributes:
         data: batches and messages of any magic. The first may have records before the offset, the last may be cut. The view is

@@ -94,7 +94,7 @@ class RemoveDelegationTokenRecord:
 
 @message(versions="0", flexible="0+")
 class UserScramCredentialRecord:
-    """What a server keeps of a user's password."""
+    """The numbers that a server keeps of a user's password."""
 
     name: str = field()
     mechanism: Int8 = field()

@@ -1,4 +1,4 @@
-"""Whatever members do, a group comes to rest: a stable generation with every live member, and every partition owned once.
+"""A group comes to rest, whatever its members do: a stable generation with every live member, and every partition owned once.
 
 What members do and when is random. It is drawn from a seed, because hypothesis prefers short stories, in which little happens. It
 is also chosen by hypothesis, which makes the story of a failure short. And it happens with as many members as a large group has.

@@ -1,4 +1,4 @@
-"""What members of KIP-848 groups do in stories:
+"""The steps of members of KIP-848 groups in stories:
 
 alice enters g [topics=t,u] [regex=R] [instance=i] [assignor=range] [rebalance=30s] [as=ID] [version=1]
 alice reports [owns=t-0,t-1] [owns=none] [epoch=7] [topics=t,u] [as=ID]     a heartbeat; without `owns` it has nothing of that

@@ -178,7 +178,7 @@ class Machine(RuleBasedStateMachine):
     def first_topic(self) -> None:
         self.set_topic("a", 4)
 
-    # What may happen
+    # events
 
     @rule(name=st.sampled_from(TOPICS), count=st.integers(1, 6))
     def set_topic(self, name: str, count: int) -> None:
@@ -284,7 +284,7 @@ class Machine(RuleBasedStateMachine):
     def restart(self) -> None:
         self.coordinator.restart()
 
-    # What clients do
+    # steps of clients
 
     def send(self, request: ConsumerGroupHeartbeatRequest) -> Any:
         beat = ConsumerHeartbeat(request=request, version=1, client_id="c", client_host="/h", image=self.image, settings=SETTINGS)
@@ -359,7 +359,7 @@ class Machine(RuleBasedStateMachine):
         if client.owned <= client.assignment:
             client.owned = set(client.assignment)
 
-    # What must hold
+    # invariants
 
     @invariant()
     def nothing_is_owned_twice(self) -> None:

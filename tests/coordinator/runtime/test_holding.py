@@ -20,7 +20,7 @@ MANY = 2_000
 
 
 class Loop:
-    """The loop of a scene. What a turn raises goes to `raised`, as it goes to the exception handler of a loop."""
+    """The loop of a scene. `raised` gets the exceptions of a turn, as the exception handler of a loop does."""
 
     def __init__(self, next_turn: list[Callable[[], None]]) -> None:
         self.next_turn = next_turn

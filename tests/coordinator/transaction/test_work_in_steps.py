@@ -1,4 +1,4 @@
-"""What a shard does with all of its transactional ids is done some at a time, and what comes in between is right."""
+"""A shard works on all of its transactional ids some at a time, and requests in between get the right responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the store holds for a full volume: commits that free space need not a byte more of it."""
+"""The store holds a reserve for a full volume: commits that free space need not a byte more of it."""
 
 from __future__ import annotations
 

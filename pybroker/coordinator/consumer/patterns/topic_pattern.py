@@ -34,7 +34,7 @@ _REFUSED_FLAGS: Final = re.LOCALE | re.VERBOSE
 
 _START: Final = -1  # before the first letter
 _Context = tuple[bool, bool, bool, bool]
-"""What an assertion can see at a position: whether it is the start, the end, behind a letter of a word, before one."""
+"""The facts that an assertion can see at a position: whether it is the start, the end, behind a letter of a word, before one."""
 _NO_CONTEXT: Final[_Context] = (False, False, False, False)  # of a pattern without assertions
 
 Accepts = Callable[[str], bool]
