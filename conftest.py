@@ -45,7 +45,7 @@ def pytest_configure() -> None:
     """Refuse native parts that are out of date; limit this process, be it alone, the leader or a worker; listen to SIGINT."""
     stale = native_parts.stale()
     if stale:
-        raise pytest.UsageError(f"native parts older than their sources: {', '.join(stale)}; `make environment` builds them")
+        raise pytest.UsageError(f"native parts older than their sources: {', '.join(stale)}; `make native` compiles them")
     if MEMORY_BYTES_MAX:
         _limit_memory()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a shell
@@ -53,7 +53,7 @@ def pytest_configure() -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say what a reader of a failure has to know."""
+    """Return the line that a reader of a failure needs."""
     profile = config.getoption("--hypothesis-profile") or "pybroker"
     return (
         f"draws: profile {profile}, hash seed {os.environ.get('PYTHONHASHSEED', 'random')}; memory: {MEMORY_BYTES_MAX >> 20} MiB"

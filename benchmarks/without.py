@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 CASES: dict[str, tuple[str, Callable[[], None]]] = {}
-"""What each case does and the function that takes the case away, by the case's name."""
+"""A sentence about each case and the function that takes it away, by the case's name."""
 
 
 def case(about: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
@@ -32,13 +32,6 @@ def _put(owner: Any, name: str, value: Any) -> None:
 
 def _nothing(*_: Any) -> None:
     """Return None, as a special case does that finds nothing special."""
-
-
-@case("a tuple of a class is made without calling the class")
-def new_tuple() -> None:
-    from pybroker import model
-
-    _put(model, "new_tuple", lambda cls, values: cls(*values))  # before others import it
 
 
 @case("a message is made by position")

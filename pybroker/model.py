@@ -73,9 +73,6 @@ NO_OFFSET: Final = Offset(-1)
 FIRST_OFFSET: Final = Offset(0)
 LAST_OFFSET: Final = Offset((1 << 63) - 1)
 
-new_tuple: Final = tuple.__new__
-"""`new_tuple(TopicPartition, (topic, partition))` costs half of calling the class. For the hot path."""
-
 
 def group_epoch(number: int) -> GroupEpoch:
     """Return the number as the epoch of a group."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.produce_response import STEP_PARTITIONS
-from pybroker.model import TopicId, TopicPartition, new_tuple
+from pybroker.model import TopicId, TopicPartition
 from pybroker.protocol.codec import LOOP_ELEMENTS_MAX
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records import kernels
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.messages.produce import ProduceRequest
     from pybroker.replication.produce_data import ProduceResults
 
-LARGE_PARTITIONS: Final = LOOP_ELEMENTS_MAX
+LARGE_PRODUCE_PARTITIONS: Final = LOOP_ELEMENTS_MAX
 """A request of more partitions is handled in steps. It was decoded in a thread, so its bytes are kept for as long as it takes."""
 
 Entries = dict[TopicPartition, memoryview]
@@ -38,7 +38,7 @@ _UNAUTHORIZED: Final = PartitionProduceResult(ErrorCode.TRANSACTIONAL_ID_AUTHORI
 
 
 class ProduceLayout:
-    """What a request asks for.
+    """The parts of a request.
 
     Attributes:
         topics: the topics and partitions of the response, in the request's order.
@@ -75,7 +75,7 @@ class ProduceLayout:
                 left = STEP_PARTITIONS
                 yield
             for partition in topic.partition_data:
-                topic_partition = new_tuple(TopicPartition, (key, partition.index))
+                topic_partition = TopicPartition(key, partition.index)
                 asked.append(topic_partition)
                 records: Any = partition.records  # the decoder makes a memoryview or None
                 is_transactional = records is not None and kernels.is_of_transaction(records)
@@ -143,4 +143,4 @@ def forget_records(request: ProduceRequest) -> Generator[None, None, None]:
 def is_large(request: ProduceRequest) -> bool:
     """Return whether a request has too many partitions, or topics, for one turn."""
     topics = request.topic_data
-    return len(topics) > LARGE_PARTITIONS or sum(len(topic.partition_data) for topic in topics) > LARGE_PARTITIONS
+    return len(topics) > LARGE_PRODUCE_PARTITIONS or sum(len(topic.partition_data) for topic in topics) > LARGE_PRODUCE_PARTITIONS

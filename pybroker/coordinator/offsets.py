@@ -27,7 +27,17 @@ from pybroker.coordinator.records import (
     offset_tombstone,
 )
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, Producer
-from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, GenerationId, GroupId, MemberEpoch, MemberId, TopicPartition, new_tuple
+from pybroker.model import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    GenerationId,
+    GroupId,
+    LeaderEpoch,
+    MemberEpoch,
+    MemberId,
+    Offset,
+    TopicPartition,
+)
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -82,7 +92,8 @@ class NewOffset(Protocol):
 
 
 class OffsetsOfGroup(NamedTuple):
-    """What a group has committed, by topic and partition: the state itself, so look at it at once, and change nothing.
+    """The offsets that a group has committed, by topic and partition: the state itself, so look at it at once, and change
+    nothing.
 
     `unstable` has the offsets that open transactions have written, where the fetch asks for stable offsets.
     """
@@ -197,8 +208,8 @@ def _accept(
                 commit_ms = now_ms
                 if producer is None and (named_ms := one.commit_timestamp) != no_timestamp:  # type: ignore[attr-defined]
                     commit_ms = named_ms
-                accepted[one.partition_index] = new_tuple(
-                    CommittedOffset, (one.committed_offset, one.committed_leader_epoch, metadata or "", commit_ms, expire_ms)
+                accepted[one.partition_index] = CommittedOffset(
+                    Offset(one.committed_offset), LeaderEpoch(one.committed_leader_epoch), metadata or "", commit_ms, expire_ms
                 )
         place += len(partitions)
         if accepted and producer is not None:
@@ -221,7 +232,7 @@ def check_fetch(shard: GroupShard, group_id: GroupId, member_id: MemberId | None
 def offsets_of(shard: GroupShard, group_id: GroupId, *, is_stable: bool) -> OffsetsOfGroup:
     """Return what the group has committed. `is_stable` asks which offsets open transactions have written."""
     unstable = shard.pending.keys_of(group_id) if is_stable else ()
-    return new_tuple(OffsetsOfGroup, (group_id, shard.offsets.get(group_id, _NO_TOPICS), unstable))
+    return OffsetsOfGroup(group_id, shard.offsets.get(group_id, _NO_TOPICS), unstable)
 
 
 def delete_offsets(shard: GroupShard, group_id: GroupId, unwanted: Sequence[TopicPartition], _now_ms: int) -> CoordinatorResult:

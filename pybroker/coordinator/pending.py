@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.records import OffsetKey
-from pybroker.model import new_tuple
 
 if TYPE_CHECKING:
     from pybroker.coordinator.records import CommittedOffset
@@ -43,7 +42,7 @@ class PendingOffsets:
         self._by_group: dict[GroupId, dict[OffsetKey, None]] = {}
         self._groups: dict[ProducerId, set[GroupId]] = {}  # all for which the open transaction of a producer has written
 
-    # What requests ask
+    # --- questions of requests ---
 
     def keys_of(self, group_id: GroupId) -> Collection[OffsetKey]:
         """Return the offsets of the group that are pending."""
@@ -70,7 +69,7 @@ class PendingOffsets:
         of_group = self._by_group.setdefault(group, {})
         self._groups.setdefault(producer_id, set()).add(group)
         for partition, committed in offsets.items():
-            key = new_tuple(OffsetKey, (group, topic, partition))
+            key = OffsetKey(group, topic, partition)
             written = by_key.get(key)
             if written is None:
                 by_key[key] = {producer_id: committed}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pybroker.model as model  # noqa: PLR0402  (the compiled text takes it from the package that it names)
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.records import kernels
 from pybroker.records.quick_look import look_through
@@ -34,7 +33,7 @@ COMPRESSED_SINCE = 7
 
 
 class AppendSettings:
-    """What an append of the usual form reads of its topic's configuration: the values of `config`, and of `current`, its rules.
+    """The settings that an append of the usual form reads of its topic: the values of `config`, and of `current`, its rules.
 
     `AppendRules` has the rest, and sets all of it. Sizes are in bytes, times in ms.
     """
@@ -186,9 +185,8 @@ class LogEnd:
                 self.settle(first_offset)
         except OSError as error:
             raise self.log_directory.fail(error) from error
-        return model.new_tuple(
-            LogAppendInfo,
-            (first_offset, last_offset, max_timestamp, -1, self.log_start_offset, record_count, len(data), 0, 0, False),
+        return LogAppendInfo(
+            first_offset, last_offset, max_timestamp, -1, self.log_start_offset, record_count, len(data), 0, 0, False
         )
 
     def _accepted(self, data: Any, leader_epoch: LeaderEpoch, now_ms: int, kept_codecs: int) -> Any:

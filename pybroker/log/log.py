@@ -26,7 +26,7 @@ from pybroker.log.results import FetchedRecords, LogOffsetMetadata, TimestampedO
 from pybroker.log.retention import retention
 from pybroker.log.segments.segment import LogSegment
 from pybroker.log.segments.segments import Segments
-from pybroker.model import FIRST_OFFSET, NO_OFFSET, LeaderEpoch, Offset, new_tuple
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, LeaderEpoch, Offset
 from pybroker.records.rules import INFLATION_MAX
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class Log(LogEnd):
     def end_offset_metadata(self) -> LogOffsetMetadata:
         """The log end offset and its position."""
         active = self.segments.active
-        return new_tuple(LogOffsetMetadata, (self.log_end_offset, active.base_offset, active.tail.size))
+        return LogOffsetMetadata(self.log_end_offset, active.base_offset, active.tail.size)
 
     # --- append ---
 

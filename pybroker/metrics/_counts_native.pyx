@@ -113,7 +113,7 @@ cdef class RequestCounts:
 
 
 cdef class TopicCounts:
-    """What every append and every read counts for its topic."""
+    """The counters that every append and every read of a topic changes."""
 
     cpdef produced(self, int64_t size, int64_t record_count):
         """Count an append of `size` bytes of batches with that many records."""

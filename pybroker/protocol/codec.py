@@ -58,16 +58,15 @@ LOOP_ELEMENTS_MAX: Final = 1 << 13 if IS_NATIVE else 1 << 11
 
 T = TypeVar("T")
 
-_new_header = tuple.__new__  # half the cost of calling the class
 
 _REQUEST_START = struct.Struct(">hhi")  # key, version, correlation id
 _REQUEST_HEADER = struct.Struct(">hhih")  # and the client id's length
 _RESPONSE_HEAD = struct.Struct(">i")  # correlation id
 _RESPONSE_HEAD_TAGGED = struct.Struct(">ix")  # and no tagged fields
 DAMAGE: Final = (struct.error, IndexError, UnicodeDecodeError)
-"""What the plans raise for bytes that are no message; `decode` makes DecodeError of it."""
+"""The errors that the plans raise for bytes that are no message; `decode` makes DecodeError of it."""
 UNFIT: Final = (struct.error, TypeError, AttributeError, OverflowError, UnicodeEncodeError)
-"""What the plans raise for values that do not fit their fields; `encode` makes EncodeError of it."""
+"""The errors that the plans raise for values that do not fit their fields; `encode` makes EncodeError of it."""
 
 _SPOKEN: Final[dict[tuple[int, int], bool]] = {
     (key, version): spoken.flexible.has(version)
@@ -147,7 +146,7 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
             if (key, version) not in _SPOKEN:
                 return _foreign_header(frame)
         raise DecodeError(f"the request header {_damage(error)}") from error
-    return _new_header(RequestHeader, (key, version, correlation_id, client_id)), end
+    return RequestHeader(key, version, correlation_id, client_id), end
 
 
 def _foreign_header(frame: memoryview) -> tuple[RequestHeader, int]:

@@ -1,6 +1,6 @@
 # cython: annotation_typing=False
-"""What a fetch wants of one partition, and what was read of it, in Python; `_partition_data_native` is this same text, compiled
-with the types of `_partition_data_native.pxd`, so that native code reads and sets the attributes without looking them up.
+"""The wanted part of one partition in a fetch, and what was read of it, in Python; `_partition_data_native` is this same text,
+compiled with the types of `_partition_data_native.pxd`, so native code reads and sets the attributes without looking them up.
 
 Each attribute is written here and in `_reading_native`. After a change here the extension must be built again.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition, new_tuple
+from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class FetchPartition:
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
-        self.topic_partition: TopicPartition = new_tuple(TopicPartition, (topic or "", partition))
+        self.topic_partition = TopicPartition(topic or "", partition)
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.log_start_offset = log_start_offset

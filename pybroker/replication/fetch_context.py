@@ -11,7 +11,6 @@ import abc
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.model import new_tuple
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication.cached_partition import CachedPartition, has_possible_name
 from pybroker.slicing import emptied
@@ -79,7 +78,7 @@ class SessionlessContext(FetchContext):
 
     def respond(self, results: FetchResults) -> SessionResponse:
         """Return all results."""
-        return new_tuple(SessionResponse, (_NO_ERROR, NO_SESSION_ID, results))
+        return SessionResponse(_NO_ERROR, NO_SESSION_ID, results)
 
 
 class FullContext(FetchContext):

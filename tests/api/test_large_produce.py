@@ -44,7 +44,7 @@ def codes(response: Any) -> list[int]:
 def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Make all requests of the test large, or none."""
     if request.param:
-        monkeypatch.setattr(produce_layout, "LARGE_PARTITIONS", 0)
+        monkeypatch.setattr(produce_layout, "LARGE_PRODUCE_PARTITIONS", 0)
         monkeypatch.setattr(produce_layout, "STEP_PARTITIONS", 1)
         monkeypatch.setattr(transactional_append, "STEP_PARTITIONS", 1)
     return bool(request.param)
@@ -112,7 +112,7 @@ async def test_each_partition_of_a_transaction_has_its_result(tmp_path: Path, ve
 async def test_partitions_of_a_topic_that_is_deleted_meanwhile_are_not_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(produce_layout, "LARGE_PARTITIONS", 0)
+    monkeypatch.setattr(produce_layout, "LARGE_PRODUCE_PARTITIONS", 0)
     monkeypatch.setattr(transactional_append, "STEP_PARTITIONS", 1)
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)  # each step is a slice
     whole = await broker(tmp_path)

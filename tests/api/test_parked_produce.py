@@ -68,7 +68,7 @@ async def test_a_produce_that_waits_keeps_none_of_its_bytes(
     if is_decoded_in_thread:
         whole.dispatcher.loop_elements_max = 1
     if way == "large":
-        monkeypatch.setattr(produce_layout, "LARGE_PARTITIONS", 0)
+        monkeypatch.setattr(produce_layout, "LARGE_PRODUCE_PARTITIONS", 0)
     elif way == "in slices":
         monkeypatch.setattr(slicing, "SLICE_S", -1)
     elif way == "waits in steps":
@@ -87,12 +87,13 @@ async def test_a_produce_that_waits_keeps_none_of_its_bytes(
     ]
 
 
-@pytest.mark.parametrize("limit", ["LARGE_PARTITIONS of the layout", "LARGE_PARTITIONS of the wait", "none"])
+@pytest.mark.parametrize("limit", ["layout", "wait", "none"])
 async def test_only_partitions_that_are_not_durable_in_time_have_timed_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     if limit != "none":
-        monkeypatch.setattr(produce_layout if limit.endswith("layout") else produce_settling, "LARGE_PARTITIONS", 0)
+        limited = (produce_layout, "LARGE_PRODUCE_PARTITIONS") if limit == "layout" else (produce_settling, "LARGE_PARTITIONS")
+        monkeypatch.setattr(*limited, 0)
         monkeypatch.setattr(delayed_produce, "_STEP_PARTITIONS", 1)
     whole, disk = await slow_disk(tmp_path, flush_messages="1")
     request = produce(2)
@@ -125,7 +126,7 @@ async def test_what_was_decoded_of_a_large_request_is_freed_while_it_waits(
 
     monkeypatch.setattr(LongMessages, "free", noted)
     monkeypatch.setattr(slicing, "SLICE_S", -1)  # as with many partitions, the handler pauses before it waits
-    monkeypatch.setattr(produce_layout, "LARGE_PARTITIONS", 0)
+    monkeypatch.setattr(produce_layout, "LARGE_PRODUCE_PARTITIONS", 0)
     monkeypatch.setattr(fetch_steps, "LARGE_PARTITIONS", 0)
     whole, disk = await slow_disk(tmp_path, flush_messages="1")
     whole.dispatcher.loop_elements_max = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,21 +37,33 @@ NO_VERBS = frozenset(
         *("and", "else", "how", "if", "so", "until", "what", "whatever", "when", "where", "whether", "which", "why", "without"),
     )
 )
-FRAGMENTS = frozenset(("at", "by", "from", "into", "it", "its", "of", "on", "they", "to", "under", "with", "without"))
-"""First words of no sentence, or of one whose subject stands elsewhere: no class, module or test begins with one of them."""
+CLAUSES = frozenset(("of", "what", "whatever", "who", "whoever"))
+"""First words of no sentence, or of one that has a clause for its subject: the text of a constant may begin with any other."""
+FRAGMENTS = CLAUSES | {"at", "by", "from", "into", "it", "its", "on", "they", "to", "under", "with", "without"}
+"""These, and first words of a sentence whose subject stands elsewhere: no class, module or test begins with one of them."""
 
+CONSTANT = "="
+"""Stands for the name of a constant, which no function can have."""
 ENDS = (".", ":", "?", "!")
 NATIVE_DOCSTRING = re.compile(r'^ *"""([\s\S]*?)"""', re.MULTILINE)
 C_IN_CYTHON = re.compile(r'extern from \*:\n +"""[\s\S]*?"""')
 
 
 def described(module: ast.Module) -> Iterator[tuple[int, str, str]]:
-    """Yield line, name and docstring of whatever has one. Only functions have a name, because only they begin with a verb."""
+    """Yield line, name and docstring of whatever has one, constants included. Only functions have a name, because only they begin
+    with a verb.
+    """
     for node in nodes(module):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             words = ast.get_docstring(node)
             if words:
                 yield getattr(node, "lineno", 1), _function(node), words
+        for before, after in (
+            itertools.pairwise(getattr(node, "body", None) or ()) if isinstance(node, ast.Module | ast.ClassDef) else ()
+        ):
+            match after:
+                case ast.Expr(value=ast.Constant(value=str(words))) if isinstance(before, ast.Assign | ast.AnnAssign):
+                    yield after.lineno, CONSTANT, words
 
 
 def _function(node: ast.AST) -> str:
@@ -63,7 +76,8 @@ def _function(node: ast.AST) -> str:
 def faults(name: str, words: str) -> Iterator[str]:
     """Yield what is wrong with a docstring. That of a test states what is true, so it need not begin with a verb."""
     first = words.split(maxsplit=1)[0].strip(",.:;").lower()
-    if first in (NO_VERBS if name and not name.startswith("test_") else FRAGMENTS):
+    unwanted = CLAUSES if name == CONSTANT else FRAGMENTS if not name or name.startswith("test_") else NO_VERBS
+    if first in unwanted:
         yield f"begins with {first!r}"
     if not words.partition("\n\n")[0].rstrip().endswith(ENDS):
         yield "does not end as a sentence"
@@ -86,6 +100,13 @@ def test_the_check_finds_fragments(words: str, expected: list[str]) -> None:
 def test_the_check_finds_fragments_of_classes_and_tests(name: str) -> None:
     assert list(faults(name, "The end.")) == []
     assert list(faults(name, "Of the end")) == ["begins with 'of'", "does not end as a sentence"]
+
+
+def test_the_check_finds_texts_of_constants() -> None:
+    module = ast.parse('"""A module."""\nEND = 1\n"""What ends."""\n')
+    assert list(described(module)) == [(1, "", "A module."), (3, CONSTANT, "What ends.")]
+    assert list(faults(CONSTANT, "What ends.")) == ["begins with 'what'"]
+    assert list(faults(CONSTANT, "By default, it ends.")) == []
 
 
 @for_each(sources(".py"))

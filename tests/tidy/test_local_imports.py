@@ -1,6 +1,6 @@
-"""An import inside a function has a reason: its room's, which stands in the room's docstring, or its own, beside it.
+"""An import inside a function has a reason: its package's, which stands in the package's docstring, or its own, beside it.
 
-ruff asks each such import for a `noqa` (PLC0415), except in the rooms below.
+ruff asks each such import for a `noqa` (PLC0415), except in the packages below.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pathlib import Path
 from tests.tidy.sources import PACKAGE, ROOT, for_each, nodes, sources, text, tree
 
 EXTRA = {"confluent_kafka", "matplotlib", "numpy", "pyarrow", "pyspark"}
-"""What the `spark` extra brings. The unit tests have only the first of them."""
-ROOMS = {
+"""Packages that the `spark` extra brings. The unit tests have only the first of them."""
+FREE_PACKAGES = {
     "cli": None,
     "commands": None,
     "pipeline": EXTRA | {"pybroker.pipeline.report.pictures", "pybroker.pipeline.datasource.source"},
 }
-"""The rooms with one reason for all of their local imports, and what may be imported so; None is anything."""
+"""The packages with one reason for all of their local imports, and what may be imported so; None is anything."""
 PHRASE = "inside a function"
-"""What a room's docstring has where it gives the reason."""
+"""The words of a package's docstring where it gives the reason."""
 NOQA = re.compile(r"# noqa: PLC0415\W*(?P<reason>\w.*)?")
 
 
@@ -58,7 +58,7 @@ def without_reason(module: ast.Module, code: str) -> list[int]:
     return faults
 
 
-def room(path: Path) -> str:
+def package(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0]
 
 
@@ -70,22 +70,22 @@ def test_the_check_finds_an_import_without_a_reason() -> None:
     assert without_reason(ast.parse(above), above) == []
 
 
-@for_each([path for path in sources(".py", folders=("pybroker",)) if room(path) not in ROOMS])
+@for_each([path for path in sources(".py", folders=("pybroker",)) if package(path) not in FREE_PACKAGES])
 def test_local_imports_have_a_reason(path: Path) -> None:
     faults = without_reason(tree(path), text(path))
     assert not faults, f"imports inside functions without a reason, at lines {faults}"
 
 
-@for_each([path for path in sources(".py", folders=("pybroker",)) if ROOMS.get(room(path))])
-def test_rooms_import_inside_functions_only_what_their_reason_is_about(path: Path) -> None:
-    allowed = ROOMS[room(path)]
+@for_each([path for path in sources(".py", folders=("pybroker",)) if FREE_PACKAGES.get(package(path))])
+def test_packages_import_inside_functions_only_what_their_reason_is_about(path: Path) -> None:
+    allowed = FREE_PACKAGES[package(path)]
     assert allowed is not None
     faults = [name for node in local_imports(tree(path)) for name in modules(node) if name not in allowed]
     assert not faults, f"{', '.join(faults)} belongs to the top of the module"
 
 
-def test_rooms_give_their_reason_and_ruff_knows_no_others() -> None:
-    for name in ROOMS:
+def test_packages_give_their_reason_and_ruff_knows_no_others() -> None:
+    for name in FREE_PACKAGES:
         docstring = ast.get_docstring(tree(PACKAGE / name / "__init__.py"))
         assert docstring is not None
         assert PHRASE in " ".join(docstring.split()), name

@@ -42,7 +42,7 @@ from pybroker.api.fetch_steps import (
     wanted_in_steps,
 )
 from pybroker.api.slices import LARGE_PARTITIONS, complete
-from pybroker.model import BrokerId, TopicId, new_tuple
+from pybroker.model import BrokerId, TopicId
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
@@ -177,7 +177,7 @@ def _known(version: int, session: FetchContext) -> tuple[Sequence[FetchPartition
 def _params(broker: Services, context: RequestContext, request: FetchRequest, replica_id: int) -> FetchParams:
     client = None
     if context.api_version >= _RACK_VERSION:
-        client = new_tuple(ClientMetadata, (request.rack_id, context.client_id or "", context.connection.peer_host))
+        client = ClientMetadata(request.rack_id, context.client_id or "", context.connection.peer_host)
     return fetch_params(
         version=context.api_version,
         replica_id=BrokerId(replica_id),

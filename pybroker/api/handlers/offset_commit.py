@@ -23,7 +23,7 @@ from pybroker.api.committed_offsets import LargeCommit, is_large, lay_out, outco
 from pybroker.api.deferred import Deferred
 from pybroker.api.slices import complete
 from pybroker.coordinator.offsets import Committer
-from pybroker.model import new_tuple
+from pybroker.model import GenerationId, GroupId, MemberId
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import (
@@ -88,9 +88,7 @@ async def _handle_large(
 
 def _committer(context: RequestContext, request: OffsetCommitRequest) -> Committer:
     knows_epochs = context.api_version >= _UNKNOWN_GROUP_VERSION
-    generation_id = request.generation_id_or_member_epoch
+    group_id, member_id = GroupId(request.group_id), MemberId(request.member_id)
+    generation_id = GenerationId(request.generation_id_or_member_epoch)
     unknown_group, producer = ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION, None
-    return new_tuple(
-        Committer,
-        (request.group_id, generation_id, request.member_id, request.group_instance_id, unknown_group, knows_epochs, producer),
-    )
+    return Committer(group_id, generation_id, member_id, request.group_instance_id, unknown_group, knows_epochs, producer)

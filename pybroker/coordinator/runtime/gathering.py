@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pybroker.coordinator.runtime.appender import BATCH_BYTES
 from pybroker.coordinator.runtime.result import ends_of
-from pybroker.model import new_tuple
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST
 
 
 class Source(Protocol):
-    """What has one request in work at a time: a connection."""
+    """An object that has one request in work at a time: a connection."""
 
     @property
     def has_next_request(self) -> bool:
@@ -67,7 +66,7 @@ class Gathered(NamedTuple):
 
 
 class Turn:
-    """What a shard has gathered, and what it knows of the present turn and of the one before."""
+    """The results that a shard has gathered, and what it knows of the present turn and of the one before."""
 
     __slots__ = ("count", "gathered", "is_begun", "is_shared", "size", "source")
 
@@ -86,7 +85,7 @@ class Turn:
 
 
 class Gathering:
-    """What gathers for all shards of a runtime. It is used from the event loop only.
+    """Gathers results for all shards of a runtime. It is used from the event loop only.
 
     `call_soon` runs its argument in the loop's next iteration. `durable` responds to a request whose records are durable, or
     which has an error.
@@ -125,7 +124,7 @@ class Gathering:
         size = sum(map(len, ends))
         if turn.size + size > BATCH_BYTES:
             self.flush(active)
-        turn.gathered.append(new_tuple(Gathered, (result, ends, done)))
+        turn.gathered.append(Gathered(result, ends, done))
         turn.size += size
         turn.count += 1
 

@@ -115,7 +115,7 @@ def _copy(head: LogSegment, start: int, target: LogSegment) -> Iterator[Step]:
         if not isinstance(batch, BatchView):
             yield batch
             continue
-        target.note_batch(batch.last_offset, max_timestamp=batch.max_timestamp, position=position, size=batch.batch_length)
+        target.note_batch(batch, position)
         position += batch.batch_length
         buffer += batch.data
         if len(buffer) >= WRITE_BYTES:

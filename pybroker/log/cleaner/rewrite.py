@@ -119,7 +119,7 @@ def rewrite(
             kept = yield from _kept_of(log, chunk, keys, transactions, now_ms)
             for data in kept:
                 view = BatchView(memoryview(data))
-                target.note_batch(view.last_offset, max_timestamp=view.max_timestamp, position=position, size=len(data))
+                target.note_batch(view, position)
                 position += len(data)
                 buffer += data
                 totals.bytes_written += len(data)
@@ -200,7 +200,7 @@ def _with_ends(log: Log, *, start_offset: Offset, end_offset: Offset) -> list[tu
 
 
 class _Fate(NamedTuple):
-    """What is known of a batch before its records are read, in the order of offsets."""
+    """The facts that are known of a batch before its records are read, in the order of offsets."""
 
     batch: BatchView
     latest_offset: Offset

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.log.files.filesystem import SHORTAGES
 from pybroker.log.indexes.entry_file import CorruptIndexError, EntryFile, NotInMemoryError
 from pybroker.log.segments.batch_scan import OFFSET_END
-from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset, new_tuple
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Container, Generator
@@ -124,7 +124,7 @@ class TransactionIndex(EntryFile):
             found: list[AbortedTransaction] = []
             for _, producer_id, first_offset, last_offset, last_stable_offset in ENTRY.iter_unpack(piece):
                 if first_offset < upper_offset:
-                    found.append(new_tuple(AbortedTransaction, (producer_id, first_offset, last_offset, last_stable_offset)))
+                    found.append(AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset))
                 if last_stable_offset >= upper_offset:
                     yield found
                     return True

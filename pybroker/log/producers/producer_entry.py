@@ -15,7 +15,6 @@ from pybroker.model import (
     Offset,
     ProducerEpoch,
     ProducerId,
-    new_tuple,
 )
 from pybroker.records.batch import NO_SEQUENCE, decrement_sequence, increment_sequence
 
@@ -94,12 +93,10 @@ class ProducerEntry(NamedTuple):
         """
         producer_id, producer_epoch, coordinator_epoch, _, transaction_first_offset, batches = self
         last_sequence = increment_sequence(base_sequence, offset_delta)
-        batch = new_tuple(BatchMetadata, (last_sequence, last_offset, offset_delta, timestamp))
+        batch = BatchMetadata(last_sequence, last_offset, offset_delta, timestamp)
         batches = (*(batches if len(batches) < BATCHES_RETAINED else batches[1:]), batch)
         last_timestamp = timestamp
-        return new_tuple(
-            ProducerEntry, (producer_id, producer_epoch, coordinator_epoch, last_timestamp, transaction_first_offset, batches)
-        )
+        return ProducerEntry(producer_id, producer_epoch, coordinator_epoch, last_timestamp, transaction_first_offset, batches)
 
     def after(self, batch: ProducerBatch) -> ProducerEntry:
         """Return the producer after any batch. A new epoch forgets the batches of the old one."""

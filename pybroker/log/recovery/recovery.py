@@ -154,7 +154,7 @@ def _recover_segment(log: Log, segment: LogSegment) -> tuple[Offset, int, str | 
     end_offset = min(segment.end_offset, segment.base_offset + RELATIVE_OFFSET_MAX + 1)
     try:
         for position, batch in intact_batches(segment.file, segment.size, base_offset=next_offset, end_offset=end_offset):
-            segment.note_batch(batch.last_offset, max_timestamp=batch.max_timestamp, position=position, size=batch.batch_length)
+            segment.note_batch(batch, position)
             log.epochs.assign_if_newer(epochs.of(batch), batch.base_offset)
             _note_producer(log, segment, batch)
             next_offset, end = batch.next_offset, position + batch.batch_length

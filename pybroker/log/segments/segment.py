@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
     from pybroker.log.files.filesystem import Filesystem, WriteBuffer
     from pybroker.log.segments.damage import Damage
+    from pybroker.records.batch import BatchView
 
 logger = logging.getLogger(__name__)
 
@@ -195,10 +196,10 @@ class LogSegment(SegmentFiles):
     def _forget_starts(self) -> None:
         self.known_start, self.young_start = (NO_OFFSET, 0), (NO_OFFSET, NO_TIMESTAMP)
 
-    def note_batch(self, last_offset: Offset, *, max_timestamp: int, position: int, size: int) -> None:
+    def note_batch(self, batch: BatchView, position: int) -> None:
         """Add a batch of the data file to the indexes, in order."""
-        if self.tail.note(size, max_timestamp, last_offset):
-            self._add_entry(last_offset, position)
+        if self.tail.note(batch.batch_length, batch.max_timestamp, batch.last_offset):
+            self._add_entry(batch.last_offset, position)
 
     def _add_entry(self, last_offset: Offset, position: int) -> None:
         """Add the batch that was noted last to the indexes."""

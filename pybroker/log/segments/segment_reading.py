@@ -21,7 +21,7 @@ from pybroker.log.segments import batch_scan
 from pybroker.log.segments.batch_scan import OFFSET_END, CorruptDataError
 from pybroker.log.segments.damage import SEGMENT_OFFSETS_MAX, Damage, Survey
 from pybroker.log.segments.file_records import FileRecords
-from pybroker.model import NO_OFFSET, Offset, new_tuple
+from pybroker.model import NO_OFFSET, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def rebuild_indexes(self: LogSegment) -> None:
         self.reset_indexes()
         survey = Survey(self.file, self.size, base_offset=self.base_offset, end_offset=self.end_offset)
         for position, batch in survey.batches():
-            self.note_batch(batch.last_offset, max_timestamp=batch.max_timestamp, position=position, size=batch.batch_length)
+            self.note_batch(batch, position)
         self.write_last_timestamp()
     except OSError:
         self._is_loaded = False
@@ -249,11 +249,11 @@ def slice_from(
     size = first_batch_size if min_one_batch and bytes_max < first_batch_size else bytes_max
     if position + size > limit:
         size = limit - position
-    place = new_tuple(LogOffsetMetadata, (offset, self.base_offset, position))
+    place = LogOffsetMetadata(offset, self.base_offset, position)
     if size <= 0:
         return FetchedRecords(records=EMPTY, size=0, offset_metadata=place, first_batch_size=first_batch_size)
     records = FileRecords(self.open_file or self.file, position, size)
-    return new_tuple(FetchedRecords, (records, size, place, first_batch_size, size < first_batch_size))
+    return FetchedRecords(records, size, place, first_batch_size, size < first_batch_size)
 
 
 def read_recent(self: LogSegment, offset: Offset, *, bytes_max: int, min_one_batch: bool) -> FetchedRecords | None:
