@@ -73,6 +73,11 @@ NO_OFFSET: Final = Offset(-1)
 FIRST_OFFSET: Final = Offset(0)
 LAST_OFFSET: Final = Offset((1 << 63) - 1)
 
+new_tuple: Final = tuple.__new__
+"""Makes a tuple without calling its class. Only parts that are compiled as they stand use it, where `new_tuple` of
+`protocol/_tuples.pxd` takes its place, and saves a sixth of a Produce (docs/design/cost.md).
+"""
+
 
 def group_epoch(number: int) -> GroupEpoch:
     """Return the number as the epoch of a group."""

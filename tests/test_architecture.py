@@ -50,6 +50,8 @@ class Made(NamedTuple):
 
 
 OTHER_NAMES = {
+    ("TopicPartition", "topic"): {"name"},
+    ("TopicPartition", "partition"): {"index"},
     ("ClientMetadata", "host"): {"peer_host"},
     ("LogOffsetMetadata", "offset"): {"log_end_offset"},
     ("LogOffsetMetadata", "segment_base_offset"): {"base_offset"},
@@ -89,10 +91,17 @@ def made_tuples() -> list[Made]:
     for path in sorted(ROOT.rglob("*.py")):
         module = ".".join(("pybroker", *path.relative_to(ROOT).with_suffix("").parts))
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and (name := last_name(node.func)) in MADE_BY_POSITION and not node.keywords:
-                if any(isinstance(value, ast.Starred) for value in node.args):
-                    continue  # a row of another tuple, in its order
-                made.append(Made(f"{module}:{node.lineno}", getattr(importlib.import_module(module), name), node.args))
+            if not isinstance(node, ast.Call) or node.keywords:
+                continue
+            name, values = last_name(node.func), node.args
+            if name == "new_tuple":
+                assert path.with_name(path.name.replace("_python.py", "_native.pxd")).exists(), f"{module} is not compiled"
+                cls, literal = values
+                assert isinstance(literal, ast.Tuple), f"{module}:{node.lineno}: the values have to stand there, to be counted"
+                name, values = last_name(cls), literal.elts
+            elif name not in MADE_BY_POSITION or any(isinstance(value, ast.Starred) for value in values):
+                continue  # a starred value is a row of another tuple, in its order
+            made.append(Made(f"{module}:{node.lineno}", getattr(importlib.import_module(module), name), values))
     return made
 
 

@@ -6,6 +6,7 @@ from pybroker.api cimport _repeats_native
 from pybroker cimport _clock as time
 from pybroker.metrics cimport _counts_native
 from pybroker.network cimport _state_native
+from pybroker.protocol cimport _tuples as model
 
 cdef int64_t SIZE_PREFIX
 cdef int64_t NOTED_NS

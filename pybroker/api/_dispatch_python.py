@@ -9,6 +9,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+import pybroker.model as model  # noqa: PLR0402  (the compiled text takes it from the package that it names)
 from pybroker.api.context import RequestContext
 from pybroker.api.deferred import Deferred
 from pybroker.api.response_memo import KeptResponse
@@ -222,7 +223,7 @@ class DispatcherCore:
             return self._decoded_later(connection, header, frame, body_offset=body_offset, started_ns=started_ns)
         except DecodeError as error:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
-        context = RequestContext(connection, api_version, correlation_id, client_id)
+        context = model.new_tuple(RequestContext, (connection, api_version, correlation_id, client_id))
         try:
             if route.pieces is None or not route.pieces.is_large(request, size):
                 response = route.handle(self._broker, context, request)

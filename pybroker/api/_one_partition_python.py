@@ -12,6 +12,7 @@ import functools
 from typing import TYPE_CHECKING, Any, cast
 
 import pybroker.api.repeats as repeats  # noqa: PLR0402  (the compiled text takes it from the part that it names)
+import pybroker.model as model  # noqa: PLR0402  (as above)
 from pybroker.api.context import ADMIN_CLIENT_ID
 from pybroker.api.deferred import Deferred
 from pybroker.api.produce_makers import new_partition, new_response, new_topic
@@ -75,7 +76,7 @@ def produce_one(
     encoded_name = name.encode()
     return append_only(
         broker,
-        TopicPartition(name, index),
+        model.new_tuple(TopicPartition, (name, index)),
         index,
         records,
         acks,
@@ -146,7 +147,7 @@ class RepeatedProduce(repeats.Repeated):
         form = self.form
         if form.number != self._index:
             self._index = form.number
-            self._topic_partition = TopicPartition(self._name, self._index)
+            self._topic_partition = model.new_tuple(TopicPartition, (self._name, self._index))
         try:
             response = append_only(
                 broker,

@@ -2,6 +2,7 @@
 
 cimport cython
 from libc.stdint cimport int64_t
+from pybroker.protocol cimport _tuples as model
 
 
 cdef class AppendSettings:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pybroker.model as model  # noqa: PLR0402  (the compiled text takes it from the package that it names)
 from pybroker.log.results import AppendOrigin, LogAppendInfo
 from pybroker.records import kernels
 from pybroker.records.quick_look import look_through
@@ -185,8 +186,9 @@ class LogEnd:
                 self.settle(first_offset)
         except OSError as error:
             raise self.log_directory.fail(error) from error
-        return LogAppendInfo(
-            first_offset, last_offset, max_timestamp, -1, self.log_start_offset, record_count, len(data), 0, 0, False
+        return model.new_tuple(
+            LogAppendInfo,
+            (first_offset, last_offset, max_timestamp, -1, self.log_start_offset, record_count, len(data), 0, 0, False),
         )
 
     def _accepted(self, data: Any, leader_epoch: LeaderEpoch, now_ms: int, kept_codecs: int) -> Any:

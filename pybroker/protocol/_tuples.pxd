@@ -13,6 +13,15 @@ cdef extern from *:
     object pb_new_tuple(object cls, Py_ssize_t size)  # every item must be set before other code sees the tuple
 
 
+cdef inline object new_tuple(object cls, tuple values):
+    """Return what `pybroker.model.new_tuple` returns; the compiled parts use it in the place of that one."""
+    cdef Py_ssize_t index
+    made = pb_new_tuple(cls, len(values))
+    for index in range(len(values)):
+        set_item(made, index, values[index])
+    return made
+
+
 cdef inline void set_item(object items, Py_ssize_t index, object item):
     Py_INCREF(item)
     PyTuple_SET_ITEM(items, index, item)

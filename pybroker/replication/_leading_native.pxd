@@ -4,6 +4,7 @@ cimport cython
 from libc.stdint cimport int64_t
 from pybroker.log cimport _end_native
 from pybroker.metrics cimport _counts_native
+from pybroker.protocol cimport _tuples as model
 
 
 cdef class LeaderState:

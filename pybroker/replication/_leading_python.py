@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pybroker.model as model  # noqa: PLR0402  (the compiled text takes it from the package that it names)
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import INTERNAL_TOPICS
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -154,7 +155,9 @@ class LeaderAppends:
             log = partition.log
             if log.unsettled_upto > log.recovery_point:
                 code = partition.check_settled(last_offset + 1)
-        result = PartitionProduceResult(code or NONE, first_offset, log_append_time, log_start_offset, (), None)
+        result = model.new_tuple(
+            PartitionProduceResult, (code or NONE, first_offset, log_append_time, log_start_offset, (), None)
+        )
         return result, last_offset + 1 if code is None else SETTLED
 
     def wake(self, topic_partition: TopicPartition) -> None:
