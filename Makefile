@@ -17,7 +17,7 @@ unit random pure test conformance integration spark: export PYTHONDONTWRITEBYTEC
 # worker, and then the run: xdist would give the same test to the next worker, again and again.
 SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --dist loadfile --no-loadscope-reorder \
   --max-worker-restart 0 --durations 20 -r sR --reruns $(RERUNS)  # shows why a test was skipped: without a container engine, for one
-# Downloads come first, as they may take longer than a test may.
+# Downloads come before the tests that need them, as they may take longer than a test may.
 BRING = $(BIN)/python -m testing.process.bring
 # What runs without native parts: the whole unit suite but the tests that only read sources; then stock clients with a broker process.
 PURE ?= tests --ignore tests/tidy
@@ -30,15 +30,14 @@ ifndef SEED
 SEED := $(shell date +%s)
 endif
 
-.PHONY: run test check native unit pure conformance integration spark random sanitize containers image container-lock environment wheel clean
+.PHONY: run test bring check native unit pure conformance integration spark random sanitize containers image container-lock environment wheel clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
 
-# The checks use one core, and tests wait now and then, so the first three tiers run beside each other.
+# The checks use one core, tests and downloads wait now and then, so these and the first tiers run beside each other.
 test: $(VENV)/.test  ## all checks and all tests, stock clients and Spark included
-	$(MAKE) --no-print-directory -j 3 --output-sync=target WORKERS=3 check unit pure
-	$(BRING)
+	$(MAKE) --no-print-directory -j 4 --output-sync=target WORKERS=2 bring check unit pure
 	$(SIDE_BY_SIDE) integration
 
 check: $(VENV)/.unit  ## style, types, layers
@@ -46,6 +45,9 @@ check: $(VENV)/.unit  ## style, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bring: $(VENV)/.test  ## the downloads that the tests compare with, and archives of Java's classes
+	$(BRING)
 
 native: $(VENV)/.unit  ## the native parts built in place, after a change of their sources
 

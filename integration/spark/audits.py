@@ -26,16 +26,6 @@ if TYPE_CHECKING:
 
 START_MS: Final = 1_790_000_040_000
 BUCKET_MS: Final = 60_000
-INTERPRETED: Final = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
-"""Settings with which Spark interprets its plans, and does not plan the rest of a query again after each stage.
-
-An audit of some records takes a fifth less than with generated code, most of which runs once, and a third less again without new
-plans. The tests in `test_audit.py` and all that start the command run generated code and adaptive plans.
-"""
 PARTITIONS: Final = 3
 JUDGED: Final = ("expected", "present", "lost", "lost_here", "doubled", "doubled_here", "pending", "unknown", "refused", "late")
 OTHERS: Final = ("untagged", "damaged", "other_version")

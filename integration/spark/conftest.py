@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from integration.spark.plans import INTERPRETED
 from testing.places import cache_dir
 from testing.process.broker import BrokerProcess, own_brokers
 from testing.process.class_archive import jvm_options
@@ -84,8 +85,7 @@ def flow(spark_broker: BrokerProcess) -> Iterator[Flow]:
 @pytest.fixture
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the audits' own sessions interpret their plans."""
-    from integration.spark.audits import INTERPRETED  # noqa: PLC0415 (kafka-python warns when it is imported)
-    from pybroker.pipeline.audit import passes  # noqa: PLC0415
+    from pybroker.pipeline.audit import passes  # noqa: PLC0415 (an extra)
 
     for name, value in INTERPRETED.items():
         monkeypatch.setitem(passes._CONF, name, value)

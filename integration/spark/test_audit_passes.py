@@ -20,6 +20,7 @@ import confluent_kafka
 import pytest
 
 from integration.spark.audits import BUCKET_MS, START_MS, Flow, follow, invoke, judged
+from integration.spark.plans import INTERPRETED_OPTIONS
 from pybroker.pipeline.archive.job import ArchiveOptions
 from pybroker.pipeline.archive.job import run as archive
 from pybroker.pipeline.audit import incremental
@@ -44,7 +45,19 @@ def test_kills_neither_lose_nor_double_what_is_counted(spark: SparkSession, flow
         *(str(path), "--topic", flow.topic, "--tier", f"cluster={flow.bootstrap}", "--tier", f"copy={flow.bootstrap}"),
         *("--rename", f"copy={flow.copy}", "--counts-topic", flow.counts, "--keep-s", "1e9"),
     ]
-    command = [sys.executable, "-m", "pybroker", "spark", "audit", *arguments, "--every", "0", "--pass-records", "600"]
+    command = [
+        sys.executable,
+        "-m",
+        "pybroker",
+        "spark",
+        "audit",
+        *arguments,
+        "--every",
+        "0",
+        "--pass-records",
+        "600",
+        *INTERPRETED_OPTIONS,
+    ]
     rng = random.Random(3)
     flow.send(*sorted(rng.randrange(120_000) for _ in range(1800)))
     flow.pass_on(without=(9, 999), twice=(10, 1010))
@@ -72,7 +85,7 @@ def test_an_endless_run_closes_idle_tails_and_reports_what_is_lost(flow: Flow, t
     command = [
         *(sys.executable, "-m", "pybroker", "spark", "audit", str(path), "--topic", flow.topic),
         *("--tier", f"cluster={flow.bootstrap}", "--tier", f"copy={flow.bootstrap}", "--rename", f"copy={flow.copy}"),
-        *("--counts-topic", flow.counts, "--grace-s", "1", "--every", "0.2", "--master", "local[1]"),
+        *("--counts-topic", flow.counts, "--grace-s", "1", "--every", "0.2", "--master", "local[1]", *INTERPRETED_OPTIONS),
     ]
     lines: list[str] = []
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from integration.spark.plans import INTERPRETED_OPTIONS
 from pybroker.model import Offset
 from pybroker.pipeline import generate
 from pybroker.pipeline.archive.job import ArchiveOptions
@@ -125,7 +126,7 @@ def test_kills_and_ctrl_c_lose_and_double_nothing(
 ) -> None:
     topic, path = archived
     copy = unique("killed")
-    where = ["--bootstrap-server", spark_broker.bootstrap, "--master", "local[2]", "--to", copy]
+    where = ["--bootstrap-server", spark_broker.bootstrap, "--master", "local[2]", "--to", copy, *INTERPRETED_OPTIONS]
     command = [sys.executable, "-m", "pybroker", "spark", "replay", str(path), *where]
     cluster, kills = Cluster(spark_broker.bootstrap), 0
 
