@@ -37,7 +37,7 @@ run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 
 # The checks use one core, tests and downloads wait now and then, so these and the first tiers run beside each other.
 test: $(VENV)/.test  ## all checks and all tests, stock clients and Spark included
-	$(MAKE) --no-print-directory -j 4 --output-sync=target WORKERS=2 bring check unit pure
+	$(MAKE) --no-print-directory -j 4 --output-sync=target WORKERS=3 bring check unit pure
 	$(SIDE_BY_SIDE) integration
 
 check: $(VENV)/.unit  ## style, types, layers
@@ -52,10 +52,10 @@ bring: $(VENV)/.test  ## the downloads that the tests compare with, and archives
 native: $(VENV)/.unit  ## the native parts built in place, after a change of their sources
 
 unit: $(VENV)/.unit  ## no broker process, no Java, no Spark
-	$(BIN)/python -m pytest tests -n $(WORKERS) --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
+	$(BIN)/python -m pytest tests -n $(WORKERS) --dist worksteal --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
 
 pure: $(VENV)/.unit  ## the unit tests without native parts, and stock clients with such a broker
-	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n $(WORKERS) --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
+	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n $(WORKERS) --dist worksteal --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
 	PYBROKER_PURE=1 $(BIN)/python -m pytest integration/clients/test_clients_roundtrip.py -n 2 --max-worker-restart 0 -r R --reruns $(RERUNS)
 
 conformance: $(VENV)/.unit  ## beside Kafka's own definitions, classes and tools, and other libraries' codecs: no broker runs

@@ -44,11 +44,11 @@ def maker() -> None:
     _put(codec, "maker", by_name)
 
 
-def _uncompiled(place: str) -> None:
+def _uncompiled(*places: str) -> None:
     from pybroker import native
 
     whole = native.extension
-    _put(native, "extension", lambda name: None if name.startswith(place) else whole(name))
+    _put(native, "extension", lambda name: None if name.startswith(places) else whole(name))
 
 
 @case("the straight way through the dispatcher is compiled")
@@ -58,7 +58,7 @@ def dispatch() -> None:
 
 @case("the network's receiver, sender, connection and counters are compiled")
 def network() -> None:
-    _uncompiled("pybroker.network.")
+    _uncompiled("pybroker.network.", "pybroker.api._dispatch")  # it has the types of the compiled state of a connection
 
 
 @case("a produce of one partition goes without the dicts and lists that several need")
@@ -98,13 +98,12 @@ def append_usual() -> None:
 
 @case("the leader's part of an append is compiled")
 def leading() -> None:
-    _uncompiled("pybroker.replication._leading")
-    _uncompiled("pybroker.api._one_partition")  # it calls the compiled one
+    _uncompiled("pybroker.replication._leading", "pybroker.api._one_partition")  # the second calls the compiled first
 
 
 @case("the end of a log is compiled")
 def log_end() -> None:
-    _uncompiled("pybroker.log._end")
+    _uncompiled("pybroker.log._end", "pybroker.replication._leading", "pybroker.api._one_partition")  # each calls the one before
 
 
 @case("the tail of a segment is compiled")
@@ -171,8 +170,9 @@ def remember() -> None:
 def observe_request() -> None:
     from pybroker.metrics import _counts_python, counts
 
-    for place in ("pybroker.api._dispatch", "pybroker.turns._watch"):  # they have the types of the compiled counters
-        _uncompiled(place)
+    # they have the types of the compiled counters, or of parts that have
+    _uncompiled("pybroker.api._dispatch", "pybroker.turns._watch", "pybroker.network._connection")
+    _uncompiled("pybroker.replication._leading", "pybroker.api._one_partition")
     _put(counts, "observe_request", _counts_python.observe_request)
     _put(counts, "Counts", _counts_python.Counts)
     _put(counts, "RequestCounts", _counts_python.RequestCounts)
