@@ -17,12 +17,11 @@ unit random pure test conformance integration spark: export PYTHONDONTWRITEBYTEC
 # worker, and then the run: xdist would give the same test to the next worker, again and again.
 SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --dist loadfile --no-loadscope-reorder \
   --max-worker-restart 0 --durations 20 -r sR --reruns $(RERUNS)  # shows why a test was skipped: without a container engine, for one
-# Downloads come before the tests that need them, as they may take longer than a test may.
-BRING = $(BIN)/python -m testing.process.bring
 # What runs without native parts: the whole unit suite but the tests that only read sources; then stock clients with a broker process.
 PURE ?= tests --ignore tests/tidy
-# Of the unit tests, which mostly compute.
+# Of the unit tests, which mostly compute. Each begins with a part of the tests, and takes more from the others.
 WORKERS ?= 4
+STEALING = -n $(WORKERS) --dist worksteal --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
 ROUNDS ?= 1
 # Further attempts of a test that fails. Without them a change shows all its faults; CI shares its machine, and lists what needed them.
 RERUNS ?= 0
@@ -46,24 +45,23 @@ check: $(VENV)/.unit  ## style, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bring: $(VENV)/.test  ## the downloads that the tests compare with, and archives of Java's classes
-	$(BRING)
+# Downloads come before the tests that need them, as they may take longer than a test may.
+bring: $(VENV)/.unit  ## the downloads that the tests compare with, and archives of Java's classes
+	$(BIN)/python -m testing.process.bring
 
 native: $(VENV)/.unit  ## the native parts built in place, after a change of their sources
 
 unit: $(VENV)/.unit  ## no broker process, no Java, no Spark
-	$(BIN)/python -m pytest tests -n $(WORKERS) --dist worksteal --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
+	$(BIN)/python -m pytest tests $(STEALING)
 
 pure: $(VENV)/.unit  ## the unit tests without native parts, and stock clients with such a broker
-	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) -n $(WORKERS) --dist worksteal --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
+	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) $(STEALING)
 	PYBROKER_PURE=1 $(BIN)/python -m pytest integration/clients/test_clients_roundtrip.py -n 2 --max-worker-restart 0 -r R --reruns $(RERUNS)
 
-conformance: $(VENV)/.unit  ## beside Kafka's own definitions, classes and tools, and other libraries' codecs: no broker runs
-	$(BRING)
+conformance: bring  ## beside Kafka's own definitions, classes and tools, and other libraries' codecs: no broker runs
 	$(SIDE_BY_SIDE) integration/conformance
 
-integration: $(VENV)/.unit  ## stock clients and Kafka's own tools with broker processes; no Spark
-	$(BRING)
+integration: bring  ## stock clients and Kafka's own tools with broker processes; no Spark
 	$(SIDE_BY_SIDE) integration --ignore integration/conformance --ignore integration/spark
 
 spark: $(VENV)/.test  ## the jobs and the data source on a real Spark

@@ -51,6 +51,10 @@ def _uncompiled(*places: str) -> None:
     _put(native, "extension", lambda name: None if name.startswith(places) else whole(name))
 
 
+LEADING = ("pybroker.replication._leading", "pybroker.api._one_partition")
+"""The leader's part of an append, and the part that calls it in C."""
+
+
 @case("the straight way through the dispatcher is compiled")
 def dispatch() -> None:
     _uncompiled("pybroker.api._dispatch")
@@ -98,12 +102,12 @@ def append_usual() -> None:
 
 @case("the leader's part of an append is compiled")
 def leading() -> None:
-    _uncompiled("pybroker.replication._leading", "pybroker.api._one_partition")  # the second calls the compiled first
+    _uncompiled(*LEADING)
 
 
 @case("the end of a log is compiled")
 def log_end() -> None:
-    _uncompiled("pybroker.log._end", "pybroker.replication._leading", "pybroker.api._one_partition")  # each calls the one before
+    _uncompiled("pybroker.log._end", *LEADING)  # they call it in C
 
 
 @case("the tail of a segment is compiled")
@@ -171,8 +175,7 @@ def observe_request() -> None:
     from pybroker.metrics import _counts_python, counts
 
     # they have the types of the compiled counters, or of parts that have
-    _uncompiled("pybroker.api._dispatch", "pybroker.turns._watch", "pybroker.network._connection")
-    _uncompiled("pybroker.replication._leading", "pybroker.api._one_partition")
+    _uncompiled("pybroker.api._dispatch", "pybroker.turns._watch", "pybroker.network._connection", *LEADING)
     _put(counts, "observe_request", _counts_python.observe_request)
     _put(counts, "Counts", _counts_python.Counts)
     _put(counts, "RequestCounts", _counts_python.RequestCounts)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import itertools
 import re
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,11 +44,12 @@ def test_the_imports_of_native_parts_go_down_only(path: Path) -> None:
 
 
 class Made(NamedTuple):
-    """The values by position of a tuple that is made, and its class."""
+    """The values by position of a tuple that is made, its class, and the fields that may be left out."""
 
     place: str
     cls: Any
     values: list[ast.expr]
+    optional: Collection[str] = ()
 
 
 OTHER_NAMES = {
@@ -57,12 +60,12 @@ OTHER_NAMES = {
     ("LogOffsetMetadata", "segment_base_offset"): {"base_offset"},
     ("LogOffsetMetadata", "position"): {"size"},
     ("FetchedRecords", "offset_metadata"): {"place"},
-    ("PartitionProduceResult", "error_code"): {"code", "present"},
+    ("PartitionProduceResult", "error_code"): {"code", "none", "present"},
     ("PartitionProduceResult", "base_offset"): {"first_offset"},
     ("PartitionProduceResult", "log_append_time_ms"): {"log_append_time"},
-    ("CommittedOffset", "offset"): {"committed_offset"},
-    ("CommittedOffset", "leader_epoch"): {"committed_leader_epoch"},
-    ("CommittedOffset", "commit_ms"): {"commit_timestamp"},
+    ("CommittedOffset", "offset"): {"committed_offset", "no_offset"},
+    ("CommittedOffset", "leader_epoch"): {"committed_leader_epoch", "no_leader_epoch"},
+    ("CommittedOffset", "commit_ms"): {"commit_timestamp", "no_timestamp"},
     ("CommittedOffset", "expire_ms"): {"expire_timestamp"},
     ("OffsetKey", "group"): {"group_id"},
     ("OffsetKey", "topic"): {"name"},
@@ -71,9 +74,12 @@ OTHER_NAMES = {
     ("BatchMetadata", "last_offset"): {"offset"},
     ("BatchMetadata", "offset_delta"): {"delta"},
     ("BatchMetadata", "timestamp"): {"max_timestamp"},
+    ("ProducerEntry", "producer_id"): {"no_producer_id"},
     ("ProducerEntry", "producer_epoch"): {"epoch"},
     ("ProducerEntry", "last_timestamp"): {"timestamp", "max_timestamp"},
-    ("ProducerEntry", "transaction_first_offset"): {"first_offset"},
+    ("ProducerEntry", "transaction_first_offset"): {"first_offset", "no_offset"},
+    ("SessionResponse", "error_code"): {"no_error"},
+    ("SessionResponse", "session_id"): {"no_session_id"},
     ("SessionResponse", "results"): {"changed"},
     ("RequestHeader", "api_key"): {"key"},
     ("RequestHeader", "api_version"): {"version"},
@@ -86,30 +92,36 @@ def last_name(function: ast.expr) -> str:
     return ast.unparse(function).rpartition(".")[2]
 
 
+@functools.cache
 def made_tuples() -> list[Made]:
+    """Return the tuples that the package makes by position. Only a call of the class knows its defaults, `new_tuple` does not."""
     made = []
     for path in sorted(ROOT.rglob("*.py")):
         module = ".".join(("pybroker", *path.relative_to(ROOT).with_suffix("").parts))
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or node.keywords:
                 continue
-            name, values = last_name(node.func), node.args
+            name, values, is_call = last_name(node.func), node.args, True
             if name == "new_tuple":
                 assert path.with_name(path.name.replace("_python.py", "_native.pxd")).exists(), f"{module} is not compiled"
-                cls, literal = values
+                named, literal = values
                 assert isinstance(literal, ast.Tuple), f"{module}:{node.lineno}: the values have to stand there, to be counted"
-                name, values = last_name(cls), literal.elts
+                assert not any(isinstance(value, ast.Starred) for value in literal.elts)
+                name, values, is_call = last_name(named), literal.elts, False
             elif name not in MADE_BY_POSITION or any(isinstance(value, ast.Starred) for value in values):
                 continue  # a starred value is a row of another tuple, in its order
-            made.append(Made(f"{module}:{node.lineno}", getattr(importlib.import_module(module), name), values))
+            cls = getattr(importlib.import_module(module), name)
+            made.append(Made(f"{module}:{node.lineno}", cls, values, cls._field_defaults if is_call else ()))
     return made
 
 
 def name_of(value: ast.expr) -> str | None:
-    """Return the name by which a value goes in the code; None for a literal or a constant."""
+    """Return the name by which a value goes in the code; None for a literal."""
     match value:
+        case ast.Attribute(value=ast.Name(id="ErrorCode")):
+            return "error_code"
         case ast.Name(id=name) | ast.Attribute(attr=name):
-            return None if name.isupper() else name.lstrip("_")
+            return name.lstrip("_").lower()
         case ast.BoolOp(values=[first, *_]):
             return name_of(first)
     return None
@@ -118,13 +130,13 @@ def name_of(value: ast.expr) -> str | None:
 def wrong_fields(made: Made) -> list[str]:
     """Return what is wrong with the values of a tuple, compared with the fields of its class.
 
-    Every field has a value. A value with a name has the name of its field, or one of OTHER_NAMES; so two names that change places
-    are found. A literal, and an expression without a name, must only fit the type of a field that is a plain class: two literals
-    of one type that change places are not found, neither is a variable that has the right name and the wrong content. The tuples
-    that native code makes are not looked at; they are compared with those of the Python twins.
+    Every field has a value, or may be left out. A value with a name has the name of its field, or one of OTHER_NAMES; so two
+    names that change places are found. A literal, and an expression without a name, must only fit the type of a field that is a
+    plain class: two literals of one type that change places are not found, neither is a variable that has the right name and the
+    wrong content. The tuples that native code makes are not looked at; they are compared with those of the Python twins.
     """
     fields, hints = made.cls._fields, made.cls.__annotations__
-    if len(fields) < len(made.values) or any(field not in made.cls._field_defaults for field in fields[len(made.values) :]):
+    if len(fields) < len(made.values) or not set(fields[len(made.values) :]) <= set(made.optional):
         return [f"{made.place}: {made.cls.__name__} has {len(fields)} fields, but {len(made.values)} values are given"]
     wrong = []
     for field, value in zip(fields, made.values, strict=False):
@@ -172,6 +184,13 @@ def test_swapped_and_missing_values_of_a_tuple_are_found(values: str, faults: in
     call = ast.parse(f"Sample({values})", mode="eval").body
     assert isinstance(call, ast.Call)
     assert len(wrong_fields(Made("here", Sample, call.args))) == faults
+
+
+def test_only_a_field_that_may_be_left_out_needs_no_value() -> None:
+    values: list[ast.expr] = [ast.Name("offset"), ast.Name("size")]
+    assert len(wrong_fields(Made("here", Sample, values))) == 1
+    assert wrong_fields(Made("here", Sample, values, ("is_last",))) == []
+    assert len(wrong_fields(Made("here", Sample, values[:1], ("is_last",)))) == 1
 
 
 def test_every_other_name_of_a_field_is_used() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 INTERPRETED: Final = {
@@ -15,5 +16,9 @@ An audit of some records takes a fifth less than with generated code, most of wh
 plans. The tests of the pages' examples, of `test_standalone.py`, and all that run a job in their own process except for passes of
 audits, run generated code and adaptive plans.
 """
-INTERPRETED_OPTIONS: Final = tuple(part for name, value in INTERPRETED.items() for part in ("--conf", f"{name}={value}"))
-"""The same for a command of `pybroker spark`."""
+
+
+def interpreted_job(job: str, *arguments: str) -> list[str]:
+    """Return the command of a job, `pybroker spark JOB ...`, that interprets its plans."""
+    settings = [part for name, value in INTERPRETED.items() for part in ("--conf", f"{name}={value}")]
+    return [sys.executable, "-m", "pybroker", "spark", job, *arguments, *settings]

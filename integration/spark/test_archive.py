@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.spark.plans import INTERPRETED_OPTIONS
+from integration.spark.plans import interpreted_job
 from pybroker.pipeline import generate
 from pybroker.pipeline.archive.files import read as read_files
 from pybroker.pipeline.archive.job import ArchiveOptions, run
@@ -177,7 +176,7 @@ def test_kills_in_the_middle_of_batches_lose_and_double_nothing(
     path = tmp_path / "archive"
     where = ["--bootstrap-server", spark_broker.bootstrap, "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
     job = ["--topic", topic, "--batch-records", "250", "--compact-after", "20"]
-    command = [sys.executable, "-m", "pybroker", "spark", "archive", str(path), *where, *job, *INTERPRETED_OPTIONS]
+    command = interpreted_job("archive", str(path), *where, *job)
     kills, moment = 0, random.Random(1)
     for _ in range(3):
         before = _commits(path)
@@ -202,7 +201,7 @@ def test_ctrl_c_stops_a_continuous_run_that_continues_later(
     topic = make(spark, spark_broker.bootstrap, 1000)
     path = tmp_path / "archive"
     where = ["--bootstrap-server", spark_broker.bootstrap, "--master", "local[2]", "--pattern", topic]
-    command = [sys.executable, "-m", "pybroker", "spark", "archive", str(path), *where, "--every", "0.1", *INTERPRETED_OPTIONS]
+    command = interpreted_job("archive", str(path), *where, "--every", "0.1")
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
     try:
         until(lambda: process.poll() is not None or _commits(path) > 0, "a commit of the archive", LONG_WAIT_S)

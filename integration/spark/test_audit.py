@@ -20,7 +20,7 @@ import kafka
 import pytest
 
 from integration.spark.audits import BUCKET_MS, START_MS, invoke, numbers, rows, spans
-from integration.spark.plans import INTERPRETED_OPTIONS
+from integration.spark.plans import interpreted_job
 from pybroker.pipeline.archive.job import ArchiveOptions
 from pybroker.pipeline.archive.job import run as archive
 from pybroker.pipeline.audit import sources
@@ -186,17 +186,7 @@ def test_a_kill_leaves_no_result_and_the_next_run_finds_all_that_was_damaged(
     spark: SparkSession, scene: Scene, tmp_path: Path
 ) -> None:
     path = tmp_path / "audits" / "orders"
-    command = [
-        sys.executable,
-        "-m",
-        "pybroker",
-        "spark",
-        "audit",
-        *arguments_for(scene, path),
-        "--master",
-        "local[2]",
-        *INTERPRETED_OPTIONS,
-    ]
+    command = interpreted_job("audit", *arguments_for(scene, path), "--master", "local[2]")
     process = subprocess.Popen(command, stderr=subprocess.PIPE, process_group=0)
     try:
         until(

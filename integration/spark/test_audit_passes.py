@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ import confluent_kafka
 import pytest
 
 from integration.spark.audits import BUCKET_MS, START_MS, Flow, follow, invoke, judged
-from integration.spark.plans import INTERPRETED_OPTIONS
+from integration.spark.plans import interpreted_job
 from pybroker.pipeline.archive.job import ArchiveOptions
 from pybroker.pipeline.archive.job import run as archive
 from pybroker.pipeline.audit import incremental
@@ -45,19 +44,7 @@ def test_kills_neither_lose_nor_double_what_is_counted(spark: SparkSession, flow
         *(str(path), "--topic", flow.topic, "--tier", f"cluster={flow.bootstrap}", "--tier", f"copy={flow.bootstrap}"),
         *("--rename", f"copy={flow.copy}", "--counts-topic", flow.counts, "--keep-s", "1e9"),
     ]
-    command = [
-        sys.executable,
-        "-m",
-        "pybroker",
-        "spark",
-        "audit",
-        *arguments,
-        "--every",
-        "0",
-        "--pass-records",
-        "600",
-        *INTERPRETED_OPTIONS,
-    ]
+    command = interpreted_job("audit", *arguments, "--every", "0", "--pass-records", "600")
     rng = random.Random(3)
     flow.send(*sorted(rng.randrange(120_000) for _ in range(1800)))
     flow.pass_on(without=(9, 999), twice=(10, 1010))
@@ -82,11 +69,11 @@ def test_kills_neither_lose_nor_double_what_is_counted(spark: SparkSession, flow
 
 def test_an_endless_run_closes_idle_tails_and_reports_what_is_lost(flow: Flow, tmp_path: Path) -> None:
     path = tmp_path / "audit"
-    command = [
-        *(sys.executable, "-m", "pybroker", "spark", "audit", str(path), "--topic", flow.topic),
+    command = interpreted_job(
+        *("audit", str(path), "--topic", flow.topic),
         *("--tier", f"cluster={flow.bootstrap}", "--tier", f"copy={flow.bootstrap}", "--rename", f"copy={flow.copy}"),
-        *("--counts-topic", flow.counts, "--grace-s", "1", "--every", "0.2", "--master", "local[1]", *INTERPRETED_OPTIONS),
-    ]
+        *("--counts-topic", flow.counts, "--grace-s", "1", "--every", "0.2", "--master", "local[1]"),
+    )
     lines: list[str] = []
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     reader = threading.Thread(target=lambda: lines.extend(iter(process.stdout.readline, "")), daemon=True)  # type: ignore[union-attr]

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.spark.plans import INTERPRETED_OPTIONS
+from integration.spark.plans import interpreted_job
 from pybroker.model import Offset
 from pybroker.pipeline import generate
 from pybroker.pipeline.archive.job import ArchiveOptions
@@ -126,8 +125,8 @@ def test_kills_and_ctrl_c_lose_and_double_nothing(
 ) -> None:
     topic, path = archived
     copy = unique("killed")
-    where = ["--bootstrap-server", spark_broker.bootstrap, "--master", "local[2]", "--to", copy, *INTERPRETED_OPTIONS]
-    command = [sys.executable, "-m", "pybroker", "spark", "replay", str(path), *where]
+    where = ["--bootstrap-server", spark_broker.bootstrap, "--master", "local[2]", "--to", copy]
+    command = interpreted_job("replay", str(path), *where)
     cluster, kills = Cluster(spark_broker.bootstrap), 0
 
     def arrived() -> int:

@@ -58,12 +58,15 @@ def described(module: ast.Module) -> Iterator[tuple[int, str, str]]:
             words = ast.get_docstring(node)
             if words:
                 yield getattr(node, "lineno", 1), _function(node), words
-        for before, after in (
-            itertools.pairwise(getattr(node, "body", None) or ()) if isinstance(node, ast.Module | ast.ClassDef) else ()
-        ):
-            match after:
-                case ast.Expr(value=ast.Constant(value=str(words))) if isinstance(before, ast.Assign | ast.AnnAssign):
-                    yield after.lineno, CONSTANT, words
+        if isinstance(node, ast.Module | ast.ClassDef):
+            yield from _constants(node.body)
+
+
+def _constants(body: list[ast.stmt]) -> Iterator[tuple[int, str, str]]:
+    for before, after in itertools.pairwise(body):
+        match before, after:
+            case ast.Assign() | ast.AnnAssign(), ast.Expr(value=ast.Constant(value=str(words))):
+                yield after.lineno, CONSTANT, words
 
 
 def _function(node: ast.AST) -> str:
