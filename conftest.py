@@ -80,6 +80,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     random.seed(f"{item.nodeid} {item.config.getoption('--hypothesis-seed')}")
 
 
+@pytest.hookimpl(optionalhook=True, trylast=True)
+def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport) -> None:
+    """Let a run fail whose worker has ended in the middle of a test, because it hangs or crashes.
+
+    With further attempts allowed, the test would count as tried again, although no worker is left that would do so.
+    """
+    report.outcome = "failed"
+    report.longrepr = f"The worker ended while it ran {crashitem}: above are the stacks of its threads, or what the system says."
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Give a parametrized random test its settings back, which hypothesis wraps once for each case.

@@ -2,6 +2,9 @@
 
 Ids that a unit test's broker makes up are the same in every run, because member ids decide the assignment of partitions.
 
+Work in slices gives the loop back when it has to wait, and not when a slice is over, because how far a test's work comes within 5 ms
+is up to the machine. A test of slices sets their length, and a test that judges time has those of a broker.
+
 The tests' files are in memory, where there is room for them: no unit test loses power for real, and on a disk the kernel works
 longer for the file system's journal than all tests do. TMPDIR or `--basetemp` chooses another place.
 """
@@ -18,10 +21,14 @@ from typing import Final
 
 import pytest
 
+from pybroker import slicing
+
 MEMORY: Final = "/dev/shm"  # pytest makes a folder of its own there
 MEMORY_FREE_BYTES_MIN: Final = 2 << 30
 UNIT_TESTS: Final = Path(__file__).parent
 TIDY: Final = UNIT_TESTS / "tidy"
+SLICE_S: Final = slicing.SLICE_S
+ENDLESS_S: Final = 3600.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,6 +47,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     The first that pytest-xdist sends to a worker is a run of a quarter of its share; at the end it sends a few tests at a time.
     """
     items.sort(key=lambda item: not item.path.is_relative_to(TIDY))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    slicing.SLICE_S = SLICE_S if item.get_closest_marker("judges_time") else ENDLESS_S  # type: ignore[misc]
 
 
 def _are_unit_tests(names: list[str]) -> bool:
