@@ -2,8 +2,8 @@
 
 Ids that a unit test's broker makes up are the same in every run, because member ids decide the assignment of partitions.
 
-Work in slices gives the loop back when it has to wait, and not when a slice is over, because how far a test's work comes within 5 ms
-is up to the machine. A test of slices sets their length, and a test that judges time has those of a broker.
+Work in slices gives the loop back when it has to wait, and not when a slice is over, because how far a test's work comes within
+5 ms is up to the machine. A test of slices sets their length, and a test that judges time has those of a broker.
 
 The tests' files are in memory, where there is room for them: no unit test loses power for real, and on a disk the kernel works
 longer for the file system's journal than all tests do. TMPDIR or `--basetemp` chooses another place.
