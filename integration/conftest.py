@@ -19,12 +19,13 @@ LONG_TURN_MS: Final = 300
 KAFKA_RELEASES: Final = ("3.9.2", "4.3.1")
 SPARK: Final = Path(__file__).parent / "spark"
 SESSIONS: Final = {
-    "audits": ("test_audit",),
+    "audits": ("test_audit.py", "test_audit_incremental", "test_audit_transactions"),
     "copies": ("test_archive", "test_docs", "test_generate", "test_mirror", "test_replay"),
 }
 """The files with Spark that share a worker, and so a session, by how their names begin. All other files with Spark share one too.
 
 A session's first audit or archive takes three times the processor time of the next one, because its JVM has compiled nothing yet.
+With all audits in one session, its worker ran alone for the last two of twelve minutes.
 """
 
 
