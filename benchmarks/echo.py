@@ -43,6 +43,9 @@ class EchoServer:
         self.bootstrap = f"127.0.0.1:{int(self._process.stdout.readline())}"
         self.pid = self._process.pid
 
+    def last_output(self) -> str:
+        return f"it is {'running' if self._process.poll() is None else 'gone'}, and prints nothing"
+
     def close(self) -> None:
         self._process.kill()
         self._process.wait()

@@ -14,15 +14,14 @@ import struct
 import subprocess
 import sys
 import tempfile
-import zlib
 from collections.abc import Callable
 
 import cramjam
 import crc32c
-import lz4.block
 import zstandard
 
 from benchmarks import peers
+from pybroker.records.inflate import GZIP_WBITS, inflate_module
 
 RESPONSE = (51).to_bytes(4) + bytes(51)
 FILE_BYTES_MAX = 50_000_000  # as `log.segment.bytes` of the benchmark
@@ -43,6 +42,9 @@ class InflatingServer:
         self.bootstrap = f"127.0.0.1:{int(self._process.stdout.readline())}"
         self.pid = self._process.pid
 
+    def last_output(self) -> str:
+        return f"it is {'running' if self._process.poll() is None else 'gone'}, and prints nothing"
+
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
@@ -51,7 +53,7 @@ class InflatingServer:
 def inflate_function(codec: str) -> Callable[[memoryview], object]:
     """Return what inflates the records of a batch at once, and keeps nothing of them."""
     if codec == "gzip":
-        return lambda records: zlib.decompress(records, 31)
+        return lambda records: inflate_module().decompress(records, GZIP_WBITS)
     if codec == "lz4":
         return _inflate_lz4
     if codec == "zstd":
@@ -72,7 +74,7 @@ def _inflate_lz4(records: memoryview) -> None:
     while size := struct.unpack_from("<I", records, position)[0]:
         position += 4 + (size & 0x7FFFFFFF)
         if size < 1 << 31:
-            lz4.block.decompress(records[position - size : position], len(_BLOCK))
+            cramjam.lz4.decompress_block_into(records[position - size : position], _BLOCK, output_len=len(_BLOCK))
 
 
 _BLOCK = memoryview(bytearray(1 << 16))

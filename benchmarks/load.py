@@ -46,12 +46,18 @@ class Server(Protocol):
     def pid(self) -> int:
         """The process's id."""
 
+    def last_output(self) -> str:
+        """Return the end of what the process has printed."""
+
 
 def run(peer: Server, frame: bytes, *, connections: int, depth: int, seconds: float, warm_s: float) -> Load:
     """Send `frame` (with its size) to the broker until the time is over."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=pin_client) as pool:
-        return pool.submit(_generate, peer.bootstrap, peer.pid, frame, connections, depth, seconds, warm_s).result()
+        try:
+            return pool.submit(_generate, peer.bootstrap, peer.pid, frame, connections, depth, seconds, warm_s).result()
+        except ConnectionError as error:
+            raise RuntimeError(f"{peer.name} ended a connection: {error}\n{peer.last_output()}") from error
 
 
 def _generate(bootstrap: str, pid: int, frame: bytes, connections: int, depth: int, seconds: float, warm_s: float) -> Load:

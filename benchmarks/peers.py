@@ -85,10 +85,14 @@ class Peer:
         while not kafka_peer.serves_metadata("127.0.0.1", port):
             if self._process.poll() is not None or time.monotonic() - began > START_TIMEOUT_S:
                 self.close()
-                raise RuntimeError(f"{self.name} did not start:\n{self.log.read_text(errors='replace')[-3000:]}")
+                raise RuntimeError(f"{self.name} did not start:\n{self.last_output()}")
             time.sleep(0.005)
         self.start_s = time.monotonic() - began
         self.bootstrap = f"127.0.0.1:{port}"
+
+    def last_output(self) -> str:
+        """Return the end of the broker's log."""
+        return self.log.read_text(errors="replace")[-3000:]
 
     def close(self) -> None:
         if self._process is None:

@@ -136,6 +136,8 @@ def _look_lz4_blocks(data: memoryview, found: sections.Overview, *, position: in
     """Look at blocks without checksums one by one, so that each is in the processor's cache when the walk comes to it."""
     decompress, damage = _lz4_block()
     end, size, blocks_cost = len(data), 0, 0
+    kept = _LZ4_BLOCKS.take()
+    inflated = kept[:block_max]  # the library goes as far as this is long
     try:
         while True:
             (block_size,) = _UINT32.unpack_from(data, position)
@@ -147,7 +149,7 @@ def _look_lz4_blocks(data: memoryview, found: sections.Overview, *, position: in
             if len(block) < block_size or not 0 < block_size <= block_max:
                 return None
             position += block_size
-            piece = block if is_plain else decompress(block, block_max)
+            piece = block if is_plain else inflated[: decompress(block, inflated, output_len=block_max)]
             size += len(piece)
             blocks_cost += PIECE_COST
             if size + blocks_cost > QUICK_BYTES_MAX:
@@ -155,6 +157,8 @@ def _look_lz4_blocks(data: memoryview, found: sections.Overview, *, position: in
             found.feed(piece)
     except (damage, struct.error):
         return None
+    finally:
+        _LZ4_BLOCKS.keep(kept)
 
 
 def _look_lz4_frame(data: memoryview, found: sections.Overview) -> int | None:
@@ -205,8 +209,8 @@ def _lz4() -> Any:
 
 @cache
 def _lz4_block() -> tuple[Any, Any]:
-    library = import_module("lz4.block")
-    return library.decompress, library.LZ4BlockError
+    library = import_module("cramjam")
+    return library.lz4.decompress_block_into, library.DecompressionError
 
 
 @cache
@@ -220,6 +224,7 @@ def _lz4_context() -> Any:
 
 
 _LZ4_CONTEXTS: Final = Spare(_lz4_context)
+_LZ4_BLOCKS: Final = Spare(lambda: memoryview(bytearray(QUICK_BYTES_MAX)))
 _SNAPPY_BLOCKS: Final = Spare(lambda: memoryview(bytearray(_SNAPPY_BLOCK_BYTES)))
 
 _LOOKS: Final[dict[int, Callable[[memoryview, sections.Overview], int | None]]] = {

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 from unittest import mock
 
+import lz4.block
 import pytest
 import zstandard
 from crc32c import crc32c
@@ -101,6 +102,11 @@ def lz4_plain_block(data: bytes) -> bytes:
     return (len(data) | 1 << 31).to_bytes(4, "little") + data
 
 
+def lz4_block(data: bytes) -> bytes:
+    block = lz4.block.compress(data, store_size=False)
+    return len(block).to_bytes(4, "little") + block
+
+
 def test_lz4_frames_that_lie_are_left() -> None:
     section = section_of()
     good = lz4_plain_block(section)
@@ -111,6 +117,7 @@ def test_lz4_frames_that_lie_are_left() -> None:
     for name, frame, count in (
         ("declares too much", lz4_frame_of(good, content_bytes=len(section) + 1), 3),
         ("a block longer than the largest", lz4_frame_of(lz4_plain_block(long)), 1),
+        ("a block that inflates to more than the largest", lz4_frame_of(lz4_block(long)), 1),
         ("a block longer than the frame", lz4_frame_of(good)[:-5], 3),
         ("another block behind the end", memoryview(bytes(lz4_frame_of(good)) + good), 3),
         ("a wrong checksum of the header", memoryview(bytes(lz4_frame_of(good)).replace(b"\x60\x40", b"\x60\x50", 1)), 3),
