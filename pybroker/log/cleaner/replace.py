@@ -54,6 +54,7 @@ def replace(
     Raises SegmentsChangedError and OSError. After them `log.replacement` is to be continued, or `new` to be
     discarded.
     """
+    _check(log, olds, truncations)  # the files of old ones may be gone
     log.filesystem.set_modified_ms(new.path, olds[-1].modified_ms)
     yield _sync_all(log, new)
     _check(log, olds, truncations)
