@@ -85,7 +85,7 @@ image: $(VENV)/.test  ## the container image, and what it weighs
 container-lock: $(VENV)/.containers  ## pin the images' dependencies again: the newest versions, with their hashes
 	$(BIN)/python -m testing.containers.lock
 
-environment: $(VENV)/.test  ## what the tests and benchmarks need, in .venv, the extension built in place
+environment: $(VENV)/.test  ## what the tests and benchmarks need, in .venv, the native parts built in place
 	$(COMPILE)
 
 $(VENV)/bin/python:

@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the tests that read sources come first: one worker gets them together, and alone takes each source apart.
 
-    The first that pytest-xdist sends to a worker is a run of a quarter of its share; at the end it sends a few tests at a time.
+    The first that pytest-xdist sends to a worker is a run of tests in this order; at the end workers take tests from each other.
     """
     items.sort(key=lambda item: not item.path.is_relative_to(TIDY))
 

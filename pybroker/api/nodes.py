@@ -1,4 +1,5 @@
-"""Decides how a client reaches the cluster's brokers from its listener, and what a client may do without an authorizer.
+"""Decides how a client reaches the cluster's brokers from its listener, which replicas it sees as offline, and what it may do
+without an authorizer.
 
 A broker returns the address that is configured for the listener of the client's connection. Without a configured address, it
 returns the address by which the client has just reached it, because that one works. In a container it may not work, because a

@@ -8,7 +8,7 @@
 When the data files have used their share, opening one closes another; a connection waits for its turn. "Everything else" is what
 may be opened at any time: indexes and checkpoints while they are read or written, the metadata, modules that are imported at
 their first use, listening sockets, threads' own files. A data file that is being sent to a client may be held beyond its share;
-then it is taken
+then it counts among everything else.
 """
 
 from __future__ import annotations

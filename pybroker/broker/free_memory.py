@@ -5,8 +5,9 @@ once had a gigabyte of requests in memory would keep much of it. Two things are 
 
 - Blocks of LARGE_BLOCK_BYTES and more are mapped, each on its own, and go back when they are freed. glibc does that too, but
   moves the bound up to 32 MB when such a block is freed.
-- The rest is looked at every LOOK_MS: while the process has GROWN_BYTES more than it had at first, `malloc_trim` gives back the
-  free pages, in a thread. If there were none, the next try waits twice as long, up to WAIT_MS_MAX.
+- For the rest, `look` runs every LOOK_MS: while the process has GROWN_BYTES more than it had at first, `malloc_trim` gives back
+  the free pages, in a thread. If they were fewer than an eighth of GROWN_BYTES, the next try waits twice as long, up to
+  WAIT_MS_MAX, or until the process has grown by GROWN_BYTES again.
 
 Cost
     A trim holds the allocator, and with it the loop, for about 0.13 ms for each MB that it gives back. A mapped block costs a

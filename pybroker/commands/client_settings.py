@@ -1,4 +1,4 @@
-"""A Java client's settings as librdkafka's, on which the console producer and consumer are built.
+"""Makes the clients of librdkafka on which the console producer and consumer are built, with the settings of a Java client.
 
 Most names are the same in both. Names that mean nothing to librdkafka are left out, and a line on stderr reports it.
 """

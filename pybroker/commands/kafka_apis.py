@@ -1,4 +1,5 @@
-"""The APIs that the tools of Kafka 3.9.2 know, by key: the name, and the newest version. The oldest is 0 for all of them.
+"""The APIs that the tools of Kafka 3.9.2 know, for clients and between brokers, by key: the name, and the newest version. The
+oldest is 0 for all of them.
 
 Source: `org.apache.kafka.common.protocol.ApiKeys` of Kafka 3.9.2; `integration/commands/test_commands_java.py` compares.
 """

@@ -1,4 +1,5 @@
-"""Makes the SparkSession of a job: with Java, the connector's jars, this interpreter for the workers, UTC, and no logs."""
+"""Makes the SparkSession of a job: with Java, the connector's jars, this interpreter for the workers, UTC, and no logs; and
+refuses first what cannot run: another PySpark, a master that is not there."""
 
 from __future__ import annotations
 
