@@ -113,7 +113,8 @@ class SegmentFiles:
             if filesystem.exists(transaction_index):
                 # Before the data: if the data is not deleted, a start renames this index back.
                 filesystem.remove(transaction_index)
-                filesystem.sync_directory(data.rpartition("/")[0])
+                with contextlib.suppress(FileNotFoundError):  # the log was deleted meanwhile
+                    filesystem.sync_directory(data.rpartition("/")[0])
             for path in (data, *indexes):
                 filesystem.remove(path)
 
