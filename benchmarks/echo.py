@@ -15,13 +15,12 @@ import os
 import select
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 
 from benchmarks import load, peers
-from benchmarks.load import SETTLE_S, SHAPES
+from benchmarks.load import SETTLE_S, SHAPES, FloorServer
 from testing.samples import T0_MS, Sample
 from testing.wire import raw
 from testing.wire.batches import sample_batch
@@ -31,24 +30,14 @@ RESPONSE = (46).to_bytes(4) + bytes(46)  # as large as that to a Produce v7 of o
 RECEIVE_BYTES = 1 << 17
 
 
-class EchoServer:
+class EchoServer(FloorServer):
     """The server's process on the brokers' core. Ended by `close`."""
 
     name = "echo"
 
     def __init__(self, kind: str, request_bytes: int) -> None:
         command = [sys.executable, "-m", "benchmarks.echo", "--serve", kind, "--request-bytes", str(request_bytes)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self.bootstrap = f"127.0.0.1:{int(self._process.stdout.readline())}"
-        self.pid = self._process.pid
-
-    def last_output(self) -> str:
-        return f"it is {'running' if self._process.poll() is None else 'gone'}, and prints nothing"
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        super().__init__(command)
 
 
 def serve(kind: str, request_bytes: int) -> None:

@@ -11,7 +11,6 @@ import contextlib
 import os
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -21,6 +20,7 @@ import crc32c
 import zstandard
 
 from benchmarks import peers
+from benchmarks.load import FloorServer
 from pybroker.records.inflate import GZIP_WBITS, inflate_module
 
 RESPONSE = (51).to_bytes(4) + bytes(51)
@@ -29,7 +29,7 @@ _CHECKED_AT, _RECORDS_AT = 21, 61  # in a batch of magic 2
 _XERIAL_HEADER_BYTES = 16
 
 
-class InflatingServer:
+class InflatingServer(FloorServer):
     """The server's process on the brokers' core. Ended by `close`. `frame` is the request that it will get over and over."""
 
     name = "floor"
@@ -37,17 +37,7 @@ class InflatingServer:
     def __init__(self, codec: str, frame: bytes, batch: bytes) -> None:
         arguments = {"request_bytes": len(frame), "batch_at": len(frame) - len(batch)}
         code = f"from benchmarks.inflating_server import serve; serve({codec!r}, **{arguments})"
-        self._process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self.bootstrap = f"127.0.0.1:{int(self._process.stdout.readline())}"
-        self.pid = self._process.pid
-
-    def last_output(self) -> str:
-        return f"it is {'running' if self._process.poll() is None else 'gone'}, and prints nothing"
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        super().__init__([sys.executable, "-c", code])
 
 
 def inflate_function(codec: str) -> Callable[[memoryview], object]:

@@ -10,6 +10,7 @@ import multiprocessing
 import selectors
 import socket
 import struct
+import subprocess
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -48,6 +49,24 @@ class Server(Protocol):
 
     def last_output(self) -> str:
         """Return the end of what the process has printed."""
+
+
+class FloorServer:
+    """The process of a server with which a broker is compared, and which prints its port alone. Ended by `close`."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.bootstrap = f"127.0.0.1:{int(self._process.stdout.readline())}"
+        self.pid = self._process.pid
+
+    def last_output(self) -> str:
+        """Return whether the process still runs."""
+        return f"it is {'running' if self._process.poll() is None else 'gone'}, and prints nothing"
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
 def run(peer: Server, frame: bytes, *, connections: int, depth: int, seconds: float, warm_s: float) -> Load:

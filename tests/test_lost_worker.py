@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from testing.places import ROOT
+
 OPTIONS = ["-p", "conftest", "-n", "2", "--dist", "worksteal", "--max-worker-restart", "0", "--reruns", "2"]
 
 
