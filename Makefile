@@ -39,7 +39,7 @@ run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 
 # The checks use one core, tests and downloads wait now and then, so these and the first tiers run beside each other.
 test: $(VENV)/.test  ## all checks and all tests, stock clients and Spark included
-	$(MAKE) --no-print-directory -j 4 --output-sync=target WORKERS=3 bring check unit pure
+	$(MAKE) --no-print-directory -j 4 --output-sync=target WORKERS=2 bring check unit pure
 	$(SIDE_BY_SIDE) integration
 
 check: $(VENV)/.unit  ## style, types, layers
