@@ -8,9 +8,13 @@ SOURCES := $(shell find pybroker -name '*.pyx' -o -name '*.px[di]' -o -name '*.h
 # Compiles to bytecode, which pip does by itself only for packages that are not editable. A start without bytecode takes half as long
 # again, and with PYTHONDONTWRITEBYTECODE every start would.
 COMPILE = $(BIN)/python -m compileall -q pybroker
-# pip compiles one package after the other on one core; for many packages, all cores do it in half of the time.
-INSTALL_MANY = $(BIN)/python -m pip install --quiet --no-compile --editable
-COMPILE_MANY = $(BIN)/python -m compileall -q -j 0 $(VENV)/lib
+comma := ,
+# Installs with these extras. pip compiles one package after the other on one core; for many packages, all cores do it in half of the
+# time. A file that does not compile is printed, and left as it is, as pip leaves it.
+define INSTALL_MANY
+$(BIN)/python -m pip install --quiet --no-compile --editable '.[$(1)]'
+-$(BIN)/python -m compileall -q -j 0 $(VENV)/lib
+endef
 
 # Gives sets of texts the same order every time.
 unit random pure test conformance integration spark: export PYTHONHASHSEED ?= 0
@@ -101,18 +105,15 @@ $(VENV)/.run: $(VENV)/bin/python $(SOURCES)
 	touch $@
 
 $(VENV)/.unit: $(VENV)/bin/python $(SOURCES)
-	$(INSTALL_MANY) '.[unit]'
-	$(COMPILE_MANY)
+	$(call INSTALL_MANY,unit)
 	touch $@ $(VENV)/.run
 
 $(VENV)/.test: $(VENV)/bin/python $(SOURCES)
-	$(INSTALL_MANY) '.[test]'
-	$(COMPILE_MANY)
+	$(call INSTALL_MANY,test)
 	touch $(VENV)/.run $(VENV)/.unit $@
 
 $(VENV)/.containers: $(VENV)/.test
-	$(INSTALL_MANY) '.[test,container-test]'
-	$(COMPILE_MANY)
+	$(call INSTALL_MANY,test$(comma)container-test)
 	touch $(VENV)/.run $(VENV)/.unit $(VENV)/.test $@
 
 wheel: $(VENV)/bin/python  ## a source distribution, of that a wheel with the native parts, and a broker's modules from it in a fresh environment

@@ -27,7 +27,6 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pybroker import native
 from testing import garbage, native_parts
 
 SETTINGS: Final = "_hypothesis_internal_use_settings"
@@ -38,10 +37,8 @@ MEMORY_BYTES_MAX: Final = int(os.environ.get("TEST_MEMORY_BYTES", str(3 << 30)))
 settings.register_profile(
     "pybroker", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None, print_blob=True
 )
-# The run with native parts draws more, and compares them with their Python twins; a run of the twins alone takes the same draws.
-settings.register_profile("pure", settings.get_profile("pybroker"), max_examples=25)
 settings.register_profile("random", settings.get_profile("pybroker"), derandomize=False, max_examples=300)
-settings.load_profile("pybroker" if native.is_wanted() else "pure")
+settings.load_profile("pybroker")
 
 
 def pytest_configure() -> None:
