@@ -8,13 +8,10 @@ SOURCES := $(shell find pybroker -name '*.pyx' -o -name '*.px[di]' -o -name '*.h
 # Compiles to bytecode, which pip does by itself only for packages that are not editable. A start without bytecode takes half as long
 # again, and with PYTHONDONTWRITEBYTECODE every start would.
 COMPILE = $(BIN)/python -m compileall -q pybroker
-comma := ,
-# Installs with these extras. pip compiles one package after the other on one core; for many packages, all cores do it in half of the
-# time. A file that does not compile is printed, and left as it is, as pip leaves it.
-define INSTALL_MANY
-$(BIN)/python -m pip install --quiet --no-compile --editable '.[$(1)]'
--$(BIN)/python -m compileall -q -j 0 $(VENV)/lib
-endef
+# pip compiles one package after the other on one core; for many packages, all cores do it in half of the time. Tests of packages are
+# left out. A file that does not compile is printed, and left as it is, as pip leaves it.
+INSTALL_MANY = $(BIN)/python -m pip install --quiet --no-compile
+COMPILE_MANY = -$(BIN)/python -m compileall -q -j 0 -x '/tests/' $(VENV)/lib
 
 # Gives sets of texts the same order every time.
 unit random pure test conformance integration spark: export PYTHONHASHSEED ?= 0
@@ -36,14 +33,15 @@ ifndef SEED
 SEED := $(shell date +%s)
 endif
 
-.PHONY: run test bring check native unit pure conformance integration spark random sanitize containers image container-lock environment wheel clean
+.PHONY: run test bring spark-classes check native unit pure conformance integration spark random sanitize containers image container-lock environment wheel clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
 
-# The checks use one core, tests and downloads wait now and then, so these and the first tiers run beside each other.
-test: $(VENV)/.test  ## all checks and all tests, stock clients and Spark included
-	$(MAKE) --no-print-directory -j 4 --output-sync=target WORKERS=2 bring check unit pure
+# The checks use one core, tests and downloads wait now and then, so these and the first tiers run beside each other. They need no
+# Spark, which is installed meanwhile.
+test: $(VENV)/.unit  ## all checks and all tests, stock clients and Spark included
+	$(MAKE) --no-print-directory -j 5 --output-sync=target WORKERS=2 spark-classes bring check unit pure
 	$(SIDE_BY_SIDE) integration
 
 check: $(VENV)/.unit  ## style, types, layers
@@ -53,8 +51,11 @@ check: $(VENV)/.unit  ## style, types, layers
 	$(BIN)/lint-imports
 
 # Downloads come before the tests that need them, as they may take longer than a test may.
-bring: $(VENV)/.unit  ## the downloads that the tests compare with, and archives of Java's classes
+bring: $(VENV)/.unit  ## the downloads that the tests compare with, and archives of Kafka's classes
 	$(BIN)/python -m testing.process.bring
+
+spark-classes: $(VENV)/.test  ## an archive of Spark's classes: without it, the tests with Spark only take longer
+	-$(BIN)/python -m testing.process.class_archive
 
 native: $(VENV)/.unit  ## the native parts built in place, after a change of their sources
 
@@ -71,8 +72,7 @@ conformance: bring  ## beside Kafka's own definitions, classes and tools, and ot
 integration: bring  ## stock clients and Kafka's own tools with broker processes; no Spark
 	$(SIDE_BY_SIDE) integration --ignore integration/conformance --ignore integration/spark
 
-spark: $(VENV)/.test  ## the jobs and the data source on a real Spark
-	$(BIN)/python -m testing.process.class_archive
+spark: spark-classes  ## the jobs and the data source on a real Spark
 	$(BIN)/python -m pytest integration/spark --durations 10
 
 random: $(VENV)/.unit  ## the unit tests with other draws, ROUNDS times; SEED=n repeats the round that printed this seed
@@ -105,16 +105,19 @@ $(VENV)/.run: $(VENV)/bin/python $(SOURCES)
 	touch $@
 
 $(VENV)/.unit: $(VENV)/bin/python $(SOURCES)
-	$(call INSTALL_MANY,unit)
-	touch $@ $(VENV)/.run
+	$(INSTALL_MANY) --editable '.[unit]'
+	$(COMPILE_MANY)
+	touch $(VENV)/.run $@
 
-$(VENV)/.test: $(VENV)/bin/python $(SOURCES)
-	$(call INSTALL_MANY,test)
-	touch $(VENV)/.run $(VENV)/.unit $@
+# pybroker is there already: named like this, pip brings what the extra needs, and does not compile the native parts again.
+$(VENV)/.test: $(VENV)/.unit
+	$(INSTALL_MANY) 'pybroker[spark]'
+	$(COMPILE_MANY)
+	touch $@
 
 $(VENV)/.containers: $(VENV)/.test
-	$(call INSTALL_MANY,test$(comma)container-test)
-	touch $(VENV)/.run $(VENV)/.unit $(VENV)/.test $@
+	$(INSTALL_MANY) 'pybroker[container-test]'
+	touch $@
 
 wheel: $(VENV)/bin/python  ## a source distribution, of that a wheel with the native parts, and a broker's modules from it in a fresh environment
 	$(BIN)/python -m pip install --quiet build

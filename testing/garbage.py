@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from pybroker.turns import garbage
 
-TESTS_MAX: Final = 500
-"""After this many tests all objects are looked at."""
+TESTS_MAX: Final = 2000
+"""After this many tests all objects are looked at, for about a second."""
 
 _tests: int | None = None
 

@@ -5,21 +5,19 @@
 Each test also downloads what it needs. But a first run downloads some hundred megabytes, with one Maven at a time, and a test
 that waits for its turn would reach its limit. A line names each part that cannot be downloaded. The test that needs the part
 reports the reason: it is skipped where Java or Maven is missing, and fails otherwise. Without an archive of classes, the tests
-with Spark or Kafka only take longer.
+with Kafka only take longer.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from pybroker.pipeline.errors import PipelineError
 from testing.clients.testcontainers_runs import JAVA_ARTIFACT, PYTHON_PACKAGES
-from testing.process import class_archive, kafka_archive
+from testing.process import kafka_archive
 from testing.process.go import built
 from testing.process.kafka_archive import KAFKA_RELEASES
 from testing.process.kafka_peer import classpath
@@ -56,18 +54,15 @@ def downloads() -> dict[str, Callable[[], object]]:
 
 def archives() -> dict[str, Callable[[], object]]:
     """Return the archives of classes by their names, with what makes them."""
-    things: dict[str, Callable[[], object]] = {}
-    if importlib.util.find_spec("pyspark"):
-        things["the archive of Spark's classes"] = class_archive.make
-    if shutil.which("javac") and shutil.which("mvn"):
-        things |= {f"the archive of Kafka {each}'s classes": partial(kafka_archive.make, each) for each in KAFKA_RELEASES}
-    return things
+    if not (shutil.which("javac") and shutil.which("mvn")):
+        return {}
+    return {f"the archive of Kafka {each}'s classes": partial(kafka_archive.make, each) for each in KAFKA_RELEASES}
 
 
 def _try(name: str, bring: Callable[[], object]) -> None:
     try:
         bring()
-    except (RuntimeError, OSError, PipelineError, AssertionError, subprocess.SubprocessError) as error:
+    except (RuntimeError, OSError, AssertionError, subprocess.SubprocessError) as error:
         print(f"{name} is not there: {str(error).strip().splitlines()[-1:]}")
 
 

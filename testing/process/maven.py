@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from testing.places import cache_dir
+from testing.process.java import QUICK_JVM
 from testing.waiting import until, within
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
@@ -128,8 +129,11 @@ def run_maven(*arguments: str, folder: Path, what: str) -> None:
 
 
 def _maven(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "MAVEN_OPTS": f"{' '.join(QUICK_JVM)} {os.environ.get('MAVEN_OPTS', '')}"}
     with _alone():
-        return subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S, cwd=folder, check=False)
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S, cwd=folder, check=False
+        )
 
 
 def _made_once(name: str, make: Callable[[Path], Path | None]) -> Path:

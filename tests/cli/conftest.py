@@ -21,5 +21,4 @@ def restored() -> Iterator[None]:
     root.setLevel(level)
     for number, handler in signals.items():
         signal.signal(number, handler)
-    gc.unfreeze()
-    gc.enable()
+    gc.enable()  # what the start has frozen may stay so: `testing.garbage` looks at all objects from time to time

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pybroker.config.load import load
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.cleaner import chunks
 from pybroker.log.cleaner.cleaner import LogCleaner
@@ -27,7 +26,7 @@ from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType
-from testing.scenes.compacted_log import CleanerClock, CompactedLog, Pair, records
+from testing.scenes.compacted_log import CleanerClock, CompactedLog, Pair, records, settings_of
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, Producer, read_batches
 
 if TYPE_CHECKING:
@@ -234,7 +233,7 @@ def test_other_topics_and_a_switched_off_cleaner_change_nothing(tmp_path: Path, 
     fill(setting)
     setting.clean()
     assert len(setting.records()) == 24
-    setting.settings = load().config
+    setting.settings = settings_of()
     setting.log.config = Disk(tmp_path, cleanup_policy=frozenset({"delete"})).config
     setting.clean()
     assert len(setting.records()) == 24
@@ -477,7 +476,7 @@ def test_a_compacted_log_moves_with_its_gaps(tmp_path: Path) -> None:
     setting.disk, setting.logs, setting.log, setting.turns = disk, logs, logs.create(TP, TOPIC_ID, disk.config), later
     cleaner = LogCleaner(
         logs,
-        config=lambda: load().config,
+        config=settings_of,
         high_watermark=lambda _: setting.log.log_end_offset,
         later=lambda delay_s, work: later.append((delay_s, work)),
     )

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.config.load import load
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.directories.directory_moves import DirectoryMoves
 from pybroker.log.log import Log
@@ -15,7 +14,7 @@ from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
-from testing.scenes.compacted_log import records
+from testing.scenes.compacted_log import records, settings_of
 from testing.scenes.logs import TOPIC_ID, TP, Disk, append
 
 RETENTION_MS = 1000
@@ -46,7 +45,7 @@ class MovingLog:
         self.moves = DirectoryMoves(self.logs, later=self.turns.append, on_moved=lambda _, __: None)
         self.cleaner = LogCleaner(
             self.logs,
-            config=lambda: load().config,
+            config=settings_of,
             high_watermark=lambda _: self.log.log_end_offset,
             later=lambda _, work: self.later.append(work),
         )

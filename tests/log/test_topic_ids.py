@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.config.load import load
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.checkpoints.offset_checkpoint import (
     COMPANION_SUFFIX,
@@ -24,6 +23,7 @@ from pybroker.log.manager.manager import LogManager
 from pybroker.model import Offset, TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
+from testing.scenes.compacted_log import settings_of
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
 
 FS = Filesystem()
@@ -107,7 +107,7 @@ def test_a_topic_made_again_is_compacted_from_its_start(tmp_path: Path) -> None:
     later: list[Callable[[], None]] = []
     cleaner = LogCleaner(
         again,
-        config=lambda: load().config,
+        config=settings_of,
         high_watermark=lambda _: the_log(again).log_end_offset,
         later=lambda _, work: later.append(work),
     )
