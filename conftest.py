@@ -26,6 +26,7 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
+from pytest_rerunfailures import StatusDB  # type: ignore[import-untyped]
 
 from testing import garbage, native_parts
 
@@ -41,7 +42,8 @@ settings.register_profile("random", settings.get_profile("pybroker"), derandomiz
 settings.load_profile("pybroker")
 
 
-def pytest_configure() -> None:
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
     """Refuse native parts that are out of date; limit this process, be it alone, the leader or a worker; listen to SIGINT."""
     stale = native_parts.stale()
     if stale:
@@ -50,6 +52,19 @@ def pytest_configure() -> None:
         _limit_memory()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a shell
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(config, "workerinput"):
+        _count_attempts_here(config)
+
+
+def _count_attempts_here(config: pytest.Config) -> None:
+    """Let a worker count the attempts of its tests itself.
+
+    pytest-rerunfailures asks the leader before each test, so that another worker may continue a test that ended its worker, which
+    none of ours does. Its socket sends a message without a response and then a question: by Nagle's rule, and because Linux
+    acknowledges late, no test would take less than 40 ms.
+    """
+    config.failures_db.sock.close()  # type: ignore[attr-defined]
+    config.failures_db = StatusDB()  # type: ignore[attr-defined]
 
 
 def pytest_report_header(config: pytest.Config) -> str:
