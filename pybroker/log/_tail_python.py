@@ -98,12 +98,16 @@ class SegmentTail:
             age_ms = now_ms - self.created_ms
         return age_ms > segment_ms - self.jitter_ms
 
+    def is_entry_due(self) -> bool:
+        """Return whether the next batch gets an index entry."""
+        return self.bytes_since_entry > self.index_interval
+
     def note(self, size: int, max_timestamp: int, offset_of_max_timestamp: Offset) -> bool:
         """Note batches that the index does not know yet. Returns whether they get an index entry."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.offset_of_max_timestamp = offset_of_max_timestamp
-        is_entry_due = self.bytes_since_entry > self.index_interval
+        is_entry_due = self.is_entry_due()
         self.bytes_since_entry = size if is_entry_due else self.bytes_since_entry + size
         return is_entry_due
 
@@ -153,7 +157,7 @@ class SegmentTail:
         position = self.size
         if position and not (self.is_first_known and self.is_max_known):
             return False
-        if not self.has_index_room or self.bytes_since_entry > self.index_interval:
+        if not self.has_index_room or self.is_entry_due():
             return False
         if self.should_roll(size, last_offset, max_timestamp, now_ms, segment_bytes, segment_ms, False):
             return False
