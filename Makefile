@@ -8,10 +8,12 @@ SOURCES := $(shell find pybroker -name '*.pyx' -o -name '*.px[di]' -o -name '*.h
 # Compiles to bytecode, which pip does by itself only for packages that are not editable. A start without bytecode takes half as long
 # again, and with PYTHONDONTWRITEBYTECODE every start would.
 COMPILE = $(BIN)/python -m compileall -q pybroker
-# pip compiles one package after the other on one core; for many packages, all cores do it in half of the time. Tests of packages are
+# Installs many packages. pip compiles one after the other on one core; all cores do it in half of the time. Tests of packages are
 # left out. A file that does not compile is printed, and left as it is, as pip leaves it.
-INSTALL_MANY = $(BIN)/python -m pip install --quiet --no-compile
-COMPILE_MANY = -$(BIN)/python -m compileall -q -j 0 -x '/tests/' $(VENV)/lib
+define INSTALL_MANY
+$(BIN)/python -m pip install --quiet --no-compile $(1)
+-$(BIN)/python -m compileall -q -j 0 -x '/tests/' $(VENV)/lib
+endef
 
 # Gives sets of texts the same order every time.
 unit random pure test conformance integration spark: export PYTHONHASHSEED ?= 0
@@ -105,18 +107,16 @@ $(VENV)/.run: $(VENV)/bin/python $(SOURCES)
 	touch $@
 
 $(VENV)/.unit: $(VENV)/bin/python $(SOURCES)
-	$(INSTALL_MANY) --editable '.[unit]'
-	$(COMPILE_MANY)
+	$(call INSTALL_MANY,--editable '.[unit]')
 	touch $(VENV)/.run $@
 
 # pybroker is there already: named like this, pip brings what the extra needs, and does not compile the native parts again.
 $(VENV)/.test: $(VENV)/.unit
-	$(INSTALL_MANY) 'pybroker[spark]'
-	$(COMPILE_MANY)
+	$(call INSTALL_MANY,'pybroker[spark]')
 	touch $@
 
 $(VENV)/.containers: $(VENV)/.test
-	$(INSTALL_MANY) 'pybroker[container-test]'
+	$(call INSTALL_MANY,'pybroker[container-test]')
 	touch $@
 
 wheel: $(VENV)/bin/python  ## a source distribution, of that a wheel with the native parts, and a broker's modules from it in a fresh environment

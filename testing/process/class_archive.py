@@ -26,6 +26,7 @@ SPARK_JVM: Final = (
 )  # fmt: skip
 """With the first compiler alone, a JVM has 48 MB for what it compiles. Spark's methods fill that. The JVM then throws methods out
 and compiles them again, which takes a fifth of its processor time. It compiles sooner too, which saves a tenth of the rest."""
+
 JOB = """
 import sys
 from pybroker.pipeline.session import spark_session

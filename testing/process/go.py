@@ -11,8 +11,6 @@ from testing.places import GO_SOURCES, cache_dir
 
 BUILD_S_MAX: Final = 500
 """The first build on a machine also compiles Go's own packages."""
-
-
 QUICK_BUILD: Final = ("-ldflags=-w", "-gcflags=all=-N -l -dwarf=false")
 """Options that halve the compiler's work, of which the first build has much: the programs run for seconds."""
 
