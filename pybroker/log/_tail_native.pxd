@@ -19,7 +19,7 @@ cdef class SegmentTail:
         self, int64_t size, int64_t last_offset, int64_t max_timestamp, int64_t now_ms, int64_t segment_bytes, int64_t segment_ms,
         bint is_index_full,
     ) except -1
-    cdef bint is_entry_due(self) noexcept
+    cdef bint _is_entry_due(self) noexcept
     @cython.locals(is_entry_due=bint)
     cpdef bint note(self, int64_t size, int64_t max_timestamp, int64_t offset_of_max_timestamp) except -1
     cpdef bint lengthen(self, int64_t size, int64_t max_timestamp, int64_t offset_of_max_timestamp) except -1

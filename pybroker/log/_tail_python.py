@@ -98,7 +98,7 @@ class SegmentTail:
             age_ms = now_ms - self.created_ms
         return age_ms > segment_ms - self.jitter_ms
 
-    def is_entry_due(self) -> bool:
+    def _is_entry_due(self) -> bool:
         """Return whether the next batch gets an index entry."""
         return self.bytes_since_entry > self.index_interval
 
@@ -107,7 +107,7 @@ class SegmentTail:
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.offset_of_max_timestamp = offset_of_max_timestamp
-        is_entry_due = self.is_entry_due()
+        is_entry_due = self._is_entry_due()
         self.bytes_since_entry = size if is_entry_due else self.bytes_since_entry + size
         return is_entry_due
 
@@ -157,7 +157,7 @@ class SegmentTail:
         position = self.size
         if position and not (self.is_first_known and self.is_max_known):
             return False
-        if not self.has_index_room or self.is_entry_due():
+        if not self.has_index_room or self._is_entry_due():
             return False
         if self.should_roll(size, last_offset, max_timestamp, now_ms, segment_bytes, segment_ms, False):
             return False
