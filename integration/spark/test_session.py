@@ -58,6 +58,13 @@ def test_a_second_session_is_the_first(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
+def test_spark_does_not_go_through_the_stack_for_each_rdd(spark: SparkSession) -> None:
+    for _ in range(2):
+        site = spark._jsparkSession.range(1).rdd().creationSite()
+        assert (site.shortForm(), site.longForm()) == ("tests", "tests")
+        assert spark.range(1).collect() == [(0,)]  # PySpark names the line of each collect()
+
+
 def test_without_java_on_the_path_the_java_of_pip_runs_spark_and_nothing_else_is_printed(tmp_path: Path) -> None:
     for command in ("bash", "env", "dirname", "basename", "cat", "sh", "rm", "ls", "uname"):
         found = next(f"{folder}/{command}" for folder in ("/bin", "/usr/bin") if os.access(f"{folder}/{command}", os.X_OK))

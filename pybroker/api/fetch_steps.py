@@ -84,15 +84,21 @@ def wanted_in_steps(
 def known_in_steps(
     wanted: list[FetchPartition], *, uses_ids: bool
 ) -> Generator[None, None, tuple[list[FetchPartition], FetchResults]]:
-    """Return the partitions to read, as a list of their own, and the results of those whose topics' ids are unknown."""
-    known: list[FetchPartition] = []
+    """Return the partitions to read, and the results of those whose topics' ids are unknown.
+
+    Without such, `wanted` itself is returned. A list that grows while nothing else is made is long when the collector sees it
+    first, and three collections would go through it.
+    """
     erroneous: FetchResults = []
+    if uses_ids:
+        for start in range(0, len(wanted), _STEP_PARTITIONS):
+            erroneous += [unknown_id(one) for one in wanted[start : start + _STEP_PARTITIONS] if one.topic is None]
+            yield
+    if not erroneous:
+        return wanted, erroneous
+    known: list[FetchPartition] = []
     for start in range(0, len(wanted), _STEP_PARTITIONS):
-        for one in wanted[start : start + _STEP_PARTITIONS]:
-            if uses_ids and one.topic is None:
-                erroneous.append(unknown_id(one))
-            else:
-                known.append(one)
+        known += [one for one in wanted[start : start + _STEP_PARTITIONS] if one.topic is not None]
         yield
     return known, erroneous
 

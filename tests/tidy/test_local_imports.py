@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.tidy.sources import PACKAGE, ROOT, for_each, nodes, sources, text, tree
 
-EXTRA = {"confluent_kafka", "matplotlib", "numpy", "pyarrow", "pyspark"}
+EXTRA = {"confluent_kafka", "matplotlib", "numpy", "py4j", "pyarrow", "pyspark"}
 """Packages that the `spark` extra brings. The unit tests have only the first of them."""
 FREE_PACKAGES = {
     "cli": None,

@@ -1,17 +1,21 @@
 """A store that lives as long as the process; also the readable half of the file store.
 
-Reads and comparisons use dictionaries. A subclass makes a commit durable in `_persist`, which is the only place where
-a commit waits: other commits queue behind it, so revisions are in the order of durability. A commit that has begun
-runs to its end, even if the task that waits for it is cancelled.
+Reads and comparisons use dictionaries. A subclass makes a commit durable in `_persist`. Other commits queue behind one that
+waits there, or between the slices in which its changes are made, so revisions are in the order of durability. A commit that has
+begun runs to its end, even if the task that waits for it is cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
+from typing import Final
 
+from pybroker.metadata.slices import finish
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, Entry, Listing, Store, StoreError, Watch, WatchCallback
 from pybroker.metadata.uninterrupted import Uninterrupted
+
+_STEP_CHANGES: Final = 500
 
 
 class _PrefixWatch(Watch):
@@ -68,13 +72,28 @@ class MemoryStore(Store):
                 if actual != expected:
                     return Conflict(key, expected, actual)
             revision = self._revision + 1
-            changes: list[Change] = [Change(key, value, revision) for key, value in puts.items()]
-            changes += [Change(key, None, revision) for key in deletes if key in self._entries]
+            changes, entries = await finish(self._changes(puts, deletes, revision))
             if changes:
-                changes.sort(key=lambda change: change.key)
                 await self._persist(changes, revision)
-                self._apply(changes, revision)
+                self._apply(changes, entries, revision)
             return self._revision
+
+    def _changes(
+        self, puts: Mapping[str, bytes], deletes: Collection[str], revision: int
+    ) -> Generator[None, None, tuple[Sequence[Change], dict[str, Entry]]]:
+        """Return the changes of a commit by their keys, and the entries that it puts."""
+        changes: list[Change] = []
+        entries: dict[str, Entry] = {}
+        for key in sorted({*puts, *deletes}):
+            value = puts.get(key)
+            if value is not None:
+                changes.append(Change(key, value, revision))
+                entries[key] = Entry(key, value, revision)
+            elif key in self._entries:
+                changes.append(Change(key, None, revision))
+            if len(changes) % _STEP_CHANGES == 1:
+                yield
+        return changes, entries
 
     def watch(self, prefix: str, callback: WatchCallback) -> Watch:
         """Call `callback` for every later commit that changes a key which starts with `prefix`."""
@@ -93,13 +112,13 @@ class MemoryStore(Store):
     async def _release(self) -> None:
         """Release the resources that `_persist` uses."""
 
-    def _apply(self, changes: Sequence[Change], revision: int) -> None:
+    def _apply(self, changes: Sequence[Change], entries: Mapping[str, Entry], revision: int) -> None:
         self._revision = revision
-        for key, value, _ in changes:
-            if value is None:
-                del self._entries[key]
-            else:
-                self._entries[key] = Entry(key, value, revision)
+        self._entries.update(entries)
+        if len(changes) > len(entries):
+            for key, value, _ in changes:
+                if value is None:
+                    del self._entries[key]
         for watch in tuple(self._watches):
             matching = [change for change in changes if change.key.startswith(watch.prefix)]
             if matching:

@@ -154,6 +154,36 @@ def test_a_commit_continues_when_the_task_that_waits_is_cancelled(kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_large_commit_gives_the_loop_back_and_is_seen_as_a_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pybroker.slicing.SLICE_S", 0)
+    keys = [f"key-{number:05}" for number in range(3000)]
+    seen: list[int] = []
+
+    async def look(store: Store) -> None:
+        while True:
+            seen.append(len((await store.list("key-")).entries))
+            await asyncio.sleep(0)
+
+    async def scenario(store: Store) -> None:
+        noticed: list[Change] = []
+        store.watch("key-", noticed.extend)
+        looking = asyncio.create_task(look(store))
+        for puts, deletes in ((dict.fromkeys(keys, b"value"), []), ({}, [*keys, "another"])):
+            seen.clear()
+            revision = await store.commit(puts=puts, deletes=deletes)
+            assert isinstance(revision, int)
+            before, after = (0, 3000) if puts else (3000, 0)
+            assert seen.count(before) > 5
+            assert {*seen} <= {before, after}
+            assert noticed == [Change(key, puts.get(key), revision) for key in keys]
+            assert len((await store.list("key-")).entries) == after
+            noticed.clear()
+        looking.cancel()
+
+    drive(kind, scenario)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_key_cannot_be_put_and_deleted_at_once_and_a_closed_store_is_an_error(kind: str) -> None:
     async def scenario(store: Store) -> None:
         with pytest.raises(ValueError, match="both"):
