@@ -15,7 +15,7 @@ from pybroker.metadata.slices import finish
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, Entry, Listing, Store, StoreError, Watch, WatchCallback
 from pybroker.metadata.uninterrupted import Uninterrupted
 
-_STEP_CHANGES: Final = 500
+_STEP_KEYS: Final = 500
 
 
 class _PrefixWatch(Watch):
@@ -84,14 +84,14 @@ class MemoryStore(Store):
         """Return the changes of a commit by their keys, and the entries that it puts."""
         changes: list[Change] = []
         entries: dict[str, Entry] = {}
-        for key in sorted({*puts, *deletes}):
+        for number, key in enumerate(sorted({*puts, *deletes}), 1):
             value = puts.get(key)
             if value is not None:
                 changes.append(Change(key, value, revision))
                 entries[key] = Entry(key, value, revision)
             elif key in self._entries:
                 changes.append(Change(key, None, revision))
-            if len(changes) % _STEP_CHANGES == 1:
+            if number % _STEP_KEYS == 0:
                 yield
         return changes, entries
 
@@ -115,10 +115,9 @@ class MemoryStore(Store):
     def _apply(self, changes: Sequence[Change], entries: Mapping[str, Entry], revision: int) -> None:
         self._revision = revision
         self._entries.update(entries)
-        if len(changes) > len(entries):
-            for key, value, _ in changes:
-                if value is None:
-                    del self._entries[key]
+        for key, value, _ in changes:
+            if value is None:
+                del self._entries[key]
         for watch in tuple(self._watches):
             matching = [change for change in changes if change.key.startswith(watch.prefix)]
             if matching:
