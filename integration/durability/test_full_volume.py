@@ -62,6 +62,13 @@ class FullVolumeScene:
         return check.returncode == 0
 
     @property
+    def holds_its_reserve(self) -> bool:
+        """Return whether the reserve has grown with the logs on the volume."""
+        logs = sum(path.is_dir() for path in self.disk.seen.glob("*-[0-9]"))
+        reserve = self.disk.seen / RESERVE_FILE
+        return logs > 0 and reserve.stat().st_size == RESERVE_BYTES_MIN + logs * LOG_BYTES
+
+    @property
     def bootstrap(self) -> str:
         return self.broker.bootstrap
 
@@ -122,6 +129,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         try:
             create_topic(made.bootstrap, KEPT, 1, {"retention.ms": "-1"})
             create_topic(made.bootstrap, LARGE, 4)
+            made.until(lambda: made.holds_its_reserve, "the reserve is as large as these logs need")  # by a check each second
             yield made
         finally:
             made.broker.close()

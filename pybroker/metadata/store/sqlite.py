@@ -88,14 +88,12 @@ class SqliteStore(MemoryStore):
         return store
 
     async def _persist(self, changes: Sequence[Change], revision: int) -> None:
-        puts = [(key, value, revision) for key, value, _ in changes if value is not None]
-        deletes = [(key,) for key, value, _ in changes if value is None]
-        growth_bytes = sum(map(self._growth_bytes, changes))
-
-        def write() -> None:
+        def write() -> None:  # reads the entries, which no other commit changes meanwhile
             try:
-                refusal = self.reserve.refusal(growth_bytes)
+                refusal = self.reserve.refusal(sum(map(self._growth_bytes, changes)))
                 if refusal is None:
+                    puts = [(key, value, revision) for key, value, _ in changes if value is not None]
+                    deletes = [(key,) for key, value, _ in changes if value is None]
                     self._write_or_make_room(puts, deletes, revision)
             except (sqlite3.Error, OSError) as error:
                 raise StoreError(_explain(self._path, error)) from error
