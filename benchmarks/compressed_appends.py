@@ -1,12 +1,13 @@
 """Measures broker CPU per GB of appended values in large compressed batches, by codec.
 
     python -m benchmarks.compressed_appends [--kilobytes 200] [--rounds 3] [--seconds 2] [--warm 8] [--only zstd] [--no-kafka]
-                                           [--floor] [--before CHECKOUT]
+                                           [--floor] [--before CHECKOUT] [--touch 4]
 
 One connection sends the same request over and over: a Produce of one batch with this many kB of values of 1 kB, of which a codec
 takes half away. The brokers take turns, as in `small_requests`. Both look through each batch, and keep it as it came. GB = 1e9
 bytes of values before compression. Old segments are deleted soon, because writing tens of GB to a disk takes processor time from
-either broker that no codec explains.
+either broker that no codec explains. Before each round, `--touch` GB of free memory are used and given back
+(`benchmarks.touched_memory`).
 
 With `--floor` the server of `benchmarks.inflating_server` takes turns with the brokers, with the same bytes: it receives them,
 computes the checksum, inflates with the broker's library, writes and responds, and does nothing else.
@@ -16,8 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 
-from benchmarks import load, peers
+from benchmarks import load, peers, touched_memory
 from benchmarks.compaction import values_of
 from benchmarks.inflating_server import InflatingServer
 from benchmarks.load import Server
@@ -69,9 +71,11 @@ def main() -> None:
     parser.add_argument(
         "--floor", action="store_true", help="measure the server of benchmarks.inflating_server in the same rounds"
     )
+    parser.add_argument("--touch", type=float, default=4, help="GB of free memory to touch before a round (default: %(default)s)")
     peers.add_before(parser)
     options = peers.parsed(parser)
     batch_bytes = options.kilobytes * 1000
+    prepare = partial(touched_memory.touch, int(options.touch * 1e9))
     rows: list[tuple[object, ...]] = []
     with peers.started(options, OVERRIDES) as running:
         names = [*(peer.name for peer in running), *([InflatingServer.name] if options.floor else [])]
@@ -87,7 +91,7 @@ def main() -> None:
                     assert raw.produce(connection, 7, codec, batch).error == 0
                 load.run(peer, request, connections=1, depth=SHAPE[1], seconds=0, warm_s=options.warm)
             with with_floor(list(running), codec, batch, is_wanted=options.floor) as servers:
-                measured = measure(servers, dict.fromkeys(names, request), SHAPE, options)
+                measured = measure(servers, dict.fromkeys(names, request), SHAPE, options, prepare)
             costs = {server.name: one.cpu_us * 1000 / batch_bytes for server, one in zip(servers, measured, strict=True)}
             rows.append((codec, *costs.values(), *(costs[name] / costs[KAFKA] for name in compared)))
             peers.row(rows[-1])

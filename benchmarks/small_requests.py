@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
 from benchmarks import load, peers
@@ -50,13 +50,18 @@ def requests(bootstrap: str) -> dict[str, bytes]:
 
 
 def measure(
-    running: Sequence[Server], frames: dict[str, bytes], shape: tuple[int, int], options: argparse.Namespace
+    running: Sequence[Server],
+    frames: dict[str, bytes],
+    shape: tuple[int, int],
+    options: argparse.Namespace,
+    prepare: Callable[[], None] = lambda: None,
 ) -> list[load.Load]:
-    """Return the round with the median cost of each server."""
+    """Return the round with the median cost of each server. `prepare` is called before each round."""
     connections, depth = shape
     rounds: dict[str, list[load.Load]] = {peer.name: [] for peer in running}
     for _ in range(options.rounds):
         for peer in running:
+            prepare()
             rounds[peer.name].append(
                 load.run(peer, frames[peer.name], connections=connections, depth=depth, seconds=options.seconds, warm_s=SETTLE_S)
             )

@@ -62,6 +62,7 @@ OTHER_DEFAULTS = {
     "node.id": "Kafka has none, and does not start without",
     "offsets.topic.replication.factor": "one broker is enough: documented",
     "socket.listen.backlog.size": "a storm of connects loses none: documented",
+    "socket.receive.buffer.bytes": "large requests cost less: documented",
 }
 OTHER_TYPES = dict.fromkeys(("log.dirs", "controller.listener.names"), "a list that Kafka takes as a text and splits later")
 

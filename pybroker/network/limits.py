@@ -31,7 +31,7 @@ class NetworkLimits:
     first_request_timeout_ms: int = 60_000
     request_progress_timeout_ms: int = 30_000
     socket_send_buffer_bytes: int = 100 * 1024
-    socket_receive_buffer_bytes: int = 100 * 1024
+    socket_receive_buffer_bytes: int = 256 * 1024
     socket_listen_backlog_size: int = 4_096
 
 
