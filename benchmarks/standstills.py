@@ -5,7 +5,8 @@
 Each request goes to a new topic of each broker in turn, while a probe in another process sends ApiVersions every 5 ms on a
 connection of its own. The figures: from the request until its last response, or until the connection is closed; the longest time
 that a probe waited from when it was due; the growth of resident memory, whose peak is sampled every 20 ms; and what came back.
-Times are medians of the rounds, the memory is the largest. The result file has each round.
+Times are medians of the rounds, the memory is the largest. The result file has each round. Of ours, the table also has the longest
+turn of the event loop in any round, with what ran in it, if one was longer than the bound of 20 ms.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import os
 import statistics
 import struct
 import time
@@ -23,11 +25,13 @@ import confluent_kafka
 
 from benchmarks import hostile_requests, peers, result_file
 from benchmarks.hostile_requests import Case
-from benchmarks.peers import Peer, pin_client
+from benchmarks.peers import OURS, Peer, pin_client
 from benchmarks.probe import Probe
 from benchmarks.result_file import ResultFile
+from pybroker.turns.watchdog import FAIL, SWITCH
 from testing.clients.stock import delete_topic
 from testing.process import kafka_peer, procstat
+from testing.process.broker import TURN
 from testing.wire import raw
 
 INTERVAL_S: Final = 0.005
@@ -46,13 +50,16 @@ class Outcome(NamedTuple):
     probe_ms: float
     growth_mb: float
     response: str
+    turn_ms: float
+    """The longest turn beyond the bound; 0 if there was none, as in Kafka."""
+    turn: str
 
 
 def measure(peer: Peer, case: Case) -> Outcome:
     topic = f"standstill-{next(_numbers)}"
     frames = case.make(peer.bootstrap, topic)
     probed = {"probe": raw.request(raw.API_VERSIONS, 0, b"")}
-    before = procstat.memory_bytes(peer.pid)
+    before, logged_bytes = procstat.memory_bytes(peer.pid), peer.log.stat().st_size
     with Probe(peer.bootstrap, probed, INTERVAL_S) as probe, procstat.PeakSampler(peer.pid, "VmRSS", 20) as memory:
         time.sleep(ALONE_S)
         with raw.Connection(peer.bootstrap, TIMEOUT_S) as connection:
@@ -64,7 +71,16 @@ def measure(peer: Peer, case: Case) -> Outcome:
     with contextlib.suppress(confluent_kafka.KafkaException):  # not every case needs a topic
         delete_topic(peer.bootstrap, topic)
     growth = max(0, memory.peak_bytes - before)
-    return Outcome(sum(map(len, frames)), 1000 * (ended - began), 1000 * max(waits), growth / 1e6, response)
+    took_ms, waited_ms = 1000 * (ended - began), 1000 * max(waits)
+    return Outcome(sum(map(len, frames)), took_ms, waited_ms, growth / 1e6, response, *longest_turn(peer, logged_bytes))
+
+
+def longest_turn(peer: Peer, logged_bytes: int) -> tuple[float, str]:
+    """Return the milliseconds and the name of the longest turn that the log has behind its first bytes; 0 and no name if none."""
+    with peer.log.open("rb") as log:
+        log.seek(logged_bytes)
+        turns = TURN.findall(log.read().decode(errors="replace"))
+    return max(((float(held_ms), name) for name, held_ms in turns), default=(0.0, ""))
 
 
 def exchange(connection: raw.Connection, frames: list[bytes], case: Case) -> str:
@@ -98,12 +114,15 @@ def revive(peer: Peer) -> None:
         peer.start(OVERRIDES)
 
 
-def cells(outcomes: list[Outcome]) -> list[object]:
+def cells(broker: str, outcomes: list[Outcome]) -> list[object]:
     """Return the cells of a broker's rounds."""
+    more = broker == OURS
     if not outcomes:
-        return ["failed", "-", "-", "-"]
+        return ["failed", "-", "-", "-", *["-"] * more]
     took, waited = (statistics.median(getattr(one, name) for one in outcomes) for name in ("took_ms", "probe_ms"))
-    return [took, waited, max(one.growth_mb for one in outcomes), outcomes[-1].response]
+    turn_ms, turn = max((one.turn_ms, one.turn) for one in outcomes)
+    turns = [f"{turn_ms:.1f}: {turn}" if turn else "none"] * more
+    return [took, waited, max(one.growth_mb for one in outcomes), outcomes[-1].response, *turns]
 
 
 def main() -> None:
@@ -113,6 +132,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="measure the requests whose description has this text")
     options: argparse.Namespace = peers.parsed(parser)
     pin_client()
+    os.environ[SWITCH] = FAIL  # has each long turn in the log, and not only one of a name in 10 s
     rows: list[tuple[object, ...]] = []
     with ResultFile(options) as results, peers.started(options, OVERRIDES) as running:
         for peer in running:
@@ -129,11 +149,12 @@ def main() -> None:
                     results.add(what="failure", round=number, broker=peer.name, request=case.what, error=repr(error))
                 revive(peer)
             size = next((one.sent_bytes for found in outcomes.values() for one in found), 0)
-            rows.append((case.what, size, *(cell for peer in running for cell in cells(outcomes[peer.name]))))
+            rows.append((case.what, size, *(cell for peer in running for cell in cells(peer.name, outcomes[peer.name]))))
             peers.row(rows[-1])
         print(f"\n{result_file.machine()}")
         names = ("took, ms", "others waited, ms", "memory, MB", "response")
-        header = ["request", "bytes", *(f"{peer.name}: {name}" for peer in running for name in names)]
+        columns = {peer.name: [*names, *["longest turn, ms"] * (peer.name == OURS)] for peer in running}
+        header = ["request", "bytes", *(f"{broker}: {name}" for broker, found in columns.items() for name in found)]
         peers.table(f"Requests and how long others waited, medians of {options.rounds}", header, rows)
 
 
