@@ -5,8 +5,8 @@
 Each request goes to a new topic of each broker in turn, while a probe in another process sends ApiVersions every 5 ms on a
 connection of its own. The figures: from the request until its last response, or until the connection is closed; the longest time
 that a probe waited from when it was due; the growth of resident memory, whose peak is sampled every 20 ms; and what came back.
-Times are medians of the rounds, the memory is the largest. The result file has each round. Of ours, the table also has the longest
-turn of the event loop in any round, with what ran in it, if one was longer than the bound of 20 ms.
+Times are medians of the rounds, the memory is the largest. The result file has each round. Of ours, the table also has the
+longest turn of the event loop in any round, with what ran in it, if one was longer than the bound of 20 ms.
 """
 
 from __future__ import annotations
