@@ -61,7 +61,8 @@ func commit(ctx context.Context, bootstrap, topic, transactionalID string, count
 	}
 }
 
-// loop copies `records` records of the source; every third transaction is aborted, and its records are read again.
+// loop copies the source up to the offset `records`; every third transaction is aborted, and its records are read again. It can be
+// started again after an error, and then continues where the group has committed.
 func loop(ctx context.Context, bootstrap, source, target, transactionalID, group string, records int) {
 	session := must(kgo.NewGroupTransactSession(
 		kgo.SeedBrokers(bootstrap),
@@ -85,16 +86,18 @@ func loop(ctx context.Context, bootstrap, source, target, transactionalID, group
 			continue
 		}
 		check(session.Begin())
-		read := 0
+		read, next := 0, int64(0)
 		for iterator := fetches.RecordIter(); !iterator.Done(); read++ {
+			record := iterator.Next()
+			next = record.Offset + 1
 			// What is not written makes the transaction end in an abort, and its records are read again.
-			session.Produce(ctx, &kgo.Record{Value: iterator.Next().Value}, nil)
+			session.Produce(ctx, &kgo.Record{Value: record.Value}, nil)
 		}
 		check(session.Client().Flush(ctx)) // an abort drops what is not sent yet, and the test wants to see aborted records
 		committed, err := session.End(ctx, kgo.TransactionEndTry(transactions%3 != 2))
 		check(err)
 		if committed {
-			done += read
+			done = int(next)
 		}
 		fmt.Println(committed, read)
 	}
