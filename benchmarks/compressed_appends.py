@@ -1,7 +1,7 @@
 """Measures broker CPU per GB of appended values in large compressed batches, by codec.
 
     python -m benchmarks.compressed_appends [--kilobytes 200] [--rounds 3] [--seconds 2] [--warm 8] [--only zstd] [--no-kafka]
-                                           [--floor] [--before CHECKOUT] [--touch 4]
+                                           [--floor] [--before CHECKOUT] [--touch 4] [--override KEY=VALUE]
 
 One connection sends the same request over and over: a Produce of one batch with this many kB of values of 1 kB, of which a codec
 takes half away. The brokers take turns, as in `small_requests`. Both look through each batch, and keep it as it came. GB = 1e9
@@ -72,12 +72,16 @@ def main() -> None:
         "--floor", action="store_true", help="measure the server of benchmarks.inflating_server in the same rounds"
     )
     parser.add_argument("--touch", type=float, default=4, help="GB of free memory to touch before a round (default: %(default)s)")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of all brokers; repeatable"
+    )
     peers.add_before(parser)
     options = peers.parsed(parser)
     batch_bytes = options.kilobytes * 1000
     prepare = partial(touched_memory.touch, int(options.touch * 1e9))
     rows: list[tuple[object, ...]] = []
-    with peers.started(options, OVERRIDES) as running:
+    overrides = OVERRIDES | dict(setting.split("=", 1) for setting in options.override)
+    with peers.started(options, overrides) as running:
         names = [*(peer.name for peer in running), *([InflatingServer.name] if options.floor else [])]
         compared = [name for name in names if name != KAFKA] if KAFKA in names else []
         for codec in CODECS:

@@ -39,6 +39,7 @@ ALONE_S: Final = 0.3
 TIMEOUT_S: Final = 120
 WARM_REQUESTS: Final = 3000
 OVERRIDES: Final = {"log.segment.delete.delay.ms": "1000", "auto.create.topics.enable": "false"}
+COLUMNS: Final = ("took, ms", "others waited, ms", "memory, MB", "response")
 _numbers = itertools.count()
 
 
@@ -114,15 +115,21 @@ def revive(peer: Peer) -> None:
         peer.start(OVERRIDES)
 
 
+def columns(broker: str) -> tuple[str, ...]:
+    """Return the titles of a broker's cells."""
+    return (*COLUMNS, "longest turn, ms") if broker == OURS else COLUMNS
+
+
 def cells(broker: str, outcomes: list[Outcome]) -> list[object]:
-    """Return the cells of a broker's rounds."""
-    more = broker == OURS
+    """Return the cells of a broker's rounds, below its `columns`."""
     if not outcomes:
-        return ["failed", "-", "-", "-", *["-"] * more]
+        return ["failed", *("-" for _ in columns(broker)[1:])]
     took, waited = (statistics.median(getattr(one, name) for one in outcomes) for name in ("took_ms", "probe_ms"))
-    turn_ms, turn = max((one.turn_ms, one.turn) for one in outcomes)
-    turns = [f"{turn_ms:.1f}: {turn}" if turn else "none"] * more
-    return [took, waited, max(one.growth_mb for one in outcomes), outcomes[-1].response, *turns]
+    found = [took, waited, max(one.growth_mb for one in outcomes), outcomes[-1].response]
+    if broker == OURS:
+        turn_ms, turn = max((one.turn_ms, one.turn) for one in outcomes)
+        found.append(f"{turn_ms:.1f}: {turn}" if turn else "none")
+    return found
 
 
 def main() -> None:
@@ -152,9 +159,7 @@ def main() -> None:
             rows.append((case.what, size, *(cell for peer in running for cell in cells(peer.name, outcomes[peer.name]))))
             peers.row(rows[-1])
         print(f"\n{result_file.machine()}")
-        names = ("took, ms", "others waited, ms", "memory, MB", "response")
-        columns = {peer.name: [*names, *["longest turn, ms"] * (peer.name == OURS)] for peer in running}
-        header = ["request", "bytes", *(f"{broker}: {name}" for broker, found in columns.items() for name in found)]
+        header = ["request", "bytes", *(f"{peer.name}: {name}" for peer in running for name in columns(peer.name))]
         peers.table(f"Requests and how long others waited, medians of {options.rounds}", header, rows)
 
 
