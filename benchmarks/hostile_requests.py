@@ -19,6 +19,7 @@ from testing.samples import T0_MS, Sample
 from testing.wire import raw
 from testing.wire import raw_groups as groups
 from testing.wire.batches import sample_batch
+from testing.wire.small_blocks import empty_gzip_blocks, few_letters, small_gzip_blocks, zstd_tables
 
 CREATE_TOPICS: Final = 19
 MANY: Final = 1_000_000
@@ -227,6 +228,11 @@ CASES: Final = [
     Case("Produce: 200,000 empty blocks of snappy", sent_once(snappy_empty_blocks)),
     Case("Produce: 240 MiB of zeros in lz4", sent_once(lz4_zeros)),
     Case("Produce: 111,111 empty frames of zstd", sent_once(zstd_empty_frames)),
+    Case("Produce: 52,000 blocks of zstd, each with tables", sent_once(lambda: batch(zstd_tables(988_000), 1, codec=ZSTD))),
+    Case("Produce: 800,000 empty blocks of gzip", sent_once(lambda: batch(empty_gzip_blocks(1_000_000, b""), 1, codec=GZIP))),
+    Case(
+        "Produce: 22,500 small blocks of gzip", sent_once(lambda: batch(small_gzip_blocks(few_letters(450_000)), 1, codec=GZIP))
+    ),
     Case("Produce v2: 4,600,000 messages of magic 0 in gzip", sent_once(old_messages, version=2)),
     Case("Fetch v2 of a batch that holds 120 MiB", old_fetch),
     Case("ListOffsets by time into a batch of 1,000,001 records", by_time(MANY + 1, 1)),

@@ -7,6 +7,7 @@ from pybroker.turns cimport _watch_native
 
 cdef int64_t TURN_REQUESTS
 cdef int64_t TURN_NS
+cdef int64_t WRITE_REQUESTS
 
 
 cdef class ConnectionCore:
@@ -19,7 +20,7 @@ cdef class ConnectionCore:
     cdef bint _is_turn_scheduled, _is_ending, _is_watched, _is_holding, _has_input_ended
     cdef readonly _state_native.ContextState context
     cdef readonly _counters_native.ListenerCounters counters
-    cdef int64_t _noted_until_ns
+    cdef int64_t _noted_until_ns, _unwritten
     cdef public int64_t active_ns, requests
     cdef public bint is_open
 
@@ -28,5 +29,5 @@ cdef class ConnectionCore:
     cpdef object buffer_updated(self, int64_t nbytes)
     @cython.locals(receiver=_receiver_native.Receiver)
     cdef object _received(self, int64_t nbytes)
-    @cython.locals(receiver=_receiver_native.Receiver, sender=_sender_native.Sender, taken=int64_t, deadline_ns=int64_t)
+    @cython.locals(receiver=_receiver_native.Receiver, sender=_sender_native.Sender, taken=int64_t, deadline_ns=int64_t, is_left=bint)
     cpdef object _turn(self)

@@ -5,7 +5,8 @@ compiled with the types of `_connection_native.pxd`.
 A turn takes requests one by one, hands each to the handler, and joins the responses into one write. A turn ends when there is no
 complete request, when a request is parked (the handler returned a Future), when a response cannot be handed over at once, or
 after TURN_REQUESTS requests, or with the request that goes beyond TURN_NS, so that a deep pipeline does not starve other
-connections. One request is in work per connection, so responses leave in the order of the requests.
+connections. A turn that leaves requests to the next one also leaves it the responses, up to WRITE_REQUESTS of them, because a
+write costs as much as several requests. One request is in work per connection, so responses leave in the order of the requests.
 
 End of input
     A peer that closes its sending side still gets its responses, but nothing is kept for it behind a parked request: that request
@@ -38,8 +39,10 @@ __all__ = ["ConnectionCore"]
 
 logger = logging.getLogger("pybroker.network.connection")
 
-TURN_REQUESTS: Final = 16
+TURN_REQUESTS: Final = 4
 """With more, other connections wait longer beside a pipeline (docs/design/latency.md). A round of the loop costs little."""
+WRITE_REQUESTS: Final = 16
+"""The requests of a pipeline whose responses may wait for those of others."""
 TURN_NS: Final = 2_000_000
 
 
@@ -63,6 +66,7 @@ class ConnectionCore:
         "_sender",
         "_transport",
         "_turns",
+        "_unwritten",
         "active_ns",
         "context",
         "counters",
@@ -89,6 +93,7 @@ class ConnectionCore:
         self._has_input_ended = False  # while a request was held; the connection ends when there is no request left
         self.active_ns = 0  # when bytes last came or went, or a parked request was completed
         self._noted_until_ns = 0  # until then the owner need not learn that it is active
+        self._unwritten = 0  # requests of turns that left their responses to the next one
         self.requests = 0  # taken so far
         self.is_open = False
 
@@ -233,7 +238,8 @@ class ConnectionCore:
             self.close()
 
     def close(self) -> None:
-        """Close after everything handed to the transport is sent."""
+        """Close after every response is sent."""
+        self._sender.flush()  # what a turn has left to the next one
         self._drop(self._transport.close)
 
     def abort(self) -> None:
@@ -331,7 +337,7 @@ class ConnectionCore:
             self._finish_ending()
             return
         receiver, sender, context, handler = self._receiver, self._sender, self.context, self._handler
-        taken, deadline_ns = 0, self.active_ns + TURN_NS
+        taken, deadline_ns, is_left = 0, self.active_ns + TURN_NS, False
         while (frame := receiver.next_frame()) is not None:
             taken += 1
             response = handler(context, frame)
@@ -345,9 +351,11 @@ class ConnectionCore:
                     break
             if receiver.has_more() and (taken >= TURN_REQUESTS or self._now_ns() > deadline_ns):
                 self._schedule_turn()
+                is_left = True
                 break
         else:
             self._count(taken)
+            self._unwritten = 0
             sender.flush()
             if self._mute or receiver.is_waiting:
                 self._settle()
@@ -356,7 +364,10 @@ class ConnectionCore:
             return
         self._count(taken)
         receiver.leave_scratch(is_turn_over=self._is_turn_scheduled)
-        sender.flush()
+        self._unwritten += taken
+        if not is_left or self._unwritten >= WRITE_REQUESTS:
+            self._unwritten = 0
+            sender.flush()
         self._settle()
 
     def _count(self, taken: int) -> None:

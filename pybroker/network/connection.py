@@ -10,9 +10,9 @@ from typing import Final
 
 from pybroker.native import choose
 from pybroker.network import _connection_python
-from pybroker.network._connection_python import TURN_NS, TURN_REQUESTS, ConnectionCore
+from pybroker.network._connection_python import TURN_NS, TURN_REQUESTS, WRITE_REQUESTS, ConnectionCore
 
-__all__ = ["IS_NATIVE", "TURN_NS", "TURN_REQUESTS", "Connection"]
+__all__ = ["IS_NATIVE", "TURN_NS", "TURN_REQUESTS", "WRITE_REQUESTS", "Connection"]
 
 IS_NATIVE: Final = choose(_connection_python, globals())
 

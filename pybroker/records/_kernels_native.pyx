@@ -8,7 +8,7 @@ against the end of its output.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, int16_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memchr, memcmp, memcpy
 
 from pybroker.records._crc cimport pb_crc32, pb_crc32c, pb_crc32c_init, pb_crc_init, pb_has_crc32c
 from pybroker.records._numbers cimport *
@@ -71,8 +71,7 @@ if {
     "HEADER_SIZE": batch.HEADER_SIZE,
 }:
     raise ImportError("the positions in a batch's header differ from those in batch.py")
-pb_crc_init(1)
-pb_crc32c_init(1)
+include "_crc.pxi"
 
 
 cdef uint8_t *put_moved_record(uint8_t *out, Bytes p, Parsed *record, int64_t timestamp_delta) noexcept nogil:
@@ -90,31 +89,6 @@ cdef uint8_t *put_moved_record(uint8_t *out, Bytes p, Parsed *record, int64_t ti
     out = put_varlong(out + 1, timestamp_delta)
     memcpy(out, after, record.next - after)
     return out + (record.next - after)
-
-
-def _use_clmul(bint enabled):
-    """Choose how `crc32` works, for tests; this has no effect where there is no choice."""
-    pb_crc_init(enabled)
-
-
-def _use_crc32c(bint enabled):
-    """Choose how `accept_batch` computes its checksum, for tests; this has no effect where there is no choice."""
-    pb_crc32c_init(enabled)
-
-
-def crc32(data):
-    cdef Py_buffer view
-    cdef uint32_t crc
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        if view.len > RELEASE_GIL_BYTES:
-            with nogil:
-                crc = pb_crc32(<Bytes>view.buf, view.len)
-        else:
-            crc = pb_crc32(<Bytes>view.buf, view.len)
-        return crc
-    finally:
-        PyBuffer_Release(&view)
 
 
 def scan_records(section, int64_t record_count, int64_t base_timestamp):
@@ -232,6 +206,27 @@ def is_of_transaction(records):
     cdef bint found = view.len > HEADER_SIZE and p[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0 and p[MAGIC_AT] == 2
     PyBuffer_Release(&view)
     return found
+
+
+def is_only_at_end(data, Py_ssize_t size):
+    cdef Py_buffer view
+    cdef const uint8_t *end
+    cdef const uint8_t *at
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if view.len <= size:
+            return False
+        at = <const uint8_t *>view.buf
+        end = at + view.len - size
+        while True:  # memchr is quick, and memmem is not on every system
+            at = <const uint8_t *>memchr(at, end[0], end - at)
+            if at == NULL:
+                return True
+            if memcmp(at, end, size) == 0:
+                return False
+            at += 1
+    finally:
+        PyBuffer_Release(&view)
 
 
 def down_converted_size(section, int64_t record_count, int64_t base_offset, int to_magic, int64_t first_offset):

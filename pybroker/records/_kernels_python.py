@@ -45,6 +45,7 @@ __all__ = [
     "down_convert_records",
     "down_converted_size",
     "is_of_transaction",
+    "is_only_at_end",
     "note_keys",
     "record_section",
     "retain_records",
@@ -225,6 +226,12 @@ def is_of_transaction(records: bytes | bytearray | memoryview) -> bool:
         and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0  # the high byte is unused
         and records[MAGIC_AT] == MAGIC
     )
+
+
+def is_only_at_end(data: bytes | bytearray | memoryview, size: int) -> bool:
+    """Return whether the last `size` bytes (1 to 64) of `data` stand nowhere else in it; False if it has no more than those."""
+    text = bytes(data)
+    return len(text) > size and text.find(text[-size:]) == len(text) - size
 
 
 def down_converted_size(

@@ -13,10 +13,11 @@ import struct
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from time import perf_counter
 from typing import Any, Final
 
 from pybroker.protocol.error_codes import KafkaError
-from pybroker.records import sections
+from pybroker.records import kernels, sections
 from pybroker.records.compression import CompressionType
 from pybroker.records.inflate import (
     GZIP_FED_BYTES,
@@ -30,14 +31,23 @@ from pybroker.records.inflate import (
     ZSTD_DECOMPRESSORS,
     inflate_module,
     lz4_header_checksum,
+    whole_inflate_module,
 )
 from pybroker.records.spare import Spare
-from pybroker.records.work import PIECE_COST
+from pybroker.records.work import PIECE_COST, TABLES_BYTES_MAX
+from pybroker.slicing import SLICE_S
 
 QUICK_BYTES_MAX: Final = 1 << 19
 """The bytes to which a batch may inflate here. The loop spends at most half of its share on a batch that turns out to be longer.
 """
 
+_GZIP_USUAL_START: Final = b"\x1f\x8b\x08\0"  # without a name, a comment or other fields
+_GZIP_TRAILER_BYTES: Final = 8
+_GZIP_WHOLE_BYTES_MIN: Final = 10 + _GZIP_TRAILER_BYTES
+_GZIP_WHOLE_BYTES_MAX: Final = 1 << 17  # many small blocks take libdeflate 0.08 us for each byte
+_ZSTD_BLOCK_HEADER_BYTES: Final = 3
+_ZSTD_REPEATED: Final = 1  # the type of a block of one byte, which it repeats
+_ZSTD_BLOCKS_MAX: Final = 256  # a small one that has tables of its own takes 2 us
 _SNAPPY_BLOCK_BYTES: Final = 1 << 16  # twice what the Java library puts into a block
 _LZ4_FLAGS_AT: Final = 4
 _LZ4_HEADER_BYTES: Final = 7  # magic, flags, block size, checksum; flags may add the size of the content before the checksum
@@ -72,13 +82,35 @@ def look_through(codec: int, data: memoryview, *, record_count: int, base_timest
 
 
 def _look_gzip(data: memoryview, found: sections.Overview) -> int | None:
+    library = whole_inflate_module()
+    if library is None or not _GZIP_WHOLE_BYTES_MIN <= len(data) <= _GZIP_WHOLE_BYTES_MAX:
+        return _look_gzip_pieces(data, found)
+    size: int = _UINT32.unpack_from(data, len(data) - _UINT32.size)[0]
+    if size > QUICK_BYTES_MAX or bytes(data[: len(_GZIP_USUAL_START)]) != _GZIP_USUAL_START:
+        return _look_gzip_pieces(data, found)
+    # The library looks for the trailer, checksum and size, where the first member ends. So if a trailer like the last one stands
+    # nowhere before it, the first member is all.
+    if not kernels.is_only_at_end(data, _GZIP_TRAILER_BYTES):
+        return None
+    try:
+        records = library.gzip_decompress(data, size)
+    except library.DeflateError:
+        return None
+    if len(records) != size:
+        return None
+    found.feed(records)
+    return size
+
+
+def _look_gzip_pieces(data: memoryview, found: sections.Overview) -> int | None:
     inflate = inflate_module()
     stream, size = inflate.decompressobj(GZIP_WBITS), 0
+    end = perf_counter() + SLICE_S
     try:
         for start in range(0, len(data), GZIP_FED_BYTES):
             piece = stream.decompress(data[start : start + GZIP_FED_BYTES], PIECE_BYTES)
             size += len(piece)
-            if size > QUICK_BYTES_MAX or stream.unconsumed_tail:
+            if size > QUICK_BYTES_MAX or stream.unconsumed_tail or perf_counter() > end:
                 return None
             if piece:
                 found.feed(piece)
@@ -187,6 +219,8 @@ def _look_zstd(data: memoryview, found: sections.Overview) -> int | None:
     try:
         if content_size(data) > QUICK_BYTES_MAX:  # it would be allocated
             return None
+        if len(data) > TABLES_BYTES_MAX and not _has_few_zstd_blocks(data):
+            return None
         records = decompressor.decompress(data, QUICK_BYTES_MAX, allow_extra_data=False)
     except damage:
         return None
@@ -194,6 +228,19 @@ def _look_zstd(data: memoryview, found: sections.Overview) -> int | None:
         ZSTD_DECOMPRESSORS.keep(decompressor)
     found.feed(records)
     return len(records)
+
+
+def _has_few_zstd_blocks(data: memoryview) -> bool:
+    """Return whether the first frame of `data` has few blocks: a producer's has one for each 128 kB that it holds. Raises as the
+    library if there is no frame.
+    """
+    position = _zstd_header_size()(data)
+    for _ in range(_ZSTD_BLOCKS_MAX):
+        header = int.from_bytes(data[position : position + _ZSTD_BLOCK_HEADER_BYTES], "little")
+        if header & 1:
+            return True
+        position += _ZSTD_BLOCK_HEADER_BYTES + (1 if header >> 1 & 3 == _ZSTD_REPEATED else header >> 3)
+    return False
 
 
 @cache  # a module's functions, looked up once: an import statement costs as much as the rest of a look at a small batch
@@ -217,6 +264,11 @@ def _lz4_block() -> tuple[Any, Any]:
 def _zstd() -> tuple[Any, Any]:
     library = import_module("zstandard")
     return library.frame_content_size, library.ZstdError
+
+
+@cache
+def _zstd_header_size() -> Any:
+    return import_module("zstandard").frame_header_size
 
 
 def _lz4_context() -> Any:

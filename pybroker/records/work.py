@@ -26,6 +26,13 @@ LOOP_BYTES: Final = 1 << 20
 PIECE_COST: Final = 4096
 """The bytes that a piece counts on the loop beside its own, because empty gzip members and snappy blocks are work too."""
 
+TABLES_BYTES_MAX: Final = 1 << 16
+"""The bytes of gzip or zstd that the loop may inflate without knowing their blocks: a block of a few bytes may ask for tables of
+its own, or give nothing. Such blocks take up to 0.12 us for each byte, so these take up to 8 ms.
+"""
+
+_CODECS_WITH_TABLES: Final = frozenset((CompressionType.GZIP, CompressionType.ZSTD))
+
 _COMPRESSED_BYTES: Final = {
     CompressionType.NONE: LOOP_BYTES,
     CompressionType.SNAPPY: LOOP_BYTES,
@@ -104,6 +111,8 @@ def pieces_of(
     codec: CompressionType, data: memoryview, rules: ValidationRules, work: Work, *, magic: int = 2
 ) -> Iterator[bytes | memoryview]:
     """Yield what a batch inflates to, and count it. Raises CorruptRecordError, LongWorkError, and the errors of `Work.count`."""
+    if codec in _CODECS_WITH_TABLES:
+        work.only_off_loop(len(data), size_max=TABLES_BYTES_MAX)
     spent = 0
     for piece in inflated(codec, data, magic=magic):
         spent += len(piece) + PIECE_COST

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pybroker.clock import ManualClock
 from pybroker.network._connection_python import ConnectionCore
 from pybroker.network.admission import Admission
-from pybroker.network.connection import TURN_NS, TURN_REQUESTS, Connection
+from pybroker.network.connection import TURN_NS, TURN_REQUESTS, WRITE_REQUESTS, Connection
 from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing, RequestHolder
 from pybroker.network.counters import ListenerCounters
 from pybroker.network.large_pieces import LargePieces
@@ -118,8 +118,41 @@ async def test_a_turn_ends_after_its_number_of_requests_and_the_rest_is_not_read
     assert len(server.handled) == TURN_REQUESTS * 2
     await turns()
     assert len(server.handled) == TURN_REQUESTS * 2 + 3
-    assert (connection.mute_reasons, transport.is_reading_, len(transport.writes)) == (set(), True, 3)
+    assert (connection.mute_reasons, transport.is_reading_, len(transport.writes)) == (set(), True, 1)
     assert (server.admission.queued_requests, server.admission.pool.used) == (0, 0)
+
+
+async def test_the_responses_of_several_turns_leave_together() -> None:
+    server = FakeServer()
+    _, transport = connect(server)
+    count = WRITE_REQUESTS * 2 + TURN_REQUESTS + 1
+    assert transport.deliver(framed(b"x") * count) == b""
+    await turns(count // TURN_REQUESTS)
+    assert [len(write) // len(framed(b"x")) for write in transport.writes] == [WRITE_REQUESTS, WRITE_REQUESTS, TURN_REQUESTS + 1]
+
+
+async def test_responses_that_wait_for_the_next_turn_are_sent_before_the_connection_closes() -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    assert transport.deliver(framed(b"x") * (TURN_REQUESTS + 1)) == b""
+    connection.end()
+    await turns()
+    assert (b"".join(transport.writes), len(server.handled)) == (framed(b"x") * TURN_REQUESTS, TURN_REQUESTS)
+
+
+async def test_responses_do_not_wait_for_a_parked_request_behind_them() -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    transport.deliver(framed(b"x") * (TURN_REQUESTS + 1) + framed(b"p"))
+    assert transport.writes == []
+    await turns(1)
+    assert b"".join(transport.writes) == framed(b"x") * (TURN_REQUESTS + 1)
+    connection.memory_granted()  # schedules a turn, which finds the connection busy
+    await turns(1)
+    ((_, future),) = server.parked
+    future.set_result(framed(b"p"))
+    await turns(2)
+    assert b"".join(transport.writes) == framed(b"x") * (TURN_REQUESTS + 1) + framed(b"p")
 
 
 async def test_a_handler_learns_whether_there_is_more_behind_its_request() -> None:
@@ -141,11 +174,11 @@ async def test_a_handler_learns_whether_there_is_more_behind_its_request() -> No
 
 async def test_a_turn_of_slow_requests_ends_earlier() -> None:
     server = FakeServer()
-    server.ns_per_request = TURN_NS // 10
+    server.ns_per_request = TURN_NS // 2
     _, transport = connect(server)
     transport.deliver(framed(b"x") * 60)
-    assert 10 <= len(server.handled) < 40
-    await turns(5)
+    assert 2 <= len(server.handled) < TURN_REQUESTS
+    await turns(20)
     assert len(server.handled) == 60
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 import tracemalloc
+from contextlib import suppress
 from itertools import zip_longest
 
 import lz4.frame
@@ -16,7 +17,12 @@ from hypothesis import strategies as st
 
 from pybroker.records.compression import Compressing, CompressionType, compress, decompress, inflated
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
+from pybroker.records.inflate import GZIP_FED_BYTES, gzip_pieces, zstd_pieces
+from pybroker.records.rules import ValidationRules
+from pybroker.records.work import TABLES_BYTES_MAX, LongWorkError, Work, pieces_of
+from testing.cases import in_case
 from testing.scenes.record_lists import kafka_codec, unless_corrupt
+from testing.wire.small_blocks import empty_gzip_blocks, zstd_tables
 
 CODECS = [codec for codec in CompressionType if codec]
 DATA = b"".join(b"record %d " % i for i in range(20_000))
@@ -104,6 +110,29 @@ def test_streams_of_one_thread_that_are_under_way_at_once_have_nothing_in_common
     assert decompress(codec, compress(codec, texts[1])) == texts[1]
     abandoned.close()  # type: ignore[attr-defined]  # they are generators
     assert decompress(codec, compress(codec, texts[1])) == texts[1]
+
+
+def test_no_step_inflates_many_small_blocks() -> None:
+    """The caller gives others their turn between two steps, so each ends when some of the data was looked at."""
+    steps = {"gzip": gzip_pieces(empty_gzip_blocks(500_000, b"x")), "zstd": zstd_pieces(zstd_tables(500_000))}
+    for name, pieces in steps.items():
+        with in_case(name):
+            assert sum(1 for _ in pieces) >= 500_000 // GZIP_FED_BYTES
+    assert b"".join(zstd_pieces(zstd_tables(50_000))) == zstandard.ZstdDecompressor().decompress(zstd_tables(50_000), 1 << 20)
+
+
+@pytest.mark.parametrize(
+    "data", [empty_gzip_blocks(TABLES_BYTES_MAX, b""), zstd_tables(TABLES_BYTES_MAX + 100)], ids=["gzip", "zstd"]
+)
+def test_the_loop_begins_no_long_data_whose_blocks_may_be_small(data: bytes) -> None:
+    codec = CompressionType.GZIP if data[0] == 0x1F else CompressionType.ZSTD
+    rules = ValidationRules(max_message_bytes=1 << 20)
+    with pytest.raises(LongWorkError):
+        next(pieces_of(codec, memoryview(data), rules, Work(is_on_loop=True)))
+    with suppress(CorruptRecordError):  # it is cut
+        list(pieces_of(codec, memoryview(data[:TABLES_BYTES_MAX]), rules, Work(is_on_loop=True)))
+    thread = Work()
+    assert sum(map(len, pieces_of(codec, memoryview(data), rules, thread))) == thread.inflated_bytes
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import itertools
 import random
 import struct
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import ModuleType
 from unittest import mock
 
@@ -27,9 +29,11 @@ from pybroker.records.inflate import LZ4_MAGIC, XERIAL_HEADER, lz4_header_checks
 from pybroker.records.quick_look import QUICK_BYTES_MAX, look_through
 from pybroker.records.rules import ValidationRules
 from pybroker.records.validate import validate_and_assign
-from pybroker.records.work import PIECE_COST
+from pybroker.records.work import PIECE_COST, TABLES_BYTES_MAX
+from pybroker.slicing import SLICE_S
 from testing.cases import in_case
 from testing.scenes.record_lists import BOTH
+from testing.wire.small_blocks import empty_gzip_blocks, few_letters, small_gzip_blocks, zstd_tables
 
 BASE_MS = 1_000_000
 CODECS = [codec for codec in CompressionType if codec]
@@ -142,6 +146,79 @@ def test_very_many_empty_snappy_blocks_are_left_after_some() -> None:
     with mock.patch.object(quick_look, "_snappy", return_value=(taken, damage)):
         assert looked(CompressionType.SNAPPY, memoryview(XERIAL_HEADER + empty * 10_000), 1, BASE_MS) is None
     assert taken.call_count <= QUICK_BYTES_MAX // PIECE_COST + 1
+
+
+@pytest.mark.parametrize("has_library", [True, False])
+def test_gzip_members_of_each_form_are_looked_through(has_library: bool) -> None:
+    """The same is found where libdeflate is not installed."""
+    plain = bytes(batch_of(CompressionType.NONE)[HEADER_SIZE:])
+    expected = (*kernels.scan_records(plain, 200, BASE_MS), len(plain))
+    named = io.BytesIO()
+    with gzip.GzipFile("name", "wb", fileobj=named) as file:
+        file.write(plain)
+    noise = bytes(build_batch([Record(Offset(0), BASE_MS, None, random.Random(3).randbytes(200_000))])[HEADER_SIZE:])
+    with nullcontext() if has_library else mock.patch.object(quick_look, "whole_inflate_module", return_value=None):
+        for name, data in {
+            "usual": gzip.compress(plain),
+            "with a name": named.getvalue(),
+            "of small blocks": small_gzip_blocks(plain, each=2_000),
+        }.items():
+            with in_case(name):
+                assert looked(CompressionType.GZIP, memoryview(data), 200, BASE_MS) == expected
+        found = looked(CompressionType.GZIP, memoryview(gzip.compress(noise)), 1, BASE_MS)
+        assert found == (*kernels.scan_records(noise, 1, BASE_MS), len(noise)), "longer than libdeflate gets at once"
+
+
+def test_gzip_with_anything_behind_the_first_member_is_left() -> None:
+    """Even if it ends with the trailer of the first one, in which libdeflate alone would see nothing wrong."""
+    section = section_of()
+    good = gzip.compress(section)
+    assert looked(CompressionType.GZIP, memoryview(good), 3, BASE_MS) is not None
+    for name, data in {
+        "the same again": good * 2, "noise and the trailer": good + b"noise" + good[-8:], "the trailer again": good + good[-8:],
+        "an empty member": good + gzip.compress(b""), "a wrong size": good[:-4] + (len(section) + 1).to_bytes(4, "little"),
+        "a small size": good[:-4] + (1).to_bytes(4, "little"), "no size": good[:-4] + bytes(4),
+    }.items():  # fmt: skip
+        with in_case(name):
+            assert looked(CompressionType.GZIP, memoryview(data), 3, BASE_MS) is None
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_whether_the_end_of_data_stands_nowhere_else(module: ModuleType) -> None:
+    draw = random.Random(4)
+    for data in (draw.randbytes(draw.randrange(40)).translate(bytes(byte % 3 for byte in range(256))) for _ in range(300)):
+        for size in (1, 2, 4, 8):
+            expected = len(data) > size and data[-size:] not in data[:-1]
+            assert module.is_only_at_end(memoryview(data), size) is expected, (data, size)
+
+
+def test_many_small_gzip_blocks_are_left_when_they_take_long() -> None:
+    records = bytes(build_batch([Record(Offset(0), BASE_MS, None, few_letters(400_000))])[HEADER_SIZE:])
+    for name, data in (("empty", empty_gzip_blocks(500_000, section_of())), ("small", small_gzip_blocks(records))):
+        clock = mock.Mock(side_effect=itertools.count(step=SLICE_S / 4))
+        with in_case(name), mock.patch.object(quick_look, "perf_counter", clock):
+            assert looked(CompressionType.GZIP, memoryview(data), 1, BASE_MS) is None
+        assert clock.call_count == 6, "the beginning, and five pieces of 16 kB"
+
+
+def test_many_small_zstd_blocks_are_left_at_once() -> None:
+    frame = memoryview(zstd_tables(200_000))
+    assert len(zstandard.ZstdDecompressor().decompress(frame, 1 << 20)) > 16, "it is whole"
+    decompressors = mock.Mock()
+    with mock.patch.object(quick_look, "ZSTD_DECOMPRESSORS", decompressors):
+        assert looked(CompressionType.ZSTD, frame, 1, BASE_MS) is None
+        decompressors.take.return_value.decompress.assert_not_called()
+        decompressors.take.return_value.decompress.return_value = b""
+        looked(CompressionType.ZSTD, memoryview(zstd_tables(TABLES_BYTES_MAX - 100)), 1, BASE_MS)
+        decompressors.take.return_value.decompress.assert_called_once()
+
+
+def test_a_large_zstd_frame_of_few_blocks_is_looked_through() -> None:
+    noise = random.Random(5).randbytes(QUICK_BYTES_MAX - 100)
+    plain = bytes(build_batch([Record(Offset(0), BASE_MS, None, noise)])[HEADER_SIZE:])
+    for frame in (zstandard.compress(plain), zstandard.ZstdCompressor(write_content_size=False).compress(plain)):
+        expected = (*kernels.scan_records(plain, 1, BASE_MS), len(plain))
+        assert looked(CompressionType.ZSTD, memoryview(frame), 1, BASE_MS) == expected
 
 
 def zstd_huge() -> bytes:
