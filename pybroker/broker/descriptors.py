@@ -13,7 +13,9 @@ then it counts among everything else.
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import resource
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +25,10 @@ logger = logging.getLogger(__name__)
 RESERVE_MIN: Final = 64
 RESERVE_MAX: Final = 1_024
 LIMIT_MAX: Final = 1 << 30  # where the system has no limit
+TABLE_MAX: Final = 1 << 16
+"""Linux doubles the table of a process's descriptors when it is full. Where the process has threads, the connection or the file that
+comes then waits for every core, for 5 to 30 ms. A table of this size takes half a megabyte of the kernel's memory.
+"""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -49,10 +55,23 @@ def shares_of_process() -> DescriptorShares:
 
 
 def allow_many() -> None:
-    """Use as many descriptors as the system lets this process have."""
+    """Use as many descriptors as the system lets this process have. Called before there are threads."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (ValueError, OSError) as error:  # macOS has a lower limit that it does not report
             logger.info("The limit of open files stays at %d: %s", soft, error)
+    _make_table()
+
+
+def _make_table() -> None:
+    """Let the system make room for TABLE_MAX descriptors, or for as many as the limit, before this process has threads."""
+    highest = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], TABLE_MAX) - 1
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    try:
+        os.close(fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, highest))
+    except OSError as error:
+        logger.debug("The table of descriptors stays small: %s", error)
+    finally:
+        os.close(descriptor)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import resource
+from pathlib import Path
 
 import pytest
 
 from pybroker.broker import descriptors
+
+STATUS = Path("/proc/self/status")
 
 
 @pytest.mark.parametrize("limit", [3, 64, 100, 256, 1_024, 4_096, 20_000, 1 << 20, resource.RLIM_INFINITY])
@@ -24,3 +27,14 @@ def test_the_table_of_the_module_is_true() -> None:
         (descriptors.shares(limit).data_files, descriptors.shares(limit).connections) for limit in (256, 1_024, 4_096, 1 << 20)
     ]
     assert rows == [(96, 96), (448, 448), (1_792, 1_792), (523_776, 523_776)]
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="the system has no such file")
+def test_the_table_of_descriptors_is_made_at_once() -> None:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        descriptors.allow_many()
+        (size,) = [int(line.split()[1]) for line in STATUS.read_text().splitlines() if line.startswith("FDSize:")]
+        assert size >= min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], descriptors.TABLE_MAX)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
