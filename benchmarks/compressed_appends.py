@@ -71,14 +71,14 @@ def main() -> None:
     parser.add_argument(
         "--floor", action="store_true", help="measure the server of benchmarks.inflating_server in the same rounds"
     )
-    parser.add_argument("--touch", type=float, default=4, help="GB of free memory to touch before a round (default: %(default)s)")
+    touched_memory.add_option(parser)
     parser.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of all brokers; repeatable"
     )
     peers.add_before(parser)
     options = peers.parsed(parser)
     batch_bytes = options.kilobytes * 1000
-    prepare = partial(touched_memory.touch, int(options.touch * 1e9))
+    prepare = partial(touched_memory.touch, options.touch)
     rows: list[tuple[object, ...]] = []
     overrides = OVERRIDES | dict(setting.split("=", 1) for setting in options.override)
     with peers.started(options, overrides) as running:

@@ -1,12 +1,13 @@
 """Measures broker CPU-seconds per GB in and out, with librdkafka as producer and consumer.
 
     python -m benchmarks.throughput [--records 1000000] [--size 1000] [--rounds 3] [--warm-rounds 2] [--no-kafka]
-                                   [--before CHECKOUT]
+                                   [--before CHECKOUT] [--touch 4]
 
 Each round writes the records evenly over 12 partitions of a fresh topic with confluent-kafka (acks=1, linger 5 ms, no
 compression) and reads them back by assignment. The client is a process of its own off the broker's core. The brokers take turns
-within a round. The first rounds warm both up (Java compiles what runs often) and do not count; the figures are medians of the
-others. GB = 1e9 bytes of values. MB/s depends on the client and the machine; the CPU is the broker's own.
+within a round, and before each turn `--touch` GB of free memory are used and given back (`benchmarks.touched_memory`). The first
+rounds warm both up (Java compiles what runs often) and do not count; the figures are medians of the others. GB = 1e9 bytes of
+values. MB/s depends on the client and the machine; the CPU is the broker's own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from benchmarks import peers
+from benchmarks import peers, touched_memory
 from benchmarks.peers import Peer, pin_client
 from testing.clients.stock import create_topic
 from testing.process import procstat
@@ -95,6 +96,7 @@ def main() -> None:
     parser.add_argument(
         "--warm-rounds", type=int, default=2, help="rounds before them that warm the brokers up (default: %(default)s)"
     )
+    touched_memory.add_option(parser)
     peers.add_before(parser)
     options = peers.parsed(parser)
     with peers.started(options) as running:
@@ -102,6 +104,7 @@ def main() -> None:
         for number in range(options.warm_rounds + options.rounds):
             for peer in running:
                 create_topic(peer.bootstrap, f"throughput-{number}", PARTITIONS)
+                touched_memory.touch(options.touch)
                 figures = measure(peer, f"throughput-{number}", options.records, options.size)
                 peers.row((f"round {number}", peer.name, *figures))
                 if number >= options.warm_rounds:

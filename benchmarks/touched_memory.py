@@ -7,11 +7,17 @@ the machine did a minute before: on one machine, appends of 200 kB took 0.9 or 3
 
 from __future__ import annotations
 
+import argparse
 import mmap
 
 
-def touch(size: int) -> None:
-    """Use `size` bytes of free memory, and give them back. 4 GB take a second if the machine has them, and eight if not."""
-    if size:
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--touch`, whose GB a benchmark gives to `touch` before each round."""
+    parser.add_argument("--touch", type=float, default=4, help="GB of free memory to touch before a round (default: %(default)s)")
+
+
+def touch(gigabytes: float) -> None:
+    """Use this much free memory, and give it back. 4 GB take a second if the machine has them, and eight if not."""
+    if gigabytes:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
-        mmap.mmap(-1, size, flags=flags).close()
+        mmap.mmap(-1, int(gigabytes * 1e9), flags=flags).close()

@@ -22,7 +22,7 @@ from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.codec import encode_request
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pybroker.records.batch import Record
+from pybroker.records.batch import HEADER_SIZE, Record
 from pybroker.records.build import assemble_batch, build_batch
 from pybroker.records.compression import CompressionType, compress
 from pybroker.records.sections import IS_NATIVE
@@ -33,6 +33,7 @@ from testing.scenes.api.whole import NOW_MS, Whole, settled
 from testing.scenes.logs import read_batches
 from testing.slowness import slowness
 from testing.turns import LIMIT_MS
+from testing.wire.small_blocks import empty_gzip_blocks, few_letters, small_gzip_blocks, zstd_tables
 
 VERSION = 9
 LONG_BYTES = 3 << 20
@@ -261,19 +262,24 @@ def alike(count: int, record: bytes) -> bytes:
 KEYLESS = bytes([12, 0, 0, 0, 1, 0, 0])
 
 
-def members(count: int) -> bytes:
-    """Return a batch of empty gzip members."""
+def batch_in(codec: CompressionType, compressed: bytes) -> bytes:
+    """Return a batch of one record, with these bytes in place of it."""
     return bytes(
         assemble_batch(
-            zlib.compress(b"", wbits=31) * count,
+            compressed,
             base_offset=Offset(0),
             last_offset_delta=0,
-            attributes=CompressionType.GZIP,
+            attributes=codec,
             base_timestamp=NOW_MS,
             max_timestamp=NOW_MS,
             record_count=1,
         )
     )
+
+
+def one_value(value: bytes) -> bytes:
+    """Return the record of a batch as its bytes."""
+    return bytes(build_batch([Record(Offset(0), NOW_MS, b"", value)])[HEADER_SIZE:])
 
 
 def zeros(codec: CompressionType) -> list[bytes]:
@@ -284,7 +290,11 @@ def zeros(codec: CompressionType) -> list[bytes]:
 BOMBS: dict[str, Callable[[], list[bytes]]] = {
     "millions of records with the same offset": lambda: [alike(2_000_000, KEYLESS)],
     "20 partitions": lambda: [alike(100_000, KEYLESS)] * 20,
-    "50,000 empty gzip members": lambda: [members(50_000)],
+    "50,000 empty gzip members": lambda: [batch_in(CompressionType.GZIP, zlib.compress(b"", wbits=31) * 50_000)],
+    "empty gzip blocks": lambda: [batch_in(CompressionType.GZIP, empty_gzip_blocks(1_000_000, b""))],
+    "small gzip blocks": lambda: [batch_in(CompressionType.GZIP, small_gzip_blocks(one_value(few_letters(900_000))))],
+    "zstd blocks with tables": lambda: [batch_in(CompressionType.ZSTD, zstd_tables(1_000_000))],
+    "zstd blocks with tables, of half the size": lambda: [batch_in(CompressionType.ZSTD, zstd_tables(500_000))],
     **{
         f"zeros in {codec.name}": functools.partial(zeros, codec)
         for codec in (CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD)
