@@ -26,8 +26,8 @@ RESERVE_MIN: Final = 64
 RESERVE_MAX: Final = 1_024
 LIMIT_MAX: Final = 1 << 30  # where the system has no limit
 TABLE_MAX: Final = 1 << 16
-"""Linux doubles the table of a process's descriptors when it is full. Where the process has threads, the connection or the file that
-comes then waits for every core, for 5 to 30 ms. A table of this size takes half a megabyte of the kernel's memory.
+"""Linux doubles the table of a process's descriptors when it is full. Where the process has threads, the connection or the file
+that comes then waits for every core, for 5 to 30 ms. A table of this size takes half a megabyte of the kernel's memory.
 """
 
 

@@ -66,7 +66,7 @@ from pybroker.metadata.image import (
 )
 from pybroker.metadata.internal_topics import automatic_topic
 from pybroker.metadata.more_partitions import MorePartitions, plan_more_partitions
-from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX, NewTopic, TopicPlanner
+from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, NewTopic, TopicPlanner
 from pybroker.metadata.producer_ids import ProducerIds
 from pybroker.metadata.slices import finish
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, Store, StoreError
@@ -251,7 +251,7 @@ class Controller:
     def _plan(self, topics: Sequence[NewTopic]) -> Generator[None, None, list[TopicOutcome]]:
         planner = TopicPlanner(self.image, self.config, self._random)
         if sum(map(planner.partition_count, topics)) > PARTITIONS_PER_REQUEST_MAX:
-            refusal = KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+            refusal = KafkaError(ErrorCode.POLICY_VIOLATION, EXCESSIVE)
             return [TopicOutcome(error=refusal)] * len(topics)
         outcomes = []
         for topic in topics:

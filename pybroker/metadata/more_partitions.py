@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX, check_assignment, new_partitions
+from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, check_assignment, new_partitions
 from pybroker.metadata.placement import place_replicas
 from pybroker.metadata.plan import Plan
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -44,7 +44,7 @@ def plan_more_partitions(image: ClusterImage, random: Random, wanted: Sequence[M
             topic = _found(image, one)
             room -= one.count - len(topic.partitions)
             if room < 0:
-                raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, EXCESSIVE)
             partitions = (*topic.partitions, *_new_partitions(image, random, topic, one))
             plan.change_topic(topic, replace(topic, partitions=partitions))
             plan.notes.append(f"Topic {topic.name} grew from {len(topic.partitions)} to {len(partitions)} partitions")

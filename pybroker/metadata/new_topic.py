@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 BROKER_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 """A request for more is refused as a whole: one short request must not make the broker open a million files."""
+EXCESSIVE: Final = "Excessively large number of partitions per request."
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -43,6 +43,7 @@ _XERIAL_BLOCK_BYTES: Final = 32 << 10
 _INT32: Final = struct.Struct(">i")
 
 _ZSTD_LEVEL: Final = 3
+_ZSTD_SOURCE_BYTES: Final = 1 << 20
 
 
 class CompressionType(IntEnum):
@@ -205,8 +206,16 @@ def _compress_zstd(data: bytes | bytearray | memoryview, level: int) -> bytes:
 
 
 def _zstd_compressor(level: int = _ZSTD_LEVEL) -> Any:
-    """Return a new compressor; one of another level than the default may need much memory, and is not kept."""
-    return import_module("zstandard").ZstdCompressor(level=level)
+    """Return a new compressor; one of another level than the default needs more memory, and is not kept.
+
+    A compressor that does not know how much will come makes tables for the most: 700 MB at level 22. Such tables find what
+    repeats over a longer distance than most batches have.
+    """
+    library = import_module("zstandard")
+    if level == _ZSTD_LEVEL:
+        return library.ZstdCompressor(level=level)
+    parameters = library.ZstdCompressionParameters.from_level(level, source_size=_ZSTD_SOURCE_BYTES)
+    return library.ZstdCompressor(compression_params=parameters)
 
 
 _ZSTD_COMPRESSORS: Final = Spare(_zstd_compressor)

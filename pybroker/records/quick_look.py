@@ -34,7 +34,7 @@ from pybroker.records.inflate import (
     whole_inflate_module,
 )
 from pybroker.records.spare import Spare
-from pybroker.records.work import PIECE_COST, TABLES_BYTES_MAX
+from pybroker.records.work import PIECE_COST
 from pybroker.slicing import SLICE_S
 
 QUICK_BYTES_MAX: Final = 1 << 19
@@ -47,6 +47,7 @@ _GZIP_WHOLE_BYTES_MIN: Final = 10 + _GZIP_TRAILER_BYTES
 _GZIP_WHOLE_BYTES_MAX: Final = 1 << 17  # many small blocks take libdeflate 0.08 us for each byte
 _ZSTD_BLOCK_HEADER_BYTES: Final = 3
 _ZSTD_REPEATED: Final = 1  # the type of a block of one byte, which it repeats
+_ZSTD_SMALL_BYTES: Final = 1 << 12
 _ZSTD_BLOCKS_MAX: Final = 256  # a small one that has tables of its own takes 2 us
 _SNAPPY_BLOCK_BYTES: Final = 1 << 16  # twice what the Java library puts into a block
 _LZ4_FLAGS_AT: Final = 4
@@ -219,7 +220,7 @@ def _look_zstd(data: memoryview, found: sections.Overview) -> int | None:
     try:
         if content_size(data) > QUICK_BYTES_MAX:  # it would be allocated
             return None
-        if len(data) > TABLES_BYTES_MAX and not _has_few_zstd_blocks(data):
+        if len(data) > _ZSTD_SMALL_BYTES and not _has_few_zstd_blocks(data):
             return None
         records = decompressor.decompress(data, QUICK_BYTES_MAX, allow_extra_data=False)
     except damage:

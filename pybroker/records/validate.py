@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 _MAGIC_2_SINCE: Final = 3  # the version of Produce since which a partition has exactly one batch, of magic 2
 _ZSTD_SINCE: Final = 7
+_LOOKED_AT_BYTES: Final = 1 << 16
+"""The old messages that the loop looks at one by one: up to 2,500, at 2 us each."""
 
 
 class ValidationResult:
@@ -330,7 +332,7 @@ def _converted(records: memoryview, now_ms: int, rules: ValidationRules, work: W
     first = legacy.MessageView(records)
     if first.compression and entry_size(records, size) is not None:
         raise InvalidRecordError("there are several messages in one partition, and one of them is compressed")
-    largest = size if first.compression or len(records) <= rules.max_message_bytes else _largest(records)
+    largest = size if first.compression or len(records) <= rules.max_message_bytes else _largest(records, work)
     if largest > rules.max_message_bytes:
         raise too_large(largest, rules)
     if first.compression:
@@ -380,5 +382,6 @@ def _lifted_wrapper(wrapper: legacy.MessageView, rules: ValidationRules, work: W
     return lift_inner(wrapper, joined(parts))
 
 
-def _largest(records: memoryview) -> int:
+def _largest(records: memoryview, work: Work) -> int:
+    work.only_off_loop(len(records), size_max=_LOOKED_AT_BYTES)
     return max(message.size for message in legacy.messages(records))

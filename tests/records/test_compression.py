@@ -15,7 +15,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.records.compression import Compressing, CompressionType, compress, decompress, inflated
+from pybroker.records.compression import Compressing, CompressionType, _zstd_compressor, compress, decompress, inflated
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 from pybroker.records.inflate import GZIP_FED_BYTES, gzip_pieces, zstd_pieces
 from pybroker.records.rules import ValidationRules
@@ -193,3 +193,12 @@ def test_codecs_of_the_configuration() -> None:
     assert CompressionType.of_config("producer") is None
     assert CompressionType.of_config("uncompressed") is CompressionType.NONE
     assert CompressionType.of_config("zstd") is CompressionType.ZSTD
+
+
+def test_zstd_at_its_highest_level_makes_no_huge_tables() -> None:
+    compressor = _zstd_compressor(22)
+    stream = compressor.compressobj()
+    made = stream.compress(DATA) + stream.flush()
+    assert compressor.memory_size() < 100 << 20, "for data of unknown length the library would take 700 MB"
+    assert decompress(CompressionType.ZSTD, made) == DATA
+    assert len(made) < len(zstandard.ZstdCompressor(level=22).compress(DATA)) * 1.01

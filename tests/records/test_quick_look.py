@@ -29,7 +29,7 @@ from pybroker.records.inflate import LZ4_MAGIC, XERIAL_HEADER, lz4_header_checks
 from pybroker.records.quick_look import QUICK_BYTES_MAX, look_through
 from pybroker.records.rules import ValidationRules
 from pybroker.records.validate import validate_and_assign
-from pybroker.records.work import PIECE_COST, TABLES_BYTES_MAX
+from pybroker.records.work import PIECE_COST
 from pybroker.slicing import SLICE_S
 from testing.cases import in_case
 from testing.scenes.record_lists import BOTH
@@ -209,7 +209,7 @@ def test_many_small_zstd_blocks_are_left_at_once() -> None:
         assert looked(CompressionType.ZSTD, frame, 1, BASE_MS) is None
         decompressors.take.return_value.decompress.assert_not_called()
         decompressors.take.return_value.decompress.return_value = b""
-        looked(CompressionType.ZSTD, memoryview(zstd_tables(TABLES_BYTES_MAX - 100)), 1, BASE_MS)
+        looked(CompressionType.ZSTD, memoryview(zstd_tables(4_000)), 1, BASE_MS)
         decompressors.take.return_value.decompress.assert_called_once()
 
 

@@ -406,6 +406,14 @@ def test_what_is_too_long_for_the_loop_is_checked_elsewhere_with_the_same_outcom
     assert work.inflated_bytes > 3_000_000 if codec else work.inflated_bytes == 0
 
 
+def test_the_loop_looks_for_the_largest_of_few_old_messages_only() -> None:
+    one = bytes(build_message_set([Record(Offset(0), 5, None, b"")], magic=0))
+    sent, rules = one * (70_000 // len(one)), ValidationRules(max_message_bytes=5_000, compression=CompressionType.GZIP)
+    with pytest.raises(LongWorkError) as caught:
+        validate(sent, rules, work=Work(is_on_loop=True))
+    assert caught.value.check(memoryview(sent), work=Work()).records_converted == len(sent) // len(one)
+
+
 def test_empty_pieces_are_work_too() -> None:
     empty = zlib.compress(b"", wbits=31)
     sent = assemble_batch(

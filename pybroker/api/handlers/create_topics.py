@@ -15,13 +15,12 @@ Source: ControllerApis.createTopics, ReplicationControlManager.createTopics; KIP
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from pybroker.api.configs.described_settings import BrokerLayers
-from pybroker.metadata.new_topic import NewTopic
-from pybroker.metadata.slices import mapped
-from pybroker.model import BrokerId
+from pybroker.api.wanted_topics import apart, assignments_of, configs_of, replicas_of
+from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, NewTopic
+from pybroker.metadata.slices import finish, mapped
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.create_topics import (
     CreatableTopic,
@@ -30,9 +29,10 @@ from pybroker.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.controller import TopicOutcome
@@ -40,29 +40,37 @@ if TYPE_CHECKING:
 
 async def handle(broker: Services, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:  # noqa: ARG001
     """Create the topics that can be created, then respond."""
-    times_named = Counter(topic.name for topic in request.topics)
-    wanted = await mapped(_new_topic, [topic for topic in request.topics if times_named[topic.name] == 1])
-    outcomes = await broker.controller.create_topics(wanted, validate_only=request.validate_only)
-    configs = functools.cache(lambda overrides: _configs(broker, dict(overrides)))  # topics of one request often have the same
-    results = await mapped(lambda pair: _result(*pair, configs), zip(wanted, outcomes, strict=True))
-    results += [
-        CreatableTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.", configs=[])
-        for name, times in times_named.items()
-        if times > 1
-    ]
+    topics, again = await finish(apart(request.topics))
+    if len(topics) > PARTITIONS_PER_REQUEST_MAX:  # each has a partition
+        results = await mapped(lambda topic: _refused(topic.name, ErrorCode.POLICY_VIOLATION, EXCESSIVE), topics)
+    else:
+        wanted = await finish(_new_topics(topics))
+        outcomes = await broker.controller.create_topics(wanted, validate_only=request.validate_only)
+        configs = functools.cache(
+            lambda overrides: _configs(broker, dict(overrides))
+        )  # topics of one request often have the same
+        results = await mapped(lambda pair: _result(*pair, configs), zip(wanted, outcomes, strict=True))
+        await finish(emptied(wanted, count=1))
+    results += await mapped(lambda name: _refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."), again)
     return CreateTopicsResponse(topics=results)
 
 
-def _new_topic(topic: CreatableTopic) -> NewTopic:
-    return NewTopic(
-        name=topic.name,
-        partition_count=topic.num_partitions,
-        replication_factor=topic.replication_factor,
-        assignments=tuple(
-            (assigned.partition_index, tuple(map(BrokerId, assigned.broker_ids))) for assigned in topic.assignments
-        ),
-        configs={config.name: config.value for config in topic.configs},
-    )
+def _new_topics(topics: Sequence[CreatableTopic]) -> Generator[None, None, list[NewTopic]]:
+    wanted = []
+    for topic in topics:
+        assignments = yield from assignments_of(topic.assignments, lambda one: (one.partition_index, replicas_of(one)))
+        configs = yield from configs_of(topic.configs)
+        wanted.append(
+            NewTopic(
+                name=topic.name,
+                partition_count=topic.num_partitions,
+                replication_factor=topic.replication_factor,
+                assignments=tuple(assignments),
+                configs=configs,
+            )
+        )
+        yield
+    return wanted
 
 
 def _result(
@@ -71,7 +79,7 @@ def _result(
     name = wanted.name
     error, topic = outcome.error, outcome.topic
     if error is not None:
-        return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message, configs=[])
+        return _refused(name, error.code, error.message)
     assert topic is not None, "an outcome is a topic or an error"
     return CreatableTopicResult(
         name=name,
@@ -82,6 +90,10 @@ def _result(
         replication_factor=len(topic.partitions[0].replicas),
         configs=configs(tuple(topic.configs.items())),
     )
+
+
+def _refused(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=message, configs=[])
 
 
 def _configs(broker: Services, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:

@@ -24,8 +24,8 @@ from pybroker.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    DeleteTopicState,
 )
+from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -36,26 +36,30 @@ if TYPE_CHECKING:
 
 async def handle(broker: Services, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete the topics that can be deleted, then respond."""
-    asked = [*(DeleteTopicState(name=name) for name in request.topic_names), *request.topics]
     if not broker.config.delete_topic_enable:
         code = ErrorCode.INVALID_REQUEST if context.api_version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         text = ErrorCode.TOPIC_DELETION_DISABLED.message
-        return DeleteTopicsResponse(responses=[_refused(topic.name, topic.topic_id, code, text) for topic in asked])
-    found, responses = await finish(_find(broker, asked))
+        refused = await mapped(lambda name: _refused(name, ZERO_TOPIC_ID, code, text), request.topic_names)
+        refused += await mapped(lambda topic: _refused(topic.name, topic.topic_id, code, text), request.topics)
+        return DeleteTopicsResponse(responses=refused)
+    found, responses = await finish(_find(broker, request))
     outcomes = await broker.controller.delete_topics(list(found))
     responses += await mapped(lambda one: _result(one[0], one[1]), zip(found.items(), outcomes, strict=True))
     return DeleteTopicsResponse(responses=responses)
 
 
 def _find(
-    broker: Services, asked: list[DeleteTopicState]
+    broker: Services, request: DeleteTopicsRequest
 ) -> Generator[None, None, tuple[dict[TopicId, str], list[DeletableTopicResult]]]:
     """Find the topics to delete, and make responses for those that cannot be deleted."""
     image = broker.controller.image
     responses: list[DeletableTopicResult] = []
     names: Counter[str] = Counter()
     ids: Counter[TopicId] = Counter()
-    for topic in asked:
+    for asked in request.topic_names:
+        names[asked] += 1
+        yield
+    for topic in request.topics:
         has_id = topic.topic_id != ZERO_TOPIC_ID
         if topic.name is not None and has_id:
             responses.append(_invalid(topic.name, topic.topic_id, "You may not specify both topic name and topic id."))
@@ -87,6 +91,7 @@ def _find(
         else:
             found[known.topic_id] = name
         yield
+    yield from emptied(names, ids)
     return found, responses
 
 
