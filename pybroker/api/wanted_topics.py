@@ -1,5 +1,5 @@
-"""Reads what CreateTopics and CreatePartitions ask for, in steps: the names that occur once, and assignments and settings as far as
-they can be good.
+"""Reads what CreateTopics and CreatePartitions ask for, in steps: the names that occur once, and assignments and settings as far
+as they can be good.
 
 A request may have a million elements, in one topic or in many. So no loop over them is one step, and what is refused in any case
 is not made.
