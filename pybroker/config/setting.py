@@ -18,7 +18,6 @@ INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_COMMA: Final = re.compile(r"\s*,\s*")
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
@@ -195,7 +194,8 @@ class Setting(NamedTuple):
                 raise self._not_of_its_kind(text, "must be a number", self._not_a_number)
             return value
         if kind is Kind.LIST:
-            return tuple(_COMMA.split(text)) if text else ()
+            # A regular expression with the spaces around a comma would look at a run of spaces once for each of them.
+            return tuple(one.strip() for one in text.split(",")) if text else ()
         return text
 
     def _integer(self, text: str, bits: int) -> int:

@@ -5,6 +5,7 @@ import pytest
 from pybroker.config.setting import ConfigError, Kind, Setting, Value, all_of, between, between_or, one_of
 from pybroker.config.table import BROKER_SETTINGS
 from pybroker.config.topic_settings import TOPIC_SETTINGS
+from testing.turns import watched
 
 ALL = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()]
 
@@ -28,6 +29,8 @@ def of(kind: Kind, default: Value = 0) -> Setting:
         (Kind.LIST, "a , b,c", ("a", "b", "c")),
         (Kind.LIST, "", ()),
         (Kind.LIST, "a,", ("a", "")),
+        (Kind.LIST, ",", ("", "")),
+        (Kind.LIST, "a,\t,\u2003b c\x1f,", ("a", "", "b c", "")),
     ],
 )
 def test_texts_are_read_as_kafka_reads_them(kind: Kind, text: str, value: Value) -> None:
@@ -49,6 +52,14 @@ def test_other_texts_are_refused_with_key_and_value(kind: Kind, text: str) -> No
         of(kind).parse(text)
     assert (caught.value.key, caught.value.value) == ("some.name", text)
     assert str(caught.value).startswith(f"some.name={text}: must ")
+
+
+@pytest.mark.judges_time
+def test_a_list_with_a_long_run_of_spaces_is_read_in_one_look() -> None:
+    run = "a" + " " * 32_000
+    with watched(limit_ms=20) as turns:
+        assert turns.run(of(Kind.LIST).parse, f"{run}b,c") == (f"{run}b", "c")
+    assert turns.long_texts() == []
 
 
 def test_null_is_an_empty_text_only_where_it_is_the_default() -> None:
