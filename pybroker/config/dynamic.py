@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pybroker.config.broker import BrokerConfig
-from pybroker.config.setting import LONG_MAX, Check, ConfigError, Effect, Kind, Setting, Update, at_least, between
+from pybroker.config.setting import LONG_MAX, Check, ConfigError, Effect, Kind, Setting, Update, at_least, between, invalid_value
 from pybroker.config.table import BROKER_SETTINGS
 
 _CLIENT_SELECTORS: Final = (
@@ -34,12 +34,26 @@ class UnfitRequestError(ConfigError):
     """A value that Kafka refuses as an invalid request, not as an invalid configuration."""
 
 
+CLIENT_PATTERNS_MAX: Final = 2_000
+"""The length of a list of client patterns, in characters: to parse that many takes up to 2 ms. Kafka has no bound."""
+
+_parser: Any = re._parser  # type: ignore[attr-defined]  # the only public way to it was removed in 3.11
+
+
 def _is_client_pattern(text: str) -> bool:
+    """Return whether `text` is SELECTOR=REGULAR EXPRESSION.
+
+    The expression is parsed and not compiled, because nothing is matched with it. To compile a few characters may take long: each
+    large set of characters in a pattern without regard to case is 6 ms.
+    """
     selector, *patterns = text.split("=")
-    try:
-        return len(patterns) == 1 and selector.strip() in _CLIENT_SELECTORS and re.compile(patterns[0].strip()) is not None
-    except re.error:
+    if len(patterns) != 1 or selector.strip() not in _CLIENT_SELECTORS:
         return False
+    try:
+        _parser.parse(patterns[0].strip())
+    except (re.error, RecursionError, OverflowError, ValueError):
+        return False
+    return True
 
 
 def _are_client_patterns(values: tuple[str, ...]) -> bool:
@@ -78,7 +92,7 @@ CLIENT_METRICS_CONFIGS: Final = {
             "match",
             Kind.LIST,
             (),
-            "The clients that push their metrics.",
+            f"The clients that push their metrics, in at most {CLIENT_PATTERNS_MAX:,} characters.",
             Check("a list of SELECTOR=REGULAR EXPRESSION", _are_client_patterns),
             Effect.LATER,
         ),
@@ -145,6 +159,9 @@ def check_client_metrics_configs(values: Mapping[str, str]) -> None:
         if setting is None:
             reason = "unknown client metrics config name"
             raise UnfitRequestError(name, text, reason, f"Unknown client metrics configuration: {name}")
+        if name == "match" and len(text) > CLIENT_PATTERNS_MAX:
+            reason = f"must have at most {CLIENT_PATTERNS_MAX:,} characters, and has {len(text):,}"
+            raise ConfigError(name, text, reason, invalid_value(name, f"{text[:100]}...", reason))
         try:
             setting.parse(text)
         except ConfigError as error:

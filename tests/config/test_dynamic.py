@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from pybroker.config import dynamic
 from pybroker.config.broker import BrokerConfig
-from pybroker.config.dynamic import check_client_metrics_configs, in_force
+from pybroker.config.dynamic import CLIENT_PATTERNS_MAX, check_client_metrics_configs, in_force
 from pybroker.config.group_configs import check_group_configs
 from pybroker.config.setting import ConfigError
 
@@ -64,6 +67,41 @@ def test_values_that_do_not_go_together() -> None:
 def test_bad_settings_of_groups(values: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         check_group_configs(STATIC, values)
+
+
+def refusal_of_match(text: str) -> ConfigError:
+    with pytest.raises(ConfigError) as raised:
+        check_client_metrics_configs({"match": text})
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["([", "a{99999999999999999999}", "(" * 1_900, "(?L)a", r"\U00110000"],
+    ids=["a set without an end", "a number too large", "nested too deeply", "no flag of texts", "no character"],
+)
+def test_a_client_pattern_that_cannot_be_parsed_is_refused(pattern: str) -> None:
+    message = refusal_of_match(f"client_id={pattern}").client_message
+    assert message == f"Illegal client matching pattern: client_id={pattern}"
+
+
+def test_long_client_patterns_are_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = "client_id=" + "a" * (CLIENT_PATTERNS_MAX - 10)
+    check_client_metrics_configs({"match": longest})
+    monkeypatch.setattr(dynamic, "_is_client_pattern", lambda _: pytest.fail("it was read"))
+    message = refusal_of_match(longest + "b").client_message
+    assert message == (
+        f"Invalid value {longest[:100]}... for configuration match: must have at most 2,000 characters, and has 2,001"
+    )
+
+
+def test_client_patterns_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []  # a set of all characters, without regard to case, takes 6 ms
+    pattern = r"(?i)" + r"[\x01-\uffff]" * 100
+    with monkeypatch.context() as patched:
+        patched.setattr(re, "compile", compiled.append)
+        check_client_metrics_configs({"match": f"client_id={pattern}, client_software_name=a.*"})
+    assert compiled == []
 
 
 def test_good_settings_of_groups_and_client_metrics() -> None:
