@@ -16,6 +16,7 @@ Source: ConfigurationControlManager, ControllerConfigurationValidator, ConfigAdm
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 _CONNECTION_LIMITS: Final = "max.connections.per.ip.overrides"
 
 TOPIC_KIND: Final = "topic"
+
+LIST_MAX: Final = 32_767
+"""The length of a list that grew by its elements, in characters: that of the longest text that a request can have."""
 
 
 class Operation(IntEnum):
@@ -146,12 +150,23 @@ def _edited_list(row: Setting | None, name: str, old: str | None, operation: Ope
     if row is None or row.kind is not Kind.LIST:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Can't {operation.name} to key {name} because its type is not LIST.")
     elements = [part for part in (row.format(row.default) if old is None else old).split(",") if part]
-    for one in text.split(","):
-        if operation is Operation.APPEND and one not in elements:
-            elements.append(one)
-        elif operation is Operation.SUBTRACT and one in elements:
-            elements.remove(one)
-    return ",".join(elements)
+    if operation is Operation.APPEND:
+        known = set(elements)
+        longer = ",".join([*elements, *(one for one in dict.fromkeys(text.split(",")) if one not in known)])
+        if len(longer) > LIST_MAX:
+            message = f"Can't APPEND to key {name} because its value would have {len(longer)} characters, above {LIST_MAX}."
+            raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+        return longer
+    removed = Counter(text.split(","))
+    return ",".join(one for one in elements if not _taken(removed, one))
+
+
+def _taken(counts: Counter[str], one: str) -> bool:
+    """Take `one` from the counts, and return whether it was there."""
+    if counts[one] == 0:
+        return False
+    counts[one] -= 1
+    return True
 
 
 def _check_topic(current: BrokerConfig, name: str, values: Mapping[str, str]) -> None:

@@ -8,10 +8,18 @@ from pathlib import Path
 import pytest
 
 from pybroker.config.broker import BrokerConfig
-from pybroker.metadata.config_changes import TOPIC_KIND, ConfigChange, Edit, Operation
+from pybroker.metadata.config_changes import LIST_MAX, TOPIC_KIND, ConfigChange, Edit, Operation
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.entries import configs_key, encode_configs
-from pybroker.metadata.image import BROKER_KIND, GROUP_KIND, BrokerRegistration, ClusterImage, ConfigResource, ImageDelta
+from pybroker.metadata.image import (
+    BROKER_KIND,
+    CLIENT_METRICS_KIND,
+    GROUP_KIND,
+    BrokerRegistration,
+    ClusterImage,
+    ConfigResource,
+    ImageDelta,
+)
 from pybroker.metadata.more_partitions import MorePartitions
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store import open_store
@@ -19,6 +27,7 @@ from pybroker.metadata.store.base import Store, StoreError
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import BrokerId
 from pybroker.protocol.error_codes import ErrorCode
+from testing.turns import run_watched
 
 OF_ALL = ConfigResource(BROKER_KIND, "")
 OF_ONE = ConfigResource(BROKER_KIND, "1")
@@ -73,6 +82,55 @@ async def test_cleaner_threads_at_most_double_and_at_most_halve_as_in_kafka() ->
             assert words in error.message
         else:
             assert controller.config.log_cleaner_threads == int(value)
+
+
+METRICS = ConfigResource(CLIENT_METRICS_KIND, "m")
+
+
+def edit_of_metrics(operation: Operation, text: str) -> ConfigChange:
+    return ConfigChange(resource=METRICS, edits=[Edit("metrics", operation, text)])
+
+
+@pytest.mark.parametrize(
+    ("operation", "old", "text", "new"),
+    [
+        (Operation.APPEND, "b,a", "c,a,c,d", "b,a,c,d"),
+        (Operation.APPEND, "a,,a,", "b", "a,a,b"),
+        (Operation.APPEND, "a", "b,", "a,b,"),
+        (Operation.SUBTRACT, "a,b,a,c,a", "a,x,a", "b,c,a"),
+        (Operation.SUBTRACT, "a,,b", "a,a", "b"),
+    ],
+)
+async def test_a_list_is_changed_by_its_elements(operation: Operation, old: str, text: str, new: str) -> None:
+    controller = await started(MemoryStore())
+    assert await controller.alter_configs([edit_of_metrics(Operation.SET, old)]) == [None]
+    assert await controller.alter_configs([edit_of_metrics(operation, text)]) == [None]
+    assert controller.image.configs_of(*METRICS)["metrics"] == new
+
+
+@pytest.mark.judges_time
+def test_a_long_list_is_changed_in_short_turns() -> None:
+    elements = [str(number) for number in range(10_000, 15_400)]
+
+    async def change() -> None:
+        controller = await started(MemoryStore())
+        assert await controller.alter_configs([edit_of_metrics(Operation.SET, ",".join(elements))]) == [None]
+        for operation in (Operation.APPEND, Operation.SUBTRACT):  # from the end, so that each search in the list would be long
+            assert await controller.alter_configs([edit_of_metrics(operation, ",".join(reversed(elements)))]) == [None]
+        assert controller.image.configs_of(*METRICS)["metrics"] == ""
+
+    assert run_watched(change).long_texts() == []
+
+
+async def test_no_list_grows_beyond_what_a_request_could_set() -> None:
+    controller = await started(MemoryStore())
+    longest = "x" * (LIST_MAX - 2)
+    assert await controller.alter_configs([edit_of_metrics(Operation.APPEND, longest)]) == [None]
+    (error,) = await controller.alter_configs([edit_of_metrics(Operation.APPEND, "yy")])
+    assert error is not None
+    assert error.code == ErrorCode.INVALID_CONFIG
+    assert error.message == "Can't APPEND to key metrics because its value would have 32768 characters, above 32767."
+    assert await controller.alter_configs([edit_of_metrics(Operation.APPEND, "y")]) == [None]
 
 
 async def run_in_line(work: object, *arguments: object) -> object:
