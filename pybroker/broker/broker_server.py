@@ -23,7 +23,7 @@ from pybroker.api.validations import Validations
 from pybroker.broker import descriptors, gauges
 from pybroker.broker.background import Background
 from pybroker.broker.disks import Disks
-from pybroker.broker.dynamic_settings import DynamicSettings, network_limits
+from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, network_limits
 from pybroker.broker.free_memory import watch_free_memory
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
@@ -32,7 +32,7 @@ from pybroker.broker.passes import schedule_passes
 from pybroker.broker.periodic import Periodic
 from pybroker.broker.registration import registration
 from pybroker.clock import SystemClock
-from pybroker.config.hosts import connection_limits
+from pybroker.config.hosts import HostLookups, connection_limits
 from pybroker.config.listeners import parse_address
 from pybroker.config.setting import ConfigError
 from pybroker.config.topic import TopicConfig
@@ -167,9 +167,11 @@ class BrokerServer:
 
     def _share_descriptors(self) -> None:
         try:
-            connection_limits(self.config)  # before anything is opened: a host without an address refuses the start
+            limits = self.config.max_connections_per_ip_overrides
+            by_address = connection_limits(limits)  # before anything is opened: a host without an address refuses the start
         except ConfigError as error:
             raise StartError(str(error)) from error
+        self.hosts = HostLookups({limits: by_address})
         shares = descriptors.shares_of_process()
         OPEN_FILES.held_max = shares.data_files
         logger.info(
@@ -186,7 +188,7 @@ class BrokerServer:
         try:
             self.store = self._open_store()
             await self._refuse_old_data()
-            self.controller = Controller(self.store, config, broker_id=config.node_id)
+            self.controller = Controller(self.store, config, broker_id=config.node_id, hosts=self.hosts)
             await self.controller.start(config.cluster_id or stored_cluster_id(config.log_dirs, self.filesystem))
         except StoreError as error:
             raise StartError(str(error)) from error
@@ -357,7 +359,7 @@ class BrokerServer:
             ],
             self.dispatcher.handle,
             self.memory_pool,
-            network_limits(config),
+            network_limits(config, await limits_by_address(config, self.hosts)),
             address_for=None if by_peer is None else by_peer.address_for,
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server))

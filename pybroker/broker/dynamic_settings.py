@@ -3,24 +3,29 @@
 Code that reads a setting each time it needs it sees the new value at once. Earlier decisions stand: lowering a connection limit
 closes no connection, and a segment being written keeps its size.
 
+Limits of connections by host are an exception if their hosts must be looked up again, as those of the start when a client takes
+back other ones. They come into force when that is done, and the limits before stay meanwhile.
+
 Source: DynamicBrokerConfig and its Reconfigurables; KIP-226.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pybroker.broker.descriptors import shares_of_process
-from pybroker.config.hosts import connection_limits
 from pybroker.config.setting import ConfigError
 from pybroker.network.limits import NetworkLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pybroker.api.context import Services
     from pybroker.config.broker import BrokerConfig
+    from pybroker.config.hosts import HostLookups
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.network.server import SocketServer
@@ -33,12 +38,14 @@ logger = logging.getLogger(__name__)
 class DynamicSettings:
     """A listener of the controller, which has resolved the settings when it calls."""
 
-    __slots__ = ("_controller", "_network", "_replicas", "_services")
+    __slots__ = ("_controller", "_limits", "_lookups", "_network", "_replicas", "_services")
 
     def __init__(
         self, controller: Controller, services: Services, replicas: ReplicaManager, network: SocketServer | None = None
     ) -> None:
         self._controller, self._services, self._replicas, self._network = controller, services, replicas, network
+        self._limits = controller.config.max_connections_per_ip_overrides  # those in force, or those that are being looked up
+        self._lookups: set[asyncio.Task[None]] = set()  # the loop itself holds tasks weakly
 
     def __call__(self, _old: ClusterImage, _new: ClusterImage, _delta: ImageDelta) -> Iterator[None] | None:
         """Compare the settings in force with those that were passed on last; the logs get theirs in slices."""
@@ -47,27 +54,50 @@ class DynamicSettings:
             return None
         self._services.config = config
         if self._network is not None:
-            self._network.limits = network_limits(config)
+            self._network.limits = network_limits(config, self._limits_by_address(config, self._network))
         return self._replicas.reconfigure(config)
 
+    def _limits_by_address(self, config: BrokerConfig, network: SocketServer) -> Mapping[str, int]:
+        """Return the limits by address, or those before if the hosts must be looked up, which begins then."""
+        limits, before = config.max_connections_per_ip_overrides, self._limits
+        self._limits = limits
+        if limits == before:
+            return network.limits.max_connections_per_ip_overrides
+        found = self._controller.hosts.found(limits)
+        if found is not None:
+            return found
+        task = asyncio.get_running_loop().create_task(self._look_up(config, network))
+        self._lookups.add(task)
+        task.add_done_callback(self._lookups.discard)
+        return network.limits.max_connections_per_ip_overrides
 
-def _limits_by_address(config: BrokerConfig) -> dict[str, int]:
+    async def _look_up(self, config: BrokerConfig, network: SocketServer) -> None:
+        found = await limits_by_address(config, self._controller.hosts)
+        if self._limits == config.max_connections_per_ip_overrides:
+            network.limits = replace(network.limits, max_connections_per_ip_overrides=found)
+
+
+async def limits_by_address(config: BrokerConfig, hosts: HostLookups) -> Mapping[str, int]:
+    """Return the limits of connections by address; none, if a host has no address."""
+    limits = config.max_connections_per_ip_overrides
+    if (found := hosts.found(limits)) is not None:
+        return found
     try:
-        return connection_limits(config)
+        return await hosts.look_up(limits, is_new=False)
     except ConfigError as error:  # it was right when it was set: a start and a change are refused where a name is not known
         logger.error("The limits of connections by address cannot be used, so no address has a limit of its own: %s", error)  # noqa: TRY400 - a value, not a bug
         return {}
 
 
-def network_limits(config: BrokerConfig) -> NetworkLimits:
-    """Return the settings of the socket server."""
+def network_limits(config: BrokerConfig, by_address: Mapping[str, int]) -> NetworkLimits:
+    """Return the settings of the socket server; `by_address` are those limits of connections that single addresses have."""
     return NetworkLimits(
         socket_request_max_bytes=config.socket_request_max_bytes,
         queued_max_requests=config.queued_max_requests,
         max_connections=config.max_connections,
         descriptors_max=shares_of_process().connections,
         max_connections_per_ip=config.max_connections_per_ip,
-        max_connections_per_ip_overrides=_limits_by_address(config),
+        max_connections_per_ip_overrides=by_address,
         connections_max_idle_ms=config.connections_max_idle_ms,
         first_request_timeout_ms=config.pybroker_first_request_timeout_ms,
         request_progress_timeout_ms=config.pybroker_request_progress_timeout_ms,

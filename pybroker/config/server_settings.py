@@ -147,7 +147,7 @@ SERVER_SETTINGS: Final = (
     Setting(
         "max.connections.per.ip.overrides", _S, "",
         "Other limits for single addresses or hosts: host:count, separated by commas; the last colon is the separator, for IPv6."
-        " A name is looked up at the start and when this is changed.",
+        " A name is looked up at the start and when this is changed. A client can set 1,000 hosts, 100 of them by name.",
         update=_ALL,
     ),
     Setting("max.connection.creation.rate", _I, INT_MAX, "New connections per second.", at_least(0), _LATER, _ALL),

@@ -31,7 +31,7 @@ from pybroker.config.dynamic import (
     in_force,
 )
 from pybroker.config.group_configs import GROUP_CONFIGS, check_group_configs
-from pybroker.config.hosts import connection_limits
+from pybroker.config.hosts import CONNECTION_LIMITS_KEY
 from pybroker.config.setting import ConfigError, Kind, Setting
 from pybroker.config.topic import TopicConfig
 from pybroker.config.topic_settings import TOPIC_SETTINGS
@@ -43,8 +43,6 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.metadata.image import ClusterImage
-
-_CONNECTION_LIMITS: Final = "max.connections.per.ip.overrides"
 
 TOPIC_KIND: Final = "topic"
 
@@ -78,17 +76,36 @@ class ConfigChange:
     replaces_all: bool = False
 
 
-def plan_config_changes(
-    image: ClusterImage, static: BrokerConfig, current: BrokerConfig, changes: Sequence[ConfigChange]
-) -> Generator[None, None, Plan]:
-    """Make a plan with an error or None for each of `changes`, whose resources must be distinct. It yields between them.
+class Settings(NamedTuple):
+    """The broker's settings that a change is checked with.
 
-    `static` is the configuration that the broker was started with, `current` the one in force.
+    `static` is the configuration that the broker was started with, `current` the one in force. `unusable` are those limits of
+    connections whose hosts were looked up in vain.
     """
+
+    static: BrokerConfig
+    current: BrokerConfig
+    unusable: Mapping[str, ConfigError]
+
+
+def limits_to_set(changes: Sequence[ConfigChange]) -> Generator[None, None, set[str]]:
+    """Return the limits of connections by host that `changes` set. It yields between changes."""
+    found: set[str] = set()
+    for change in changes:
+        if change.resource.kind == BROKER_KIND:
+            found.update(
+                edit.text for edit in change.edits if edit.name == CONNECTION_LIMITS_KEY and edit.operation is Operation.SET
+            )
+        yield
+    return found
+
+
+def plan_config_changes(image: ClusterImage, settings: Settings, changes: Sequence[ConfigChange]) -> Generator[None, None, Plan]:
+    """Make a plan with an error or None for each of `changes`, whose resources must be distinct. It yields between them."""
     plan = Plan()
     for change in changes:
         try:
-            _plan_one(plan, image, static, current, change)
+            _plan_one(plan, image, settings, change)
             plan.errors.append(None)
         except KafkaError as error:
             plan.errors.append(error)
@@ -96,17 +113,17 @@ def plan_config_changes(
     return plan
 
 
-def _plan_one(plan: Plan, image: ClusterImage, static: BrokerConfig, current: BrokerConfig, change: ConfigChange) -> None:
+def _plan_one(plan: Plan, image: ClusterImage, settings: Settings, change: ConfigChange) -> None:
     kind, name = change.resource
     topic = image.topics.get(name) if kind == TOPIC_KIND else None
     old = topic.configs if topic is not None else image.configs_of(kind, name)
     new = _edited(kind, old, change)
     if kind == TOPIC_KIND:
-        _check_topic(current, name, new)
+        _check_topic(settings.current, name, new)
     elif kind == BROKER_KIND:
-        _check_broker(image, static, current, name, new)
+        _check_broker(image, settings, name, new)
     else:
-        _check_other(static, kind, new)
+        _check_other(settings.static, kind, new)
     if kind == TOPIC_KIND and topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     if new == dict(old):
@@ -180,14 +197,15 @@ def _check_topic(current: BrokerConfig, name: str, values: Mapping[str, str]) ->
         raise KafkaError(ErrorCode.INVALID_CONFIG, error.client_message) from error
 
 
-def _check_broker(image: ClusterImage, static: BrokerConfig, current: BrokerConfig, name: str, values: Mapping[str, str]) -> None:
+def _check_broker(image: ClusterImage, settings: Settings, name: str, values: Mapping[str, str]) -> None:
+    static = settings.static
     of_all = values if not name else image.configs_of(BROKER_KIND, "")
     of_this = values if name else image.configs_of(BROKER_KIND, str(static.node_id))
     try:
+        if (error := settings.unusable.get(values.get(CONNECTION_LIMITS_KEY, ""))) is not None:
+            raise error
         config = in_force(static, of_all, of_this)
-        check_cleaner_threads(current, config)
-        if _CONNECTION_LIMITS in values:
-            connection_limits(config)
+        check_cleaner_threads(settings.current, config)
         for configs in {(), *(tuple(topic.configs.items()) for topic in image.topics.values())}:
             TopicConfig.resolve(config, dict(configs))  # the broker's defaults must be valid together with each topic's settings
     except ConfigError as error:

@@ -39,9 +39,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from pybroker.config.dynamic import in_force
+from pybroker.config.hosts import HostLookups
 from pybroker.config.setting import ConfigError
 from pybroker.metadata import names
-from pybroker.metadata.config_changes import ConfigChange, plan_config_changes
+from pybroker.metadata.config_changes import ConfigChange, Settings, limits_to_set, plan_config_changes
 from pybroker.metadata.entries import (
     CLUSTER_ID_KEY,
     LEADER_EPOCH_KEY,
@@ -92,8 +93,17 @@ class TopicOutcome:
 class Controller:
     """The cluster's state and its changes, for a broker `broker_id` that is its own controller. Call `start` first."""
 
-    def __init__(self, store: Store, config: BrokerConfig, *, broker_id: BrokerId, random: Random | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        config: BrokerConfig,
+        *,
+        broker_id: BrokerId,
+        random: Random | None = None,
+        hosts: HostLookups | None = None,
+    ) -> None:
         self._store, self._random = store, random or Random()  # noqa: S311 - spreads load
+        self.hosts = hosts or HostLookups()
         self.static_config = self.config = config
         self.broker_id = broker_id
         self.image: ClusterImage = empty_image(controller_id=broker_id)
@@ -160,9 +170,16 @@ class Controller:
         """Change settings of distinct resources, all valid ones in one commit. Returns an error or None for each of
         `changes`.
         """
+        unusable: dict[str, ConfigError] = {}
+        for limits in await finish(limits_to_set(changes)):  # before the change, which others wait for
+            try:
+                await self.hosts.look_up(limits, is_new=True)
+            except ConfigError as error:
+                unusable[limits] = error
         return await self._uninterrupted.run(
             self._carry_out(
-                lambda: plan_config_changes(self.image, self.static_config, self.config, changes), validate_only=validate_only
+                lambda: plan_config_changes(self.image, Settings(self.static_config, self.config, unusable), changes),
+                validate_only=validate_only,
             )
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,23 @@ async def test_a_host_without_an_address_is_refused_when_it_is_set(monkeypatch: 
     assert error.code == ErrorCode.INVALID_REQUEST
     assert controller.config.max_connections_per_ip_overrides == ""
     assert await controller.alter_configs([setting(OF_ALL, max_connections_per_ip_overrides="127.0.0.1:5")]) == [None]
+
+
+async def test_hosts_are_looked_up_before_a_change_and_not_for_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[tuple[str, bool]] = []
+
+    def look_up(host: str, *_: object, **__: object) -> list[object]:
+        looked_up.append((host, threading.current_thread() is threading.main_thread()))
+        return [(socket.AF_INET, 1, 6, "", ("192.0.2.7", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    controller = await started(MemoryStore())
+    limits = "client.example:5"
+    assert await controller.alter_configs([setting(OF_ALL, max_connections_per_ip_overrides=limits)]) == [None]
+    assert looked_up == [("client.example", False)]
+    assert controller.hosts.found(limits) == {"192.0.2.7": 5}
+    assert await controller.alter_configs([setting(OF_ALL, log_retention_ms="7"), setting(OF_ONE, log_roll_ms="8")]) == [None] * 2
+    assert len(looked_up) == 1
 
 
 async def test_cleaner_threads_at_most_double_and_at_most_halve_as_in_kafka() -> None:
