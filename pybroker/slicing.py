@@ -99,6 +99,10 @@ class ManyValues(Collection[Value]):
         self._count += is_new
         return is_new
 
+    def emptied(self) -> Generator[None, None, None]:
+        """Free the values in steps, at the end of their use."""
+        return emptied(*self._sets)
+
     def __contains__(self, value: object) -> bool:
         return value in self._sets[hash(value) % len(self._sets)]
 

@@ -9,7 +9,8 @@ nothing.
 
 Errors
     INVALID_CONFIG for a topic's unknown setting or bad value, and for list operations on a setting that is not a
-    list; INVALID_REQUEST for a setting that a broker cannot have; UNKNOWN_TOPIC_OR_PARTITION.
+    list; INVALID_REQUEST for a setting that a broker cannot have; POLICY_VIOLATION for too many settings;
+    UNKNOWN_TOPIC_OR_PARTITION.
 
 Source: ConfigurationControlManager, ControllerConfigurationValidator, ConfigAdminManager; KIP-133, KIP-339.
 """
@@ -45,6 +46,12 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage
 
 TOPIC_KIND: Final = "topic"
+
+SETTINGS_MAX: Final = 1_000
+"""The number of settings of one resource, and of edits of it in one request. Kafka has no bound."""
+
+SETTINGS_SIZE_MAX: Final = 262_144
+"""The number of characters of all names and values of one resource, which are encoded and described at once."""
 
 LIST_MAX: Final = 32_767
 """The length of a list that grew by its elements, in characters: that of the longest text that a request can have."""
@@ -118,6 +125,7 @@ def _plan_one(plan: Plan, image: ClusterImage, settings: Settings, change: Confi
     topic = image.topics.get(name) if kind == TOPIC_KIND else None
     old = topic.configs if topic is not None else image.configs_of(kind, name)
     new = _edited(kind, old, change)
+    _check_bounds(change.resource, old, new)
     if kind == TOPIC_KIND:
         _check_topic(settings.current, name, new)
     elif kind == BROKER_KIND:
@@ -134,6 +142,21 @@ def _plan_one(plan: Plan, image: ClusterImage, settings: Settings, change: Confi
         plan.change_configs(image, change.resource, new)
     changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
     plan.notes.append(f"Settings of {kind} {name or 'default'} changed: {', '.join(_shown(kind, key, new) for key in changed)}")
+
+
+def _check_bounds(resource: ConfigResource, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+    """Check that there are not too many settings, unless there were more before."""
+    kind, name = resource
+    if len(new) > max(SETTINGS_MAX, len(old)):
+        message = f"The {kind} '{name}' would have {len(new)} settings, above {SETTINGS_MAX}."
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
+    if (size := _size(new)) > SETTINGS_SIZE_MAX and size > _size(old):
+        message = f"The settings of the {kind} '{name}' would have {size} characters, above {SETTINGS_SIZE_MAX}."
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
+
+
+def _size(values: Mapping[str, str]) -> int:
+    return sum(len(name) + len(text) for name, text in values.items())
 
 
 def _shown(kind: str, key: str, values: Mapping[str, str]) -> str:

@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 
 from pybroker import slicing
+from pybroker.api.configs import config_resources
 from pybroker.config.topic_settings import TOPIC_SETTINGS
+from pybroker.metadata.config_changes import SETTINGS_MAX, SETTINGS_SIZE_MAX
+from pybroker.metadata.entries import configs_key, encode_configs
+from pybroker.metadata.image import ConfigResource
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import alter_configs, incremental_alter_configs
@@ -346,3 +350,68 @@ async def test_groups_client_metrics_and_what_is_listed(tmp_path: Path) -> None:
     assert await listed(1, GROUP, GROUP) == [("g/1", GROUP)]
     refused = await whole.ask(ListConfigResourcesRequest(resource_types=[1]), 1)
     assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_a_resource_has_a_bounded_number_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = await Whole(tmp_path).start()
+    edits = [(f"key-{number:04}", SET, "x") for number in range(SETTINGS_MAX + 1)]
+    values: dict[str, Any] = {key: value for key, _, value in edits}
+    for kind, name in ((BROKER, ""), (TOPIC, "t"), (LOGGER, "1"), (GROUP, "g")):
+        with monkeypatch.context() as patched:
+            patched.setattr(config_resources, "Edit", None)  # no edit is looked at
+            assert await change(whole, kind, name, *edits) == ErrorCode.POLICY_VIOLATION
+            assert await replace(whole, kind, name, **values) == ErrorCode.POLICY_VIOLATION
+    assert await change(whole, BROKER, "", *edits[1:]) == 0
+    assert await change(whole, BROKER, "", edits[0]) == ErrorCode.POLICY_VIOLATION
+    assert len(whole.controller.image.configs_of("broker", "")) == SETTINGS_MAX
+    assert await change(whole, BROKER, "", edits[0], (edits[1][0], DELETE, None)) == 0
+
+
+async def test_the_settings_of_a_resource_have_a_bounded_size(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    text = "x" * (SETTINGS_SIZE_MAX // 8 - 5)
+    edits = [(f"key-{number}", SET, text) for number in range(8)]
+    assert await change(whole, BROKER, "1", *edits) == 0
+    assert await change(whole, BROKER, "1", ("a", SET, "")) == ErrorCode.POLICY_VIOLATION
+    assert await change(whole, BROKER, "1", ("a", SET, ""), ("key-0", SET, "y")) == 0
+
+
+async def test_what_an_older_version_stored_can_become_less(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    many = {f"key-{number}": "x" * 300 for number in range(SETTINGS_MAX + 9)}
+    await whole.controller._store.commit(puts={configs_key(ConfigResource("broker", "")): encode_configs(many)})
+    assert await change(whole, BROKER, "", ("key-0", DELETE, None)) == 0
+    assert await change(whole, BROKER, "", ("other", SET, "x")) == ErrorCode.POLICY_VIOLATION
+    assert await replace(whole, BROKER, "") == 0
+    assert not whole.controller.image.configs
+
+
+async def test_a_broker_is_the_same_resource_however_its_number_is_written(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    resources = [
+        alter_configs.AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=[]) for name in ("1", "01", "")
+    ]
+    responses = (await whole.ask(AlterConfigsRequest(resources=resources), 2)).responses
+    assert [one.error_code for one in responses] == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST, 0]
+
+
+async def test_many_resources_and_settings_are_handled_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = await Whole(tmp_path).start()
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    resources = [
+        alter_configs.AlterConfigsResource(resource_type=GROUP, resource_name=f"g-{number}", configs=[]) for number in range(50)
+    ]
+    request = AlterConfigsRequest(resources=resources)
+    assert await turns_of(whole, request, 2) > 5 * 50, "to compare, to take, to look for hosts, to change and to respond"
+    assert await change(whole, BROKER, "", *((f"key-{number}", SET, "x") for number in range(50))) == 0
+    broker = DescribeConfigsResource(resource_type=BROKER, resource_name="", configuration_keys=None)
+    assert await turns_of(whole, DescribeConfigsRequest(resources=[broker]), 4) >= 50, "each setting is a step"
+
+
+async def turns_of(whole: Whole, request: object, version: int) -> int:
+    """Return how many turns of the loop a request takes."""
+    sent, turns = whole.send(request, version), 0
+    while not sent.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return turns

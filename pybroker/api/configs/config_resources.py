@@ -5,16 +5,17 @@ Source: ConfigAdminManager.preprocess, ControllerConfigurationValidator, ConfigR
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.configs.broker_loggers import change_levels
-from pybroker.metadata.config_changes import TOPIC_KIND, ConfigChange, Edit, Operation
+from pybroker.metadata.config_changes import SETTINGS_MAX, TOPIC_KIND, ConfigChange, Edit, Operation
 from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
-from pybroker.metadata.slices import mapped
+from pybroker.metadata.slices import finish, mapped
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.slicing import ManyValues
 
 if TYPE_CHECKING:
     from pybroker.api.context import Services
@@ -38,6 +39,15 @@ _KINDS: Final = {
 }
 
 
+def identity(resource: Any) -> tuple[int, str]:
+    """Return the type and the name of a resource; the name is the same for each way to write the number of a broker."""
+    name = resource.resource_name
+    if resource.resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        with suppress(ValueError):
+            name = str(int(name))
+    return resource.resource_type, name
+
+
 def check_broker_name(broker: Services, name: str, *, is_default_allowed: bool) -> None:
     """Check that a resource's name is this broker's number, or empty where that is allowed. Raises INVALID_REQUEST."""
     own = broker.controller.broker_id
@@ -59,14 +69,14 @@ async def alter(
 
     `is_incremental` distinguishes the two requests, whose resources differ in the operation of a setting.
     """
-    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    repeated = await finish(_repeated(resources))
     outcomes: list[KafkaError | None] = [None] * len(resources)
     wanted: list[tuple[int, ConfigChange]] = []
 
     def take(number_and_resource: tuple[int, Any]) -> None:
         index, resource = number_and_resource
         try:
-            if times[resource.resource_type, resource.resource_name] > 1:
+            if identity(resource) in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             edits = _edits(resource, is_incremental=is_incremental)
             if resource.resource_type == ResourceType.BROKER_LOGGER and is_incremental:
@@ -84,7 +94,22 @@ async def alter(
     return outcomes
 
 
+def _repeated(resources: Sequence[Any]) -> Generator[None, None, Collection[tuple[int, str]]]:
+    """Return what is named more than once. It yields between resources."""
+    seen, repeated = ManyValues[tuple[int, str]](), ManyValues[tuple[int, str]]()
+    for resource in resources:
+        one = identity(resource)
+        if not seen.add(one):
+            repeated.add(one)
+        yield
+    yield from seen.emptied()
+    return repeated
+
+
 def _edits(resource: Any, *, is_incremental: bool) -> list[Edit]:
+    if (count := len(resource.configs)) > SETTINGS_MAX:
+        message = f"{count} changes of the settings of '{resource.resource_name}' are too many, above {SETTINGS_MAX}."
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
     if len({config.name for config in resource.configs}) != len(resource.configs):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     edits, nulls = [], []

@@ -16,11 +16,10 @@ Source: ConfigHelper; KIP-133, KIP-226, KIP-412, KIP-569.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.configs.broker_loggers import levels
-from pybroker.api.configs.config_resources import ResourceType, check_broker_name
+from pybroker.api.configs.config_resources import ResourceType, check_broker_name, identity
 from pybroker.api.configs.described_settings import BrokerLayers, ConfigSource, DescribedSetting, client_metrics_settings
 from pybroker.api.slices import in_slices
 from pybroker.config.setting import Kind
@@ -71,7 +70,7 @@ def _describe_each(broker: Services, request: DescribeConfigsRequest) -> Generat
     results = []
     for resource in request.resources:
         if not resource.configuration_keys:
-            same = (resource.resource_type, _same_name(resource))
+            same = identity(resource)
             if same in described:
                 continue
             described.add(same)
@@ -79,15 +78,6 @@ def _describe_each(broker: Services, request: DescribeConfigsRequest) -> Generat
         results.append(result)
         yield
     return DescribeConfigsResponse(results=results)
-
-
-def _same_name(resource: DescribeConfigsResource) -> str:
-    """Return the name of a resource, the same for each way to write the number of a broker."""
-    name = resource.resource_name
-    if resource.resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
-        with suppress(ValueError):
-            return str(int(name))
-    return name
 
 
 def _describe(
@@ -100,15 +90,16 @@ def _describe(
         code, message = error.code, error.message
     keys = resource.configuration_keys
     wanted = (yield from _wanted(settings, keys)) if keys else settings
+    configs = []
+    for setting in wanted:  # of a broker there may be thousands
+        configs.append(_result(setting, with_synonyms=request.include_synonyms, with_documentation=request.include_documentation))
+        yield
     return DescribeConfigsResult(
         error_code=code,
         error_message=message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[
-            _result(setting, with_synonyms=request.include_synonyms, with_documentation=request.include_documentation)
-            for setting in wanted
-        ],
+        configs=configs,
     )
 
 
