@@ -108,11 +108,11 @@ def limits_to_set(changes: Sequence[ConfigChange]) -> Generator[None, None, set[
 
 
 def plan_config_changes(image: ClusterImage, settings: Settings, changes: Sequence[ConfigChange]) -> Generator[None, None, Plan]:
-    """Make a plan with an error or None for each of `changes`, whose resources must be distinct. It yields between them."""
+    """Make a plan with an error or None for each of `changes`, whose resources must be distinct. It yields in short steps."""
     plan = Plan()
     for change in changes:
         try:
-            _plan_one(plan, image, settings, change)
+            yield from _plan_one(plan, image, settings, change)
             plan.errors.append(None)
         except KafkaError as error:
             plan.errors.append(error)
@@ -120,7 +120,7 @@ def plan_config_changes(image: ClusterImage, settings: Settings, changes: Sequen
     return plan
 
 
-def _plan_one(plan: Plan, image: ClusterImage, settings: Settings, change: ConfigChange) -> None:
+def _plan_one(plan: Plan, image: ClusterImage, settings: Settings, change: ConfigChange) -> Generator[None, None, None]:
     kind, name = change.resource
     topic = image.topics.get(name) if kind == TOPIC_KIND else None
     old = topic.configs if topic is not None else image.configs_of(kind, name)
@@ -129,7 +129,7 @@ def _plan_one(plan: Plan, image: ClusterImage, settings: Settings, change: Confi
     if kind == TOPIC_KIND:
         _check_topic(settings.current, name, new)
     elif kind == BROKER_KIND:
-        _check_broker(image, settings, name, new)
+        yield from _check_broker(image, settings, name, new)
     else:
         _check_other(settings.static, kind, new)
     if kind == TOPIC_KIND and topic is None:
@@ -220,7 +220,7 @@ def _check_topic(current: BrokerConfig, name: str, values: Mapping[str, str]) ->
         raise KafkaError(ErrorCode.INVALID_CONFIG, error.client_message) from error
 
 
-def _check_broker(image: ClusterImage, settings: Settings, name: str, values: Mapping[str, str]) -> None:
+def _check_broker(image: ClusterImage, settings: Settings, name: str, values: Mapping[str, str]) -> Generator[None, None, None]:
     static = settings.static
     of_all = values if not name else image.configs_of(BROKER_KIND, "")
     of_this = values if name else image.configs_of(BROKER_KIND, str(static.node_id))
@@ -229,8 +229,14 @@ def _check_broker(image: ClusterImage, settings: Settings, name: str, values: Ma
             raise error
         config = in_force(static, of_all, of_this)
         check_cleaner_threads(settings.current, config)
-        for configs in {(), *(tuple(topic.configs.items()) for topic in image.topics.values())}:
-            TopicConfig.resolve(config, dict(configs))  # the broker's defaults must be valid together with each topic's settings
+        TopicConfig.resolve(config, {})
+        checked: set[tuple[tuple[str, str], ...]] = {()}
+        for topic in image.topics.values():  # the broker's defaults must be valid together with each topic's settings
+            configs = tuple(topic.configs.items())
+            if configs not in checked:
+                checked.add(configs)
+                TopicConfig.resolve(config, topic.configs)
+            yield
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, error.client_message) from error
 
