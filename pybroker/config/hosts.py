@@ -11,7 +11,7 @@ import ipaddress
 import math
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Final
 
@@ -36,7 +36,9 @@ def connection_limits(text: str) -> dict[str, int]:
     The call blocks while names are looked up, so it is for the start. Raises ConfigError.
     """
     limits = parse_connection_overrides(text)
-    return _by_address(limits, _addresses(_names(limits), text, math.inf))
+    addresses = _literals(limits)
+    addresses |= _addresses([host for host in limits if host not in addresses], text, math.inf)
+    return {addresses[host]: count for host, count in limits.items()}
 
 
 class HostLookups:
@@ -68,11 +70,14 @@ class HostLookups:
         if is_new and (count := text.count(",") + 1) > HOSTS_MAX:
             raise ConfigError(CONNECTION_LIMITS_KEY, text, f"must have at most {HOSTS_MAX:,} hosts, and has {count:,}")
         limits = parse_connection_overrides(text)
-        names = _names(limits)
+        addresses = _literals(limits)
+        names = [host for host in limits if host not in addresses]
         if is_new and len(names) > NAMES_MAX:
             reason = f"must have at most {NAMES_MAX} names of hosts, and has {len(names):,}: use addresses"
             raise ConfigError(CONNECTION_LIMITS_KEY, text, reason)
-        found = _by_address(limits, await self._look_up(names, text) if names else {})
+        if names:
+            addresses |= await self._look_up(names, text)
+        found = {addresses[host]: count for host, count in limits.items()}
         self._found.pop(text, None)
         if len(self._found) >= REMEMBERED_MAX:
             del self._found[next(iter(self._found))]
@@ -122,20 +127,13 @@ class HostLookups:
         return done
 
 
-def _names(limits: Mapping[str, int]) -> list[str]:
-    return [host for host in limits if _literal(host) is None]
-
-
-def _by_address(limits: Mapping[str, int], addresses: Mapping[str, str]) -> dict[str, int]:
-    return {_literal(host) or addresses[host]: count for host, count in limits.items()}
-
-
-def _literal(host: str) -> str | None:
-    """Return the address that `host` is, or None for a name."""
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        return None
+def _literals(hosts: Iterable[str]) -> dict[str, str]:
+    """Return those of the hosts that are addresses, as Python writes them."""
+    found = {}
+    for host in hosts:
+        with contextlib.suppress(ValueError):
+            found[host] = str(ipaddress.ip_address(host))
+    return found
 
 
 def _addresses(names: Sequence[str], text: str, deadline: float) -> dict[str, str]:
