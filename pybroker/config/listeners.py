@@ -134,7 +134,7 @@ def parse_connection_overrides(text: str) -> dict[str, int]:
     limits: dict[str, int] = {}
     for entry in _entries(key, text):
         host, _, count = entry.rpartition(":")
-        if not host or re.fullmatch(r"[0-9]+", count, re.ASCII) is None:
+        if not host or re.fullmatch(r"[0-9]{1,10}", count, re.ASCII) is None:
             raise ConfigError(key, text, f"{entry!r} is not host:count")
         limits[host.strip().removeprefix("[").removesuffix("]")] = int(count)
     return limits

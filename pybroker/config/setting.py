@@ -201,7 +201,10 @@ class Setting(NamedTuple):
     def _integer(self, text: str, bits: int) -> int:
         if _INTEGER.fullmatch(text) is None:
             raise self._not_of_its_kind(text, "must be a whole number", self._not_a_number)
-        value = int(text)
+        try:
+            value = int(text)
+        except ValueError:  # more than 4,300 digits, which Python does not read
+            value = 2**bits
         if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
             raise self._not_of_its_kind(text, f"must fit into {bits} bits", self._not_a_number)
         return value

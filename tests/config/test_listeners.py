@@ -132,7 +132,7 @@ def test_protocol_map() -> None:
 def test_connection_overrides() -> None:
     assert parse_connection_overrides("") == {}
     assert parse_connection_overrides("host:1, 127.0.0.1:200,[::1]:3,::2:4") == {"host": 1, "127.0.0.1": 200, "::1": 3, "::2": 4}
-    for text in ("host", "host:", ":1", "host:x", "host:-1", "a:1,,b:2"):
+    for text in ("host", "host:", ":1", "host:x", "host:-1", "a:1,,b:2", "host:" + "9" * 5_000):
         with pytest.raises(ConfigError, match=r"^max\.connections\.per\.ip\.overrides="):
             parse_connection_overrides(text)
 

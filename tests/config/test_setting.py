@@ -43,6 +43,7 @@ def test_texts_are_read_as_kafka_reads_them(kind: Kind, text: str, value: Value)
         *((Kind.BOOLEAN, text) for text in ("yes", "1", "", "on", "truee")),
         *((Kind.INT, text) for text in ("", "1.0", "1_000", "0x10", "2147483648", "-2147483649", "1k", "٣")),
         *((Kind.LONG, text) for text in ("9223372036854775808", "1e3")),
+        pytest.param(Kind.LONG, "9" * 5_000, id="a number that Python does not read"),
         (Kind.SHORT, "32768"),
         *((Kind.DOUBLE, text) for text in ("", "half", "nan")),
     ],
