@@ -4,7 +4,7 @@
     shard              the groups and offsets of one partition of `__consumer_offsets`, changed by replaying records
     group              what all groups have in common, whatever their kind
     offsets            commits, fetches and deletions of offsets, for groups of every kind
-    offset_loops, _offset_loops_*  the loops over a usual commit; its twins, of which `_offset_loops_python` has the contract
+    offset_loops, _offset_loops_*  the loops over a usual commit, and over a name; `_offset_loops_python` has the contract
     pending            the offsets of open transactions
     expiry             the removal of old offsets, and of groups that have nothing left
     administration     listing and deleting groups

@@ -1,11 +1,20 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""The loops over the partitions of a usual commit; `_offset_loops_python` has the contract.
+"""The loops over the partitions of a usual commit, and over the letters of a name; `_offset_loops_python` has the contract.
 
-They look up the attributes of a request's messages by name, and make the tuples of a class that they are given.
+The first look up the attributes of a request's messages by name, and make the tuples of a class that they are given.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from cpython.unicode cimport (
+    PyUnicode_1BYTE_DATA,
+    PyUnicode_1BYTE_KIND,
+    PyUnicode_2BYTE_DATA,
+    PyUnicode_2BYTE_KIND,
+    PyUnicode_4BYTE_DATA,
+    PyUnicode_GET_LENGTH,
+    PyUnicode_KIND,
+)
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from pybroker.protocol._tuples cimport pb_new_tuple, set_item
@@ -72,3 +81,32 @@ cdef bytes usual_end(bytes start, int32_t partition, tuple committed):
     put_int32(out + LEADER_EPOCH_AT, leader_epoch)
     put_int64(out + COMMIT_TIME_AT, commit_ms)
     return end
+
+
+def java_hash(str text not None):
+    cdef uint32_t value = 0
+    cdef uint32_t letter
+    cdef Py_ssize_t length = PyUnicode_GET_LENGTH(text)
+    cdef Py_ssize_t at
+    cdef unsigned int kind = PyUnicode_KIND(text)
+    cdef const uint8_t *bytes_
+    cdef const uint16_t *units
+    cdef const uint32_t *letters
+    if kind == PyUnicode_1BYTE_KIND:
+        bytes_ = <const uint8_t *>PyUnicode_1BYTE_DATA(text)
+        for at in range(length):
+            value = value * 31 + bytes_[at]
+    elif kind == PyUnicode_2BYTE_KIND:
+        units = <const uint16_t *>PyUnicode_2BYTE_DATA(text)
+        for at in range(length):
+            value = value * 31 + units[at]
+    else:
+        letters = <const uint32_t *>PyUnicode_4BYTE_DATA(text)
+        for at in range(length):
+            letter = letters[at]
+            if letter > 0xFFFF:  # two units, a surrogate pair
+                letter -= 0x10000
+                value = value * 31 + (0xD800 | letter >> 10)
+                letter = 0xDC00 | letter & 0x3FF
+            value = value * 31 + letter
+    return <int32_t>value

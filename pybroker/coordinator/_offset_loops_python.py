@@ -1,18 +1,23 @@
-"""The loops over the partitions of a commit: the contract. Here they find nothing usual, because the general way is as quick in
-Python.
+"""The loops over the partitions of a commit, and over the letters of a name: the contract. Here the first find nothing usual,
+because the general way is as quick in Python.
 
 A usual commit has no text beside its offsets, and names neither their time nor their expiry.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from operator import mul
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pybroker.coordinator.records import CommittedOffset
 
-__all__ = ["usual_ends", "usual_offsets"]
+__all__ = ["java_hash", "usual_ends", "usual_offsets"]
+
+_SOME_UNITS: Final = 1_024
+_POWERS: Final = [pow(31, exponent, 1 << 32) for exponent in reversed(range(_SOME_UNITS))]
 
 
 def usual_offsets(
@@ -36,3 +41,15 @@ def usual_ends(
     They begin with `start`, which ends before the partition.
     """
     return None
+
+
+def java_hash(text: str) -> int:
+    """Return what Java's String.hashCode returns: a hash over UTF-16 units, as a signed 32-bit number."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for start in range(0, len(units), 2 * _SOME_UNITS):  # few at a time, so that the sums fit into a machine's numbers
+        some = units[start : start + 2 * _SOME_UNITS]
+        count = len(some) // 2
+        own = sum(map(mul, struct.unpack(f">{count}H", some), _POWERS[_SOME_UNITS - count :]))
+        value = (value * pow(31, count, 1 << 32) + own) & 0xFFFF_FFFF
+    return value - (1 << 32) if value >> 31 else value

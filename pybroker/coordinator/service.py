@@ -116,7 +116,7 @@ class GroupCoordinator:
         self._config = config
         self._controller = controller
         self.topic = CoordinatorTopic(OFFSETS_TOPIC, controller, replicas)
-        self._hashes: dict[str, int] = {}  # by group: to hash a name costs 0.1 us a letter, in every request
+        self._hashes: dict[str, int] = {}  # by group, because every request asks for it
         self._loaded = 0  # the number of shards that were loaded since the start
         self._clock = clock
         self._settings = settings = group_settings(config, new_member_id)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.coordinator.hashing import java_hash, partition_of
+from pybroker.coordinator.hashing import partition_of
+from pybroker.coordinator.offset_loops import java_hash
 from pybroker.model import GroupId
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode

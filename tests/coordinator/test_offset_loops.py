@@ -1,9 +1,13 @@
-"""The native loops over a usual commit find what the general way makes of it, and leave everything else to the general way."""
+"""The native loops over a usual commit find what the general way makes of it, and leave everything else to the general way. The
+hash of a name is Java's, and takes few steps of the interpreter.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -87,3 +91,48 @@ def test_a_usual_commit_does_not_take_the_general_way() -> None:
 def test_numbers_that_do_not_fit_are_an_error(committed: CommittedOffset) -> None:
     with pytest.raises(EncodeError, match="an offset cannot be written"):
         OffsetsOfTopic(GroupId("g"), "t", {0: committed}).ends()
+
+
+HASHES = [offset_loops.java_hash, _offset_loops_python.java_hash]
+
+
+def hash_by_definition(text: str) -> int:
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for position in range(0, len(units), 2):
+        value = (value * 31 + int.from_bytes(units[position : position + 2])) % 2**32
+    return (value + 2**31) % 2**32 - 2**31
+
+
+LETTERS = [st.characters(max_codepoint=255), st.characters(max_codepoint=0xFFFF, categories=("L", "Cs")), st.characters()]
+
+
+@pytest.mark.parametrize("java_hash", HASHES)
+@given(text=st.one_of([st.text(letters) for letters in LETTERS]), times=st.sampled_from([1, 1, 300]))
+def test_the_hash_is_by_its_definition(java_hash: Callable[[str], int], text: str, times: int) -> None:
+    assert java_hash(text * times) == hash_by_definition(text * times)
+
+
+@pytest.mark.parametrize("java_hash", HASHES)
+@pytest.mark.parametrize("letter", ["g", "\uffff", "\U0010ffff"])
+@pytest.mark.parametrize("length", [1_023, 1_024, 1_025, 32_767])
+def test_the_hash_of_a_long_name_is_by_its_definition(java_hash: Callable[[str], int], letter: str, length: int) -> None:
+    assert java_hash(letter * length) == hash_by_definition(letter * length)
+
+
+@pytest.mark.parametrize("java_hash", HASHES)
+def test_the_hash_of_a_long_name_takes_few_steps_of_the_interpreter(java_hash: Callable[[str], int]) -> None:
+    lines = 0
+
+    def count(_frame: object, event: str, _arg: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    name, before = "g" * 32_767, sys.gettrace()
+    sys.settrace(count)
+    try:
+        java_hash(name)
+    finally:
+        sys.settrace(before)
+    assert lines < 500
