@@ -6,8 +6,9 @@ import struct
 
 import pytest
 
+from pybroker.coordinator import embedded_protocol
 from pybroker.coordinator.classic.group import PREVIOUS_STATES, ClassicGroup, ClassicMember, GroupState
-from pybroker.coordinator.embedded_protocol import subscribed_topics
+from pybroker.coordinator.embedded_protocol import read_assignment, read_subscription, subscribed_topics
 from pybroker.coordinator.records import (
     CommittedOffset,
     from_bytes,
@@ -18,6 +19,7 @@ from pybroker.coordinator.records import (
     to_bytes,
 )
 from pybroker.model import GenerationId, GroupId, LeaderEpoch, MemberId, Offset
+from pybroker.protocol.codec import DecodeError
 from tests.coordinator.scenario import subscription
 
 
@@ -34,6 +36,52 @@ def test_metadata_that_is_no_consumers(cut: int) -> None:
 def test_metadata_of_absurd_counts() -> None:
     assert subscribed_topics([struct.pack(">hi", 0, 2**31 - 1)]) is None
     assert subscribed_topics([struct.pack(">hih", 0, 1, -1)]) is None
+
+
+def listed(*names: str, count: int | None = None) -> bytes:
+    """Return metadata that lists topics, and claims to list `count`."""
+    head = struct.pack(">hi", 0, len(names) if count is None else count)
+    return head + b"".join(struct.pack(">h", len(name)) + name.encode() for name in names)
+
+
+def test_metadata_of_too_many_topics_counts_as_unreadable() -> None:
+    most = embedded_protocol.NAMES_MAX
+    assert subscribed_topics([struct.pack(">hi", 0, most) + bytes(2 * most)]) == frozenset([""])
+    assert subscribed_topics([struct.pack(">hi", 0, most + 1) + bytes(2 * most + 2)]) is None
+    assert subscribed_topics([struct.pack(">hi", 0, most) + bytes(2 * most), listed("t")]) is None
+
+
+def test_metadata_of_too_long_names_counts_as_unreadable() -> None:
+    long = ["x" * 32_000 + str(number) for number in range(embedded_protocol.NAME_BYTES_MAX // 32_000 + 1)]
+    assert subscribed_topics([listed(*long[:-2])]) == frozenset(long[:-2])
+    assert subscribed_topics([listed(*long)]) is None
+    assert subscribed_topics([listed(*long[:40]), listed(*long[40:])]) is None
+
+
+def test_topics_of_members_with_the_same_subscription_are_read_once() -> None:
+    names = [f"topic-{number}" for number in range(1_000)]
+    some = [listed(*names) + b"what the first one owns", listed(*names[:500]), listed(*names) + b"what another one owns"]
+    assert subscribed_topics(some * 100) == frozenset(names)
+
+
+def test_metadata_of_too_many_members_to_compare_counts_as_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded_protocol, "COMPARED_BYTES_MAX", 100)
+    assert subscribed_topics([listed("t")] * 10) == frozenset("t")
+    assert subscribed_topics([listed("t")] * 100) is None
+
+
+def test_what_one_member_of_a_consumer_group_sends_is_bounded() -> None:
+    most = embedded_protocol.ELEMENTS_MAX
+    user_data = struct.pack(">i", -1)
+    assert len(read_subscription(struct.pack(">hi", 0, most) + bytes(2 * most) + user_data).topics) == most
+    with pytest.raises(DecodeError):
+        read_subscription(struct.pack(">hi", 0, most + 1) + bytes(2 * most + 2) + user_data)
+    partitions = struct.pack(">hihi", 0, 1, 0, most) + bytes(4 * most) + user_data
+    for read in (read_assignment, lambda data: read_subscription(struct.pack(">hii", 1, 0, -1) + data[2:-4])):
+        with pytest.raises(DecodeError, match="elements"):
+            read(partitions)
+    with pytest.raises(DecodeError, match="bytes"):
+        read_subscription(listed("t") + struct.pack(">i", embedded_protocol.BYTES_MAX) + bytes(embedded_protocol.BYTES_MAX))
 
 
 GROUP = ClassicGroup(

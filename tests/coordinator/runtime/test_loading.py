@@ -12,12 +12,13 @@ from unittest import mock
 import pytest
 
 from pybroker.coordinator import loading
-from pybroker.coordinator.records import CommittedOffset, offset_record, offset_tombstone, to_bytes
+from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember
+from pybroker.coordinator.records import CommittedOffset, group_record, offset_record, offset_tombstone, to_bytes
 from pybroker.coordinator.runtime import loader
 from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.coordinator.shard import GroupShard
 from pybroker.log.results import AppendOrigin
-from pybroker.model import CoordinatorEpoch, GroupId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.model import CoordinatorEpoch, GroupId, LeaderEpoch, MemberId, Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import OffsetCommitRequest
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -175,7 +176,8 @@ async def test_whatever_fails_a_partition_the_others_are_loaded(
     await whole.ask(commit_request(group_id="h", offset=5), 8)  # in partition 0
 
     def replay(shard: GroupShard, batch: BatchView, some: Iterable[Entry], skipped: Counter[int]) -> None:
-        loading.replay_batch(shard, batch, some, skipped)
+        for _ in loading.replay_batch(shard, batch, some, skipped):
+            pass
         if "h" in shard.offsets:
             raise error
 
@@ -186,6 +188,25 @@ async def test_whatever_fails_a_partition_the_others_are_loaded(
     assert response.error_code == ErrorCode.NOT_COORDINATOR
     assert whole.groups.runtime.loading_count == 0
     assert str(error) in caplog.text
+
+
+def test_a_large_group_is_a_step_of_its_own() -> None:
+    def values(size: int) -> list[Entry]:
+        group = ClassicGroup(GroupId(GROUP), protocol_type="connect", protocol_name="p")
+        group.add(
+            ClassicMember(
+                member_id=MemberId("m"), group_instance_id=None, client_id="c", client_host="/h", rebalance_timeout_ms=1,
+                session_timeout_ms=1, protocol_type="connect", protocols=(("p", bytes(size)),),
+            ),
+            None,
+        )  # fmt: skip
+        return [to_bytes(group_record(group, {}))] * 3
+
+    shard = GroupShard(mock.Mock())
+    small, large = values(100), values(loading.LARGE_BYTES)
+    assert len(list(loading.replay_batch(shard, mock.Mock(), small, Counter()))) == 0
+    assert len(list(loading.replay_batch(shard, mock.Mock(), large, Counter()))) == 3
+    assert len(shard.classic_groups[GroupId(GROUP)].members) == 1
 
 
 async def test_a_first_operation_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
