@@ -202,6 +202,17 @@ def to_bytes(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     return key, _INT16.pack(record.value_version) + _encoded(record.value, record.value_version)
 
 
+def least_size(record: CoordinatorRecord) -> int:
+    """Return a size that the record has at least: the bytes in it that members have sent, which may be very many."""
+    if record.value is None:
+        return 0
+    if record.type_id == RecordType.GROUP_METADATA:
+        return sum(len(member.subscription) + len(member.assignment) for member in record.value.members)
+    if record.type_id == RecordType.CONSUMER_GROUP_MEMBER_METADATA and record.value.classic_member_metadata is not None:
+        return sum(len(protocol.metadata) for protocol in record.value.classic_member_metadata.supported_protocols)
+    return 0
+
+
 def from_bytes(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     """Read what `to_bytes` writes; return None for an unknown type of record. Raises DecodeError, struct.error."""
     (type_id,) = _INT16.unpack_from(key)

@@ -28,7 +28,7 @@ from pybroker.coordinator.consumer.patterns.matching import is_known, match
 from pybroker.coordinator.hashing import partition_of, positive_hash
 from pybroker.coordinator.loading import end_lost_transactions, first_operation, replay_batch, replay_marker
 from pybroker.coordinator.migration.classic_requests import ClassicRequestsToConsumerGroup
-from pybroker.coordinator.records import to_bytes
+from pybroker.coordinator.records import least_size, to_bytes
 from pybroker.coordinator.runtime.appender import RuntimeSettings
 from pybroker.coordinator.runtime.loader import Loader
 from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
@@ -126,6 +126,7 @@ class GroupCoordinator:
                 timeout_ms=config.offsets_commit_timeout_ms,
                 required_acks=config.offsets_commit_required_acks,
                 compression=CompressionType(config.offsets_topic_compression_codec),
+                least_size=least_size,
             ),
             clock=clock,
             timer=timer,

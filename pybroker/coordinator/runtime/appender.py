@@ -14,6 +14,7 @@ from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records import kernels
 from pybroker.records.entries import build_ends, build_section, record_end
+from pybroker.records.errors import RecordTooLargeError
 from pybroker.replication.produce_data import REFUSED, PartitionProduceResult, ProduceResults
 
 if TYPE_CHECKING:
@@ -56,6 +57,14 @@ Serialized = tuple[bytes, bytes | None]
 Serialize = Callable[["CoordinatorRecord"], Serialized | Generator[None, None, Serialized]]
 """A function that makes key and value of a record; of a large one in steps. Raises EncodeError."""
 
+LeastSize = Callable[["CoordinatorRecord"], int]
+"""A function that returns, at once, a size in bytes that a record has at least."""
+
+
+def no_size(_record: CoordinatorRecord) -> int:
+    """Return 0: nothing is known of the size of a record before its bytes are made."""
+    return 0
+
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class RuntimeSettings:
@@ -65,6 +74,7 @@ class RuntimeSettings:
     timeout_ms: int
     required_acks: int
     compression: CompressionType
+    least_size: LeastSize = no_size
 
 
 class Appender:
@@ -79,18 +89,23 @@ class Appender:
         self._serialize = serialize
 
     def batches(
-        self, records: list[CoordinatorRecord], *, is_atomic: bool
-    ) -> Generator[None, None, list[tuple[list[CoordinatorRecord], list[bytes]]]]:
+        self, active: ActiveShard[Any], records: list[CoordinatorRecord], *, is_atomic: bool
+    ) -> Generator[None, None, list[tuple[list[CoordinatorRecord], list[bytes]]] | ErrorCode]:
         """Return the records with their ends (`records/entries.py`) for one batch, or for several of at most
-        BATCH_BYTES; a larger record has a batch of its own.
+        BATCH_BYTES; a larger record has a batch of its own. Or return the error if the log would refuse the one batch: a
+        member may send 100 MB, which would be copied several times.
 
         Yields after some records, and within a large one. Raises EncodeError.
         """
+        least_size = 0
         batches: list[tuple[list[CoordinatorRecord], list[bytes]]] = []
         batch_records: list[CoordinatorRecord] = []
         ends: list[bytes] = []
         size = 0
         for count, record in enumerate(records, 1):
+            least_size += self._settings.least_size(record)
+            if least_size > BATCH_BYTES and is_atomic and (code := self._refusal(active, least_size)):
+                return code
             serialized = self._serialize(record)
             end = record_end(*(serialized if isinstance(serialized, tuple) else (yield from serialized)))
             if ends and size + len(end) > BATCH_BYTES and not is_atomic:
@@ -104,6 +119,18 @@ class Appender:
         if ends:
             batches.append((batch_records, ends))
         return batches
+
+    def _refusal(self, active: ActiveShard[Any], size: int) -> ErrorCode:
+        """Return NONE if the log may take a batch whose records have this size at least, else how it would refuse the batch, and
+        count that.
+        """
+        partition = self._replicas.partition(active.topic_partition)
+        if isinstance(partition, ErrorCode) or self._settings.compression or size <= partition.log.config.max_message_bytes:
+            return ErrorCode.NONE
+        error = RecordTooLargeError(f"records have at least {size} bytes, which is more than max.message.bytes")
+        code = self._replicas.failed_append(partition, memoryview(b""), error).error_code
+        _note_refusal(active, code)
+        return code
 
     def append(
         self,

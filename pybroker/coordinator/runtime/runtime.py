@@ -431,9 +431,7 @@ class CoordinatorRuntime(Generic[S]):
             code = result.too_large if code in TOO_LARGE else CLIENT_CODES.get(code, code)
         if not code and result.response is not None:
             done(result.response)
-        elif code and (
-            result.on_durable is None or result.response is not None
-        ):  # `on_durable` responds in its own way if there is no response
+        elif code and (result.on_durable is None or result.response is not None):  # else `on_durable` responds in its own way
             done(code)
         if result.on_durable is not None:
             self._continue(active, result, code)
@@ -465,7 +463,10 @@ class CoordinatorRuntime(Generic[S]):
     # Appending
 
     def _append_records(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> Generator[None, None, None]:
-        batches = yield from self._appender.batches(result.records, is_atomic=result.is_atomic)
+        batches = yield from self._appender.batches(active, result.records, is_atomic=result.is_atomic)
+        if isinstance(batches, ErrorCode):
+            self._durable(active, result, done, batches)
+            return
         durable = Countdown(len(batches), partial(self._durable, active, result, done))
         for records, ends in batches:
             append: Append = partial(self._appender.append, active, ends)

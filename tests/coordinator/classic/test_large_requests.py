@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from pybroker import slicing
 from pybroker.api.handlers.join_group import PROTOCOLS_MAX
 from pybroker.coordinator.classic import sync
-from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember
+from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember
+from pybroker.coordinator.consumer.records import member_record
+from pybroker.coordinator.records import group_record, group_tombstone, least_size, to_bytes
 from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -43,6 +47,40 @@ async def test_many_assignments_are_looked_at_in_steps(tmp_path: Path, monkeypat
         turns += 1
     assert turns >= 10
     assert whole.read(await sent, request, 3).assignment == member_id.encode()
+
+
+@pytest.mark.parametrize("size", [2_000_000, 1_048_588, 1_000])
+async def test_what_the_log_would_refuse_is_not_made_into_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    whole = await broker(tmp_path)
+    joined = await whole.ask(join_request(), 3)
+    made = mock.Mock(side_effect=to_bytes)
+    monkeypatch.setattr(whole.groups.runtime._appender, "_serialize", made)
+    assignments = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=bytes(size))]
+    request = SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=joined.member_id, assignments=assignments)
+    is_small = size == 1_000
+    code = ErrorCode.NONE if is_small else ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (await whole.ask(request, 3)).error_code == code
+    assert made.call_count == is_small
+    topic = whole.metrics.topic("__consumer_offsets")
+    assert topic.failed_produce_requests == (not is_small)
+    state = GroupState.STABLE if is_small else GroupState.PREPARING_REBALANCE
+    assert [group.state for shard in whole.groups.runtime.shards for group in shard.classic_groups.values()] == [state]
+
+
+def test_the_least_size_of_a_record_is_that_of_what_members_have_sent() -> None:
+    group = ClassicGroup(GroupId("g"), protocol_name="p")
+    one = ClassicMember(
+        member_id=MemberId("m"), group_instance_id=None, client_id="c", client_host="/h", rebalance_timeout_ms=1,
+        session_timeout_ms=1, protocol_type="consumer", protocols=(("p", bytes(5)), ("q", bytes(7))),
+    )  # fmt: skip
+    group.add(one, None)
+    assert least_size(group_record(group, {MemberId("m"): bytes(11)})) == 5 + 11
+    classic = ConsumerMember(member_id=MemberId("m"), classic=ClassicMetadata(1, one.protocols))
+    assert least_size(member_record(GroupId("g"), classic)) == 5 + 7
+    assert not least_size(member_record(GroupId("g"), ConsumerMember(member_id=MemberId("m"))))
+    assert not least_size(group_tombstone(GroupId("g")))
 
 
 def test_a_group_keeps_no_names_of_protocols_that_no_member_has() -> None:

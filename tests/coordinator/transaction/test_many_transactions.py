@@ -62,7 +62,10 @@ async def test_a_large_record_has_a_batch_of_its_own(tmp_path: Path) -> None:
     many = Transaction(ProducerId(1), ProducerEpoch(0), 1_000, State.ONGOING, frozenset(TopicPartition("t", n) for n in range(5)))
     large = many._replace(partitions=frozenset(TopicPartition(f"{n:0200}", 0) for n in range(3_000)))
     records = [ending.write(shard, "t", one) for one in (*[many] * 3_000, large, many)]
-    batches = run_through(whole.transactions.runtime._appender.batches(records, is_atomic=False))
+    runtime = whole.transactions.runtime
+    active = next(iter(runtime._active.values()))
+    batches = run_through(runtime._appender.batches(active, records, is_atomic=False))
+    assert not isinstance(batches, ErrorCode)
     sizes = [sum(map(len, ends)) for _, ends in batches]
     assert [record for some, _ in batches for record in some] == records
     assert [size > BATCH_BYTES for size in sizes] == [False, True, False]
