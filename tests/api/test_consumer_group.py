@@ -10,8 +10,9 @@ import pytest
 
 from pybroker import slicing
 from pybroker.api.nodes import GROUP_OPERATIONS
+from pybroker.coordinator.consumer import describe
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.codec import message_versions
+from pybroker.protocol.codec import encode_response, message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest
 from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -199,6 +200,25 @@ async def test_groups_are_described(version: int, tmp_path: Path) -> None:
     assert (topic.topic_name, topic.partitions) == ("t", [0, 1])
     assert one.target_assignment == one.assignment
     assert (none.error_code, none.group_id, bool(none.error_message)) == (ErrorCode.GROUP_ID_NOT_FOUND, "none", True)
+
+
+async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = await broker(tmp_path)
+    for number in range(5):
+        await whole.ask(joining(member_id=f"m{number}"), 1)
+    request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "none", GROUP])
+    at_once = await whole.ask(request, 1)
+    whole.call_soon = asyncio.get_running_loop().call_soon
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(describe, "STEP_MEMBERS", 2)
+    sent = whole.send(request, 1)
+    turns = 0
+    while not sent.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 4
+    assert [len(one.members) for one in at_once.groups] == [5, 0, 5]
+    assert encode_response(whole.read(await sent, request, 1), 1, 0) == encode_response(at_once, 1, 0)
 
 
 async def test_a_classic_group_is_not_described(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.consumer.member import Assignment as Owned
     from pybroker.coordinator.consumer.member import ConsumerMember
@@ -22,20 +24,40 @@ _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
-def describe(shard: GroupShard, group_id: GroupId, image: ClusterImage, default_assignor: str) -> DescribedGroup | None:
-    """Return None if there is no such group. The assignments leave out topics that were deleted."""
+STEP_MEMBERS: Final = 100
+"""The number of members that are described in a step, each with its subscription and its partitions."""
+
+
+def describe(
+    shard: GroupShard, group_id: GroupId, image: ClusterImage, default_assignor: str
+) -> DescribedGroup | Generator[None, None, DescribedGroup] | None:
+    """Return None if there is no such group. A group of many members is described in steps, between which it must not change.
+
+    The assignments leave out topics that were deleted.
+    """
     group = shard.consumer_groups.get(group_id)
     if group is None:
         return None
-    return DescribedGroup(
+    described = DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.assignor(group.members, default_assignor),
-        members=[_member(group, member, image) for member in group.members.values()],
     )
+    if len(group.members) > STEP_MEMBERS:
+        return _in_steps(described, group, image)
+    described.members = [_member(group, member, image) for member in group.members.values()]
+    return described
+
+
+def _in_steps(described: DescribedGroup, group: ConsumerGroup, image: ClusterImage) -> Generator[None, None, DescribedGroup]:
+    members = list(group.members.values())
+    for start in range(0, len(members), STEP_MEMBERS):
+        described.members += [_member(group, member, image) for member in members[start : start + STEP_MEMBERS]]
+        yield
+    return described
 
 
 def _member(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage) -> Member:

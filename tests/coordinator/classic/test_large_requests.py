@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -10,13 +11,15 @@ import pytest
 
 from pybroker import slicing
 from pybroker.api.handlers.join_group import PROTOCOLS_MAX
-from pybroker.coordinator.classic import sync
+from pybroker.coordinator.classic import describe, sync
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember
 from pybroker.coordinator.consumer.records import member_record
 from pybroker.coordinator.records import group_record, group_tombstone, least_size, to_bytes
 from pybroker.model import GroupId, MemberId
+from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from testing.scenes.api.groups import GROUP, broker, join_request
@@ -81,6 +84,36 @@ def test_the_least_size_of_a_record_is_that_of_what_members_have_sent() -> None:
     assert least_size(member_record(GroupId("g"), classic)) == 5 + 7
     assert not least_size(member_record(GroupId("g"), ConsumerMember(member_id=MemberId("m"))))
     assert not least_size(group_tombstone(GroupId("g")))
+
+
+def members(count: int) -> Iterator[ClassicMember]:
+    for number in range(count):
+        yield ClassicMember(
+            member_id=MemberId(f"m{number}"), group_instance_id=None, client_id="c", client_host="/h", rebalance_timeout_ms=1,
+            session_timeout_ms=1, protocol_type="consumer", protocols=(("p", b"what it reads"),),
+        )  # fmt: skip
+
+
+async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = await broker(tmp_path)
+    await whole.ask(join_request(), 3)
+    (group,) = (group for shard in whole.groups.runtime.shards for group in shard.classic_groups.values())
+    for one in members(9):
+        group.add(one, None)
+    request = DescribeGroupsRequest(groups=[GROUP, "h", GROUP, GROUP])
+    at_once = await whole.ask(request, 5)
+    whole.call_soon = asyncio.get_running_loop().call_soon
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(describe, "STEP_MEMBERS", 3)
+    sent = whole.send(request, 5)
+    turns = 0
+    while not sent.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 9, "a group of ten members has four steps"
+    in_steps = whole.read(await sent, request, 5)
+    assert [len(one.members) for one in in_steps.groups] == [10, 0, 10, 10]
+    assert encode_response(in_steps, 5, 0) == encode_response(at_once, 5, 0)
 
 
 def test_a_group_keeps_no_names_of_protocols_that_no_member_has() -> None:
