@@ -7,7 +7,8 @@ that have not joined. After that the group waits for the leader's assignment (`s
 begins with a delay, `group.initial.rebalance.delay.ms`, which is extended while new members join, up to the rebalance timeout. A
 group whose members start together thus rebalances once.
 
-All functions add what must be done to the result that they are given.
+All functions add what must be done to the result that they are given. What must be done for each of many members is the rest of
+the operation, in steps, between which the group is held.
 
 Source: GroupMetadataManager.prepareRebalance, completeClassicGroupJoin, tryCompleteInitialRebalanceElseSchedule.
 """
@@ -15,7 +16,9 @@ Source: GroupMetadataManager.prepareRebalance, completeClassicGroupJoin, tryComp
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.records import group_record
@@ -33,6 +36,9 @@ logger = logging.getLogger(__name__)
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """A new member does not know its id yet, so it cannot send heartbeats while its first JoinGroup waits."""
+
+STEP_MEMBERS: Final = 200
+"""The number of members that get a response, or are removed, in a step; each takes up to 8 us."""
 
 
 def session_key(group: ClassicGroup, member_id: MemberId) -> tuple[str, str, str]:
@@ -202,15 +208,29 @@ def complete_join(result: CoordinatorResult, group: ClassicGroup, now_ms: int) -
         result.is_replayed = False
         return
     logger.info("Group %s begins generation %d with %d members", group.group_id, group.generation_id, len(group.members))
-    for member in group.members.values():
+    _do_for_each(result, group, _respond_to_joins(result, group))
+    generation_id = group.generation_id
+    expire = unless_replaced(group, lambda shard, now_ms: _expire_sync(shard, group, generation_id=generation_id, now_ms=now_ms))
+    result.timers.append(TimerChange(sync_key(group), group.rebalance_timeout_ms, expire))
+
+
+def _do_for_each(result: CoordinatorResult, group: ClassicGroup, work: Iterator[None]) -> None:
+    """Do the work on each member: now, or as the rest of the operation if it has several steps."""
+    result.rest = chain(result.rest, work) if result.rest or len(group.members) > STEP_MEMBERS else ()
+    if not result.rest:
+        for _ in work:
+            pass
+
+
+def _respond_to_joins(result: CoordinatorResult, group: ClassicGroup) -> Iterator[None]:
+    for count, member in enumerate(list(group.members.values()), 1):
         if (respond := group.take_join(member)) is not None:
             result.parked_responses.append(ParkedResponse(respond, joined_response(group, member)))
         restart_session(result, group, member)
         member.is_new = False
         group.pending_syncs.add(member.member_id)
-    generation_id = group.generation_id
-    expire = unless_replaced(group, lambda shard, now_ms: _expire_sync(shard, group, generation_id=generation_id, now_ms=now_ms))
-    result.timers.append(TimerChange(sync_key(group), group.rebalance_timeout_ms, expire))
+        if not count % STEP_MEMBERS:
+            yield
 
 
 def joined_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
@@ -243,12 +263,18 @@ def respond_to_syncs(result: CoordinatorResult, group: ClassicGroup, code: Error
     """Respond to every SyncGroup that waits, with the assignment or `code`, and start the sessions of these members again,
     because sessions do not count while members wait.
     """
-    for member in group.members.values():
+    _do_for_each(result, group, _respond_to_syncs(result, group, code))
+
+
+def _respond_to_syncs(result: CoordinatorResult, group: ClassicGroup, code: ErrorCode) -> Iterator[None]:
+    for count, member in enumerate(list(group.members.values()), 1):
         if member.awaiting_sync is not None:
             response = SyncGroupResponse(error_code=code) if code else sync_response(group, member)
             result.parked_responses.append(ParkedResponse(member.awaiting_sync, response))
             member.awaiting_sync = None
             restart_session(result, group, member)
+        if not count % STEP_MEMBERS:
+            yield
 
 
 def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
@@ -261,13 +287,15 @@ def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupRespon
     )
 
 
-def _expire_sync(shard: GroupShard, group: ClassicGroup, *, generation_id: GenerationId, now_ms: int) -> CoordinatorResult:
+def _expire_sync(shard: GroupShard, group: ClassicGroup, *, generation_id: GenerationId, now_ms: int) -> LongOperation:
     """Remove the members that have joined but sent no SyncGroup in time; the others rebalance again."""
     result = CoordinatorResult()
     in_time = group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.generation_id == generation_id
     if in_time and group.pending_syncs:
         logger.info("Group %s: %d members did not sync in time and are removed", group.group_id, len(group.pending_syncs))
-        for member_id in sorted(group.pending_syncs):
+        for count, member_id in enumerate(sorted(group.pending_syncs), 1):
             drop(result, group, group.members[member_id])
+            if not count % STEP_MEMBERS:
+                yield
         prepare(shard, result, group, now_ms)
     return result

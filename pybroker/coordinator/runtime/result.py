@@ -8,7 +8,7 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorResult; etcd-io/r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Hashable, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -107,6 +107,7 @@ class CoordinatorResult:
         too_large: the error when the records do not fit into a batch.
         parked_responses: the responses to parked requests; they do not wait for the records.
         timers: the timers to start and stop; they are carried out last, in order.
+        rest: what is left of the operation, in steps; it adds to this result, before anything of the result is carried out.
         on_durable: called with NONE when the records are durable, otherwise with the error, and with the time; its result is
             carried out like this one.
         parts: the parts of the shard that the operation is about, which the runtime notes for `on_durable`; None for all of it.
@@ -123,5 +124,6 @@ class CoordinatorResult:
     too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
     parked_responses: list[ParkedResponse] = field(default_factory=list)
     timers: list[TimerChange] = field(default_factory=list)
+    rest: Iterable[None] = ()
     on_durable: Callable[[ErrorCode, int], CoordinatorResult] | None = None
     parts: Collection[Hashable] | None = None

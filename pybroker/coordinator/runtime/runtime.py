@@ -19,9 +19,7 @@ Long operations
 The life of a shard
     While it is loading, in slices so that the event loop can do other work, requests get COORDINATOR_LOAD_IN_PROGRESS. Then it is
     active. It is unloaded when the partition gets another leader or is removed; requests get NOT_COORDINATOR. A log that cannot
-    be read counts as a partition that another broker leads, until the next change of its leader.
-
-Timers belong to the shard, and end with it.
+    be read counts as a partition that another broker leads, until the next change of its leader. Timers end with their shard.
 
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 """
@@ -377,6 +375,7 @@ class CoordinatorRuntime(Generic[S]):
         yield from self._carry_out_in_steps(active, result, done)
 
     def _carry_out_in_steps(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> Generator[None, None, None]:
+        yield from result.rest
         if result.records:
             yield from self._append_records(active, result, done)
         elif result.bulks:
@@ -497,4 +496,5 @@ class CoordinatorRuntime(Generic[S]):
 
 
 def _is_one_step(result: CoordinatorResult) -> bool:
-    return not result.records and result.built is None and len(result.bulks) <= FEW_BULKS
+    is_long = result.records or result.built or result.rest or len(result.timers) > STEP_TIMERS
+    return not is_long and len(result.bulks) <= FEW_BULKS

@@ -11,11 +11,12 @@ import pytest
 
 from pybroker import slicing
 from pybroker.api.handlers.join_group import PROTOCOLS_MAX
-from pybroker.coordinator.classic import describe, sync
+from pybroker.coordinator.classic import describe, rebalance, sync
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember
 from pybroker.coordinator.consumer.records import member_record
 from pybroker.coordinator.records import group_record, group_tombstone, least_size, to_bytes
+from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.model import GroupId, MemberId
 from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode
@@ -114,6 +115,55 @@ async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, mon
     in_steps = whole.read(await sent, request, 5)
     assert [len(one.members) for one in in_steps.groups] == [10, 0, 10, 10]
     assert encode_response(in_steps, 5, 0) == encode_response(at_once, 5, 0)
+
+
+async def turns_until_done(sent: asyncio.Future[bytes]) -> int:
+    turns = 0
+    while not sent.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return turns
+
+
+async def test_many_members_get_their_generation_and_their_assignments_in_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = await broker(tmp_path)
+    leader = (await whole.ask(join_request(), 3)).member_id
+    whole.call_soon = asyncio.get_running_loop().call_soon
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(rebalance, "STEP_MEMBERS", 2)
+    joins = [whole.send(join_request(), 3) for _ in range(19)]
+    again = join_request(leader)
+    joins.append(whole.send(again, 3))
+    assert await turns_until_done(joins[-1]) >= 10, "the leader is the first to get a response"
+    joined = [whole.read(await one, again, 3) for one in joins]
+    assert {(one.error_code, one.generation_id, one.leader) for one in joined} == {(0, 2, leader)}
+    assert [len(one.members) for one in joined] == [0] * 19 + [20]
+    assert {one.member_id for one in joined} == {one.member_id for one in joined[-1].members}
+
+    ids = [one.member_id for one in joined]
+    assignments = [SyncGroupRequestAssignment(member_id=one, assignment=one.encode()) for one in ids]
+    requests = [SyncGroupRequest(group_id=GROUP, generation_id=2, member_id=one) for one in ids]
+    requests[-1].assignments = assignments
+    syncs = [whole.send(one, 3) for one in requests]
+    assert await turns_until_done(syncs[-1]) >= 10
+    assert [whole.read(await one, requests[0], 3).assignment for one in syncs] == [one.encode() for one in ids]
+
+
+async def test_many_members_that_do_not_sync_are_removed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebalance, "STEP_MEMBERS", 2)
+    group = ClassicGroup(GroupId("g"), state=GroupState.PREPARING_REBALANCE)
+    for one in members(7):
+        group.add(one, lambda _response: None)
+    result = CoordinatorResult()
+    rebalance.complete_join(result, group, 0)
+    assert not result.parked_responses
+    assert len(list(result.rest)) == 3
+    assert len(result.parked_responses) == len(group.pending_syncs) == 7
+    work = rebalance._expire_sync(mock.Mock(), group, generation_id=group.generation_id, now_ms=0)
+    assert len(list(work)) == 3
+    assert not group.members
 
 
 def test_a_group_keeps_no_names_of_protocols_that_no_member_has() -> None:
