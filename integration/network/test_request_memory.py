@@ -19,7 +19,7 @@ from testing.process.kafka_peer import free_port
 from testing.samples import T0_MS, Sample
 from testing.waiting import until
 from testing.wire.batches import sample_batch
-from testing.wire.raw import API_VERSIONS, FETCH, PRODUCE, Ask, Connection, fetch_body, produce_body
+from testing.wire.raw import API_VERSIONS, FETCH, METADATA, PRODUCE, Ask, Connection, fetch_body, produce_body
 from testing.wire.raw import request as framed_request
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="about this broker's own process and metrics page")
@@ -63,6 +63,21 @@ def test_fourteen_bytes_take_no_megabytes(start_broker: Callable[..., BrokerProc
         assert grown < count * 64 * 1024, f"{grown} bytes for {count} strangers"
         serve_one(broker)
     until(lambda: gauge(port, POOL_USED) == 0, "the strangers are forgotten")
+
+
+def test_large_responses_that_clients_do_not_read_are_bounded(start_broker: Callable[..., BrokerProcess]) -> None:
+    port, bytes_max, count = free_port(), 8 << 20, 12
+    settings = {"pybroker.unsent.response.bytes.max": str(bytes_max), "metrics.listener": f"127.0.0.1:{port}"}
+    broker = start_broker(settings)
+    names = b"".join(struct.pack(">h", 9) + b"%09d" % number for number in range(200_000))
+    ask = framed_request(METADATA, 4, struct.pack(">i", 200_000) + names + b"\0")
+    with strangers(broker, count) as sockets:
+        for one in sockets:
+            one.sendall(ask)
+        kept = bytes_max // (200_000 * 13)  # a response has more than 13 bytes for each name
+        until(lambda: gauge(port, CLOSED) >= count - kept, "the connections that waited longest are closed")
+        assert gauge(port, CLOSED) < count, "not all"
+        serve_one(broker)
 
 
 def test_strangers_that_hold_the_whole_pool_do_not_keep_small_requests_waiting(

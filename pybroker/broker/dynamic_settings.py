@@ -101,6 +101,7 @@ def network_limits(config: BrokerConfig, by_address: Mapping[str, int]) -> Netwo
         connections_max_idle_ms=config.connections_max_idle_ms,
         first_request_timeout_ms=config.pybroker_first_request_timeout_ms,
         request_progress_timeout_ms=config.pybroker_request_progress_timeout_ms,
+        unsent_response_bytes_max=config.pybroker_unsent_response_bytes_max,
         socket_send_buffer_bytes=config.socket_send_buffer_bytes,
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
         socket_listen_backlog_size=config.socket_listen_backlog_size,

@@ -211,6 +211,7 @@ class BrokerConfig(BaseSettings):
     pybroker_produce_inflation_max: int
     pybroker_request_elements_max: int
     pybroker_request_progress_timeout_ms: int
+    pybroker_unsent_response_bytes_max: int
     queued_max_request_bytes: int
     queued_max_requests: int
     replica_fetch_backoff_ms: int

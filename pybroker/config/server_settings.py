@@ -170,6 +170,11 @@ SERVER_SETTINGS: Final = (
         " time, in ms.", at_least(1),
     ),
     Setting(
+        "pybroker.unsent.response.bytes.max", _L, 268_435_456,
+        "pybroker's own: while responses of more than 1 MB that clients have not taken have more bytes than this by sum,"
+        " connections are closed, at first those that have waited longest.", at_least(1 << 20),
+    ),
+    Setting(
         "connection.failed.authentication.delay.ms", _I, 100,
         "Delay of the response to a failed login, in ms.", at_least(0), _LATER,
     ),

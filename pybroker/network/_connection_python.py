@@ -217,6 +217,10 @@ class ConnectionCore:
         """Whether the peer has not taken all of its responses, so that the broker waits for it."""
         return self._sender.is_blocked
 
+    def unsent_bytes(self) -> int:
+        """Return how much memory the responses take that the peer has not taken."""
+        return int(self._sender.unsent_bytes())
+
     def partial_bytes(self) -> int:
         """Return how many bytes have come of a request that is being received; -1 if none is, or if it is not read now."""
         return -1 if self._mute or self._is_busy else self._receiver.partial_bytes()

@@ -52,6 +52,8 @@ HIGH_WATER_BYTES: Final = 16 * 1024
 JOINED_BYTES: Final = 64 * 1024
 """Small responses are joined until they reach this many bytes."""
 
+_COUNTED_PARTS: Final = 200
+
 _BYTES: Final = (bytes, bytearray, memoryview)  # a union of types would be made again for every part of a response
 
 
@@ -216,6 +218,13 @@ class Sender:
         if on_sent is not None:
             on_sent()
         self._continue()
+
+    def unsent_bytes(self) -> int:
+        """Return how much memory the responses take that the peer has not taken: about, if they have very many parts."""
+        held = self._output.get_write_buffer_size()
+        if self._outgoing is not None:
+            held += sum(len(part) for part in self._outgoing.parts[:_COUNTED_PARTS] if isinstance(part, _BYTES))
+        return held
 
     def close(self) -> None:
         """Close all parts and call `on_sent`: the connection is gone."""

@@ -18,7 +18,8 @@ class NetworkLimits:
     `descriptors_max` is the number of connections that the process has descriptors for. At that number, and at `max_connections`,
     the listeners wait; a listener that `is_protected` waits for descriptors only. `max_connections_per_ip_overrides` maps a
     peer's address (as text) to its own limit. `connections_max_idle_ms` <= 0: idle connections stay. `strangers.py` has the
-    reasons for the timeouts of a first request and of a request's progress. The socket buffers are in bytes, -1 for the system's.
+    reasons for the timeouts of a first request and of a request's progress, and for the bound on unsent responses. The socket
+    buffers are in bytes, -1 for the system's.
     """
 
     socket_request_max_bytes: int = 100 * 1024 * 1024
@@ -30,6 +31,7 @@ class NetworkLimits:
     connections_max_idle_ms: int = 600_000
     first_request_timeout_ms: int = 60_000
     request_progress_timeout_ms: int = 30_000
+    unsent_response_bytes_max: int = 256 * 1024 * 1024
     socket_send_buffer_bytes: int = 100 * 1024
     socket_receive_buffer_bytes: int = 256 * 1024
     socket_listen_backlog_size: int = 4_096

@@ -6,6 +6,8 @@ or with the sizes of requests that never come, keep its clients out. The rules h
     a connection has completed its first request after `first_request_timeout_ms`
     a request that is being received gets PROGRESS_BYTES, or its end, in every `request_progress_timeout_ms`; while other
         requests wait for memory, in every PRESSED_MS, and its end within half of `request_progress_timeout_ms`
+    large responses that peers have not taken have at most `unsent_response_bytes_max` by sum, or those that have waited longest
+        are given up
     while clients wait for a connection because all are taken, connections are given up for them: at first those without a first
         request for GRACE_MS, then those that do not continue with a request, or with taking a response, for PRESSED_MS
 
@@ -35,6 +37,8 @@ logger = logging.getLogger(__name__)
 GRACE_MS: Final = 1_000
 PRESSED_MS: Final = 5_000
 PROGRESS_BYTES: Final = 1_024
+LARGE_UNSENT_BYTES: Final = 1 << 20
+"""A connection with less is not counted: a consumer has a piece of its response at the transport, whether it reads or not."""
 LOOK_MS: Final = 1_000
 SLICE: Final = 1_000
 
@@ -88,12 +92,16 @@ class Strangers:
         timeout_ms, whole_ms = limits.request_progress_timeout_ms, _FOREVER_MS
         if is_pressed:  # clients wait as long as the progress timeout by default, and their requests have to come, too
             timeout_ms, whole_ms = min(timeout_ms, PRESSED_MS), timeout_ms // 2
+        unread: list[tuple[int, ConnectionCore]] = []
         for start in range(0, len(connections), SLICE):
             now_ns = self._now_ns()
             for connection in connections[start : start + SLICE]:
                 if connection.is_open:
                     self._look_at(connection, now_ns=now_ns, timeout_ms=timeout_ms, whole_ms=whole_ms)
+                    if connection.is_sending and (size := connection.unsent_bytes()) >= LARGE_UNSENT_BYTES:
+                        unread.append((size, connection))
             yield
+        self._bound_unsent(unread, limits.unsent_response_bytes_max)
 
     def give_up(self, count: int) -> int:
         """Close up to `count` connections, because clients wait for one. Returns how many."""
@@ -109,6 +117,18 @@ class Strangers:
         for connection in stalled:
             self._close(connection, "it is stalled, and other clients wait for a connection")
         return len(late) + len(stalled)
+
+    def _bound_unsent(self, unread: list[tuple[int, ConnectionCore]], bytes_max: int) -> None:
+        """Close connections until the responses that wait have at most `bytes_max`; the last response may have more alone."""
+        total = sum(size for size, _ in unread)
+        unread.sort(key=lambda one: one[1].active_ns)
+        for size, connection in unread[:-1]:
+            if total <= bytes_max:
+                break
+            total -= size
+            if connection.is_open:
+                reason = f"it does not take {size} bytes of its response, and all that wait have more than {bytes_max}"
+                self._close(connection, reason)
 
     def _close_late(self, timeout_ms: int) -> None:
         now_ns = self._now_ns()

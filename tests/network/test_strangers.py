@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from pybroker.network import strangers as module
 from pybroker.network.limits import NetworkLimits
-from pybroker.network.strangers import GRACE_MS, PRESSED_MS, PROGRESS_BYTES, SLICE, Strangers
+from pybroker.network.strangers import GRACE_MS, LARGE_UNSENT_BYTES, PRESSED_MS, PROGRESS_BYTES, SLICE, Strangers
 
 if TYPE_CHECKING:
     from pybroker.network._connection_python import ConnectionCore
@@ -26,6 +26,10 @@ class FakeConnection:
         self.active_ns = 0
         self.requests = 0
         self.come = -1
+        self.unsent = 0
+
+    def unsent_bytes(self) -> int:
+        return self.unsent
 
     def partial_bytes(self) -> int:
         return self.come
@@ -159,6 +163,24 @@ def test_a_peer_that_reads_again_is_not_stalled() -> None:
     connection.active_ns = scene.ns
     scene.look()
     assert scene.strangers.give_up(10) == 0
+
+
+def test_large_responses_that_wait_are_bounded_by_sum() -> None:
+    scene = Scene(6)
+    for number, connection in enumerate(scene.connections):
+        scene.request(connection)
+        connection.is_sending = number != 1
+        connection.active_ns = 10 - number  # the last one has waited longest
+        connection.unsent = LIMITS.unsent_response_bytes_max // 3
+    small = scene.connections[4]
+    small.unsent = LARGE_UNSENT_BYTES - 1
+    assert scene.look() == [True, True, True, True, True, False], "three of four have no more than the bound"
+    assert scene.look() == [True, True, True, True, True, False]
+    scene.connections[3].unsent += 4
+    assert scene.look() == [True, True, True, False, True, False]
+    scene.connections[2].is_open = False
+    scene.connections[0].unsent = LIMITS.unsent_response_bytes_max * 2
+    assert scene.look()[0], "one alone may have more"
 
 
 def test_a_look_at_many_connections_gives_the_loop_back() -> None:
