@@ -162,7 +162,7 @@ async def test_others_are_served_while_an_expression_is_matched(tmp_path: Path, 
     whole = await broker(tmp_path)
     for number in range(20):
         await whole.create(f"t{number}")
-    monkeypatch.setattr(whole.groups, "_call_soon", asyncio.get_running_loop().call_soon)
+    whole.call_soon = asyncio.get_running_loop().call_soon
     joining_by_regex = joining(subscribed_topic_names=None, subscribed_topic_regex="t1.*")
     sent = whole.send(joining_by_regex, 1)
     assert isinstance(sent, asyncio.Future)

@@ -7,13 +7,13 @@ Source: GroupMetadataManager.consumerGroupHeartbeat, TargetAssignmentBuilder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.consumer.assignors import ASSIGNORS, Subscriber
 from pybroker.coordinator.consumer.member import JOIN_EPOCH, NOTHING, Assignment, ConsumerMember
-from pybroker.coordinator.consumer.patterns.matching import matching
+from pybroker.coordinator.consumer.patterns.matching import match
 from pybroker.coordinator.consumer.reconciliation import next_step
 from pybroker.coordinator.consumer.records import (
     current_record,
@@ -86,8 +86,8 @@ class GroupDraft:
 
     # Subscriptions
 
-    def refresh(self, before: ConsumerMember | None, after: ConsumerMember) -> None:
-        """Raise the epoch if the group reads other topics than before, or if its subscriptions have changed.
+    def refresh(self, before: ConsumerMember | None, after: ConsumerMember) -> Generator[None, None, None]:
+        """Raise the epoch if the group reads other topics than before, or if its subscriptions have changed, in steps.
 
         Raises KafkaError for a regular expression that cannot be used.
         """
@@ -96,7 +96,7 @@ class GroupDraft:
         if not is_changed and group.image is image:
             return
         records_before = len(self.records)
-        is_changed |= self._match_regexes()
+        is_changed |= yield from self._match_regexes()
         names = {name for member in self.members.values() for name in member.topic_names}.union(*self._regexes.values())
         topics = {
             name: (bytes(topic.topic_id), len(topic.partitions))
@@ -113,7 +113,7 @@ class GroupDraft:
         if len(self.records) == records_before:
             group.image = image  # the log agrees with the image
 
-    def _match_regexes(self) -> bool:
+    def _match_regexes(self) -> Generator[None, None, bool]:
         """Match the regular expressions again where that is necessary. Returns whether any matches other topics than before."""
         group, image = self.group, self._image
         wanted = {member.topic_regex for member in self.members.values() if member.topic_regex}
@@ -124,7 +124,7 @@ class GroupDraft:
             if matched_before is not None and group.image is image:
                 matched[regex] = matched_before
                 continue
-            matched[regex] = matching(regex, image, group.image)
+            matched[regex] = yield from match(regex, image, group.image)
             if matched[regex] != matched_before:
                 is_changed = True
                 self.records.append(

@@ -37,14 +37,14 @@ from pybroker.coordinator.consumer.member import (
 from pybroker.coordinator.consumer.records import current_record
 from pybroker.coordinator.migration.upgrade import Upgrade
 from pybroker.coordinator.records import group_tombstone
-from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.coordinator.runtime.result import CoordinatorResult, begun
 from pybroker.model import NO_MEMBER_ID, GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages import consumer_group_heartbeat as messages
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.runtime.result import CoordinatorRecord
+    from pybroker.coordinator.runtime.result import CoordinatorRecord, LongOperation
     from pybroker.coordinator.shard import GroupShard
     from pybroker.metadata.image import ClusterImage
 
@@ -63,18 +63,24 @@ class ConsumerHeartbeat:
     settings: ConsumerGroupSettings
 
 
-def heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult:
-    """Serve a heartbeat. The response is a ConsumerGroupHeartbeatResponse for an error too, with a text."""
+def heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult | LongOperation:
+    """Serve a heartbeat, in steps if it takes long. The response is a ConsumerGroupHeartbeatResponse for an error too, with a
+    text.
+    """
+    return begun(_served(shard, beat, now_ms))
+
+
+def _served(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongOperation:
     try:
         check(beat.request, beat.version, beat.settings.assignors)
         if beat.request.member_epoch < JOIN_EPOCH:
             return _leave(shard, beat, now_ms)
-        return _heartbeat(shard, beat, now_ms)
+        return (yield from _heartbeat(shard, beat, now_ms))
     except KafkaError as error:
         return CoordinatorResult(response=ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
 
 
-def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult:
+def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongOperation:
     request = beat.request
     group, records, upgrade = _group(shard, beat, now_ms)
     draft = GroupDraft(group, beat.image, now_ms)
@@ -94,7 +100,7 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coord
     member = _with_request(before or ConsumerMember(member_id=member_id), beat)
     if member != before:  # B
         draft.put(member)
-    draft.refresh(before, member)
+    yield from draft.refresh(before, member)
     draft.retarget(beat.settings)  # C
     after = draft.step(member, _owned(request))  # D
     if draft.epoch != group.epoch or after.epoch != member.epoch or after.state is not member.state:

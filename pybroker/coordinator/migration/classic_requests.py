@@ -32,7 +32,7 @@ from pybroker.coordinator.consumer.draft import GroupDraft
 from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember, MemberState
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, read_subscription, write_assignment
 from pybroker.coordinator.migration import downgrade
-from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond
+from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation, ParkedResponse, Respond, begun
 from pybroker.model import NO_MEMBER_ID, MemberId
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -69,8 +69,11 @@ class ClassicRequestsToConsumerGroup:
             return CoordinatorResult()
         return CoordinatorResult(records=self._group.tombstones())
 
-    def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
-        """Serve a JoinGroup; the response is sent when the changes are durable. Raises KafkaError."""
+    def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult | LongOperation:
+        """Serve a JoinGroup, in steps if it takes long; the response is sent when the changes are durable. Raises KafkaError."""
+        return begun(self._join(request, now_ms))
+
+    def _join(self, request: JoinRequest, now_ms: int) -> LongOperation:
         shard, group, image, settings = self._shard, self._group, self._image, self._settings
         is_new = request.member_id == NO_MEMBER_ID
         instance_id = request.group_instance_id
@@ -96,7 +99,7 @@ class ClassicRequestsToConsumerGroup:
         member = _with_request(before or ConsumerMember(member_id=member_id), request, subscription)
         if member != before:
             draft.put(member)
-        draft.refresh(before, member)
+        yield from draft.refresh(before, member)
         draft.retarget(settings)
         after = draft.step(member, _owned(subscription, image))
         logger.info(

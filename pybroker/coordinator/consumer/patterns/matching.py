@@ -1,8 +1,7 @@
 """The topics of an image that a regular expression matches.
 
 The image remembers them, for all groups: an expression is matched once for an image and, if it was matched for the image before,
-only with the names that are new. A heartbeat that brings an expression waits until its topics are found, name by name in slices;
-`matching` finds what is not known by then, at once.
+only with the names that are new. An expression that the image does not know, or not any more, is matched name by name in steps.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from pybroker.coordinator.consumer.patterns.re2_syntax import PatternError
 from pybroker.coordinator.consumer.patterns.topic_pattern import MAX_LENGTH, TopicPattern
 from pybroker.metadata.names import is_internal
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Set
@@ -35,18 +33,9 @@ class _Failed(NamedTuple):
     reason: str
 
 
-def is_known(regex: str, image: ClusterImage) -> bool:
-    """Return whether the image remembers the topics, or why the expression is refused."""
-    return regex in image.derived.get(_Matched, ())
-
-
-def matching(regex: str, image: ClusterImage, before: ClusterImage | None) -> frozenset[str]:
-    """Return the topics of `image` that the expression matches, at once. Raises KafkaError as `match` does."""
-    return run_through(match(regex, image, before))
-
-
 def match(regex: str, image: ClusterImage, before: ClusterImage | None) -> Generator[None, None, frozenset[str]]:
-    """Find the topics of `image` that the expression matches; yield between names. `before` is an image that may remember it.
+    """Find the topics of `image` that the expression matches; yield between names, if the image does not know it. `before` is an
+    image that may remember it.
 
     Raises KafkaError with INVALID_REGULAR_EXPRESSION.
     """
@@ -75,6 +64,7 @@ def _find(regex: str, image: ClusterImage, before: ClusterImage | None) -> Gener
             names, new = set(earlier.names & image.topics.keys()), image.topics.keys() - before.topics.keys()
         else:
             pattern = TopicPattern(regex)
+        yield
         pattern.begin()
         for name in new:
             if not is_internal(name) and pattern.matches(name):

@@ -1,0 +1,115 @@
+"""A heartbeat to a large group is served in steps, each of which is short; one to a small group in a single step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
+from pybroker.coordinator.consumer.group import ConsumerGroup
+from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
+from pybroker.coordinator.consumer.member import ConsumerMember
+from pybroker.coordinator.consumer.patterns.matching import MATCHED_MAX
+from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
+from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation
+from pybroker.coordinator.shard import GroupSettings, GroupShard
+from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage, empty_image
+from pybroker.model import BrokerId, GroupId, LeaderEpoch, MemberEpoch, MemberId, TopicId, group_epoch
+from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+GROUP = GroupId("g")
+SETTINGS = ConsumerGroupSettings(
+    session_timeout_ms=10_000, heartbeat_interval_ms=1000, max_size=100_000, assignors=("uniform", "range")
+)
+
+
+def image_of(topics: Mapping[str, int]) -> ClusterImage:
+    """Return an image of topics with these numbers of partitions."""
+    one = PartitionImage(
+        leader=BrokerId(1), leader_epoch=LeaderEpoch(0), replicas=(BrokerId(1),), isr=(BrokerId(1),), partition_epoch=0
+    )
+    made = [
+        TopicImage(name=name, topic_id=TopicId(name.encode().ljust(16)), partitions=(one,) * count, configs={})
+        for name, count in topics.items()
+    ]
+    return empty_image(BrokerId(1)).changed(revision=1, topics=made)[0]
+
+
+def shard_of(*groups: ConsumerGroup) -> GroupShard:
+    shard = GroupShard(
+        GroupSettings(
+            min_session_timeout_ms=1, max_session_timeout_ms=60_000, initial_rebalance_delay_ms=0, max_size=100,
+            offset_metadata_max_bytes=100, offsets_retention_ms=1, may_upgrade=True, may_downgrade=False,
+            new_member_id=MemberId,
+        )
+    )  # fmt: skip
+    shard.consumer_groups.update({group.group_id: group for group in groups})
+    return shard
+
+
+def group_of(*members: ConsumerMember) -> ConsumerGroup:
+    """Return a group in epoch 1, as are its members."""
+    group = ConsumerGroup(GROUP)
+    group.epoch = group.target_epoch = group_epoch(1)
+    for member in members:
+        group.put(member)
+    return group
+
+
+def member(number: int, *names: str, regex: str | None = None) -> ConsumerMember:
+    return ConsumerMember(member_id=MemberId(f"m{number}"), epoch=MemberEpoch(1), topic_names=names, topic_regex=regex)
+
+
+def beat(
+    shard: GroupShard, image: ClusterImage, member_id: str, epoch: int = 1, **fields: Any
+) -> CoordinatorResult | LongOperation:
+    """Begin to serve a heartbeat."""
+    joining = {"rebalance_timeout_ms": 30_000, "topic_partitions": []} if epoch == 0 else {}
+    request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=member_id, member_epoch=epoch, **{**joining, **fields})
+    return heartbeat(
+        shard,
+        ConsumerHeartbeat(request=request, version=1, client_id="c", client_host="/h", image=image, settings=SETTINGS),
+        now_ms=0,
+    )
+
+
+def test_a_heartbeat_to_a_small_group_is_one_step() -> None:
+    image = image_of({"t": 3})
+    shard = shard_of(group_of(member(1, "t"), member(2, "t")))
+    assert isinstance(beat(shard, image, "m3", 0, subscribed_topic_names=["t"]), CoordinatorResult)
+    assert isinstance(beat(shard, image, "m1"), CoordinatorResult)
+
+
+def test_no_step_compiles_many_expressions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check it for more expressions than an image remembers, none of which it knows."""
+    compiled = 0
+    compile_pattern = TopicPattern.__init__
+
+    def noted(pattern: TopicPattern, text: str) -> None:
+        nonlocal compiled
+        compiled += 1
+        compile_pattern(pattern, text)
+
+    monkeypatch.setattr(TopicPattern, "__init__", noted)
+    regexes = [f"a{number}" for number in range(MATCHED_MAX + 100)]
+    group = group_of(*(member(number, regex=regex) for number, regex in enumerate(regexes)))
+    operation = beat(shard_of(group), image_of({"a7": 1, "b": 2}), "m1")
+    most = compiled
+    while not isinstance(operation, CoordinatorResult):
+        before = compiled
+        try:
+            next(operation)
+        except StopIteration as stopped:
+            operation = stopped.value
+        most = max(most, compiled - before)
+    assert (compiled, most) == (len(regexes), 1)
+    assert operation.response.error_code == 0
+    matched = {
+        record.key.regular_expression: record.value.topics
+        for record in operation.records
+        if hasattr(record.key, "regular_expression")
+    }
+    assert [regex for regex, names in matched.items() if names] == ["a7"]
+    assert matched["a7"] == ["a7"]
