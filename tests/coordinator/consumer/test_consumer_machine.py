@@ -37,7 +37,7 @@ from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIden
 from pybroker.protocol.messages.sync_group import SyncGroupRequest
 from pybroker.slicing import run_through
 from testing.error_codes import error_code
-from tests.coordinator.consumer.consumer_state import check_owned_once, state_of
+from tests.coordinator.consumer.consumer_state import check_owned_once, check_subscriptions, state_of
 from tests.coordinator.scenario import assigned, subscription
 
 GROUP = "g"
@@ -367,6 +367,7 @@ class Machine(RuleBasedStateMachine):
         if group is None:
             return
         check_owned_once(group)
+        check_subscriptions(group)
         working: dict[Partition, int] = {}
         for client in self.clients:
             if client.is_in and client.member_id in group.members:

@@ -82,6 +82,31 @@ def test_a_heartbeat_to_a_small_group_is_one_step() -> None:
     assert isinstance(beat(shard, image, "m1"), CoordinatorResult)
 
 
+class Compared(str):
+    """A topic's name that counts how often it is compared."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.comparisons += 1
+        return str.__eq__(self, other)
+
+
+def test_whether_a_topic_is_read_is_a_lookup() -> None:
+    group = group_of(*(member(number, *(f"t{number}-{n}" for n in range(1000))) for number in range(20)), member(99, regex="r.*"))
+    group.regexes["r.*"] = frozenset({"read"})
+    Compared.comparisons = 0
+    topics = ("t19-999", "t0-0", "read", "other")
+    assert [group.is_subscribed_to(Compared(topic)) for topic in topics] == [True, True, True, False]
+    assert Compared.comparisons < 20
+    group.remove(MemberId("m19"))
+    group.remove(MemberId("m99"))
+    group.put(member(0, "other"))
+    assert [group.is_subscribed_to(topic) for topic in topics] == [False, False, False, True]
+
+
 def test_no_step_compiles_many_expressions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check it for more expressions than an image remembers, none of which it knows."""
     compiled = 0
