@@ -7,7 +7,7 @@ Source: GroupMetadataManager.consumerGroupHeartbeat, TargetAssignmentBuilder.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -162,15 +162,17 @@ class GroupDraft:
         names = {*member.topic_names, *self._regexes.get(member.topic_regex or "", ())}
         return frozenset(self._topics[name][0] for name in names if name in self._topics)
 
-    def step(self, member: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
-        """Return the member after a step towards its target."""
+    def step(self, member: ConsumerMember, owned: Callable[[], Assignment | None]) -> ConsumerMember:
+        """Return the member after a step towards its target. `owned` returns what it reports to have, and is called only if the
+        member has not reached its target: a member may report much, and in most heartbeats it reports nothing new.
+        """
         own_ids = {None, member.member_id, self._replaced}
         after = next_step(
             member,
             self.targets.get(member.member_id, NOTHING),
             self.target_epoch,
             is_free=lambda partition: self.group.owners.get(partition) in own_ids,
-            owned=owned,
+            owned=None if member.has_reached(self.target_epoch) else owned(),
         )
         if after != member or member.member_id not in self.group.members:
             self.records.append(current_record(self.group.group_id, after))

@@ -102,7 +102,7 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongO
         draft.put(member)
     yield from draft.refresh(before, member)
     draft.retarget(beat.settings)  # C
-    after = draft.step(member, _owned(request))  # D
+    after = draft.step(member, lambda: _owned(request))  # D
     if draft.epoch != group.epoch or after.epoch != member.epoch or after.state is not member.state:
         logger.info(
             "Group %s in epoch %d: member %s is in %d, %s with %d partitions",
@@ -192,10 +192,10 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
     received = request.member_epoch
     if received == member.epoch:
         return
-    owned = _owned(request)
-    has_no_more = owned is not None and set(partitions_of(owned)) <= set(partitions_of(member.assigned))
-    if received < member.epoch and received == member.previous_epoch and has_no_more:
-        return
+    if received < member.epoch and received == member.previous_epoch and (owned := _owned(request)) is not None:
+        assigned = member.assigned
+        if all(partitions <= assigned.get(topic_id, frozenset()) for topic_id, partitions in owned.items()):
+            return
     raise KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The consumer group member has a {'greater' if received > member.epoch else 'smaller'} member epoch ({received}) than"

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pybroker.coordinator.consumer import heartbeat as heartbeat_module
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
 from pybroker.coordinator.consumer.group import ConsumerGroup
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
-from pybroker.coordinator.consumer.member import ConsumerMember
+from pybroker.coordinator.consumer.heartbeat_request import NAMES_MAX, PARTITIONS_MAX
+from pybroker.coordinator.consumer.member import Assignment, ConsumerMember
 from pybroker.coordinator.consumer.patterns.matching import MATCHED_MAX
 from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
 from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage, empty_image
 from pybroker.model import BrokerId, GroupId, LeaderEpoch, MemberEpoch, MemberId, TopicId, group_epoch
-from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from pybroker.protocol.messages.group_records import ConsumerGroupMemberMetadataValue
+from pybroker.slicing import run_through
 
 GROUP = GroupId("g")
 SETTINGS = ConsumerGroupSettings(
@@ -75,11 +81,65 @@ def beat(
     )
 
 
+def run_to_the_end(operation: CoordinatorResult | LongOperation) -> CoordinatorResult:
+    return operation if isinstance(operation, CoordinatorResult) else run_through(operation)
+
+
 def test_a_heartbeat_to_a_small_group_is_one_step() -> None:
     image = image_of({"t": 3})
     shard = shard_of(group_of(member(1, "t"), member(2, "t")))
     assert isinstance(beat(shard, image, "m3", 0, subscribed_topic_names=["t"]), CoordinatorResult)
     assert isinstance(beat(shard, image, "m1"), CoordinatorResult)
+
+
+MANY_NAMES = [f"t{number}" for number in range(NAMES_MAX)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"subscribed_topic_names": [*MANY_NAMES, "other"]},
+        {"subscribed_topic_names": ["t" * 32_767] * 200},
+        {"topic_partitions": [TopicPartitions(topic_id=bytes(16), partitions=[])] * (NAMES_MAX + 1)},
+        {"topic_partitions": [TopicPartitions(topic_id=bytes(16), partitions=[0] * PARTITIONS_MAX)] * 2},
+    ],
+    ids=["names", "letters", "topics", "partitions"],
+)
+def test_a_heartbeat_that_names_too_much_is_refused(fields: dict[str, Any]) -> None:
+    shard, image = shard_of(group_of(member(1, "t"))), image_of({"t": 1})
+    refused = beat(shard, image, "m1", **fields)
+    assert isinstance(refused, CoordinatorResult)
+    assert (refused.response.error_code, refused.records, refused.timers) == (ErrorCode.INVALID_REQUEST, [], [])
+    assert "can't have more than" in refused.response.error_message
+
+
+def test_a_heartbeat_that_names_as_much_as_it_may_is_served() -> None:
+    shard, image = shard_of(group_of(member(1, "t"))), image_of({"t": 1})
+    owned = [TopicPartitions(topic_id=bytes(16), partitions=list(range(PARTITIONS_MAX)))]
+    served = run_to_the_end(beat(shard, image, "m1", subscribed_topic_names=MANY_NAMES, topic_partitions=owned))
+    assert served.response.error_code == ErrorCode.NONE
+    (written,) = [record for record in served.records if isinstance(record.value, ConsumerGroupMemberMetadataValue)]
+    assert written.value.subscribed_topic_names == sorted(MANY_NAMES)
+
+
+def test_what_a_member_reports_is_looked_at_only_if_it_has_to_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    image, looks = image_of({"t": 1}), 0
+    owned = heartbeat_module._owned
+
+    def noted(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
+        nonlocal looks
+        looks += 1
+        return owned(request)
+
+    monkeypatch.setattr(heartbeat_module, "_owned", noted)
+    group = group_of(replace(member(1, "t"), assigned={TopicId(b"t".ljust(16)): frozenset({0})}))
+    group.topics, group.image = {"t": (b"t".ljust(16), 1)}, image
+    shard = shard_of(group)
+    report = [TopicPartitions(topic_id=b"t".ljust(16), partitions=[0])]
+    assert run_to_the_end(beat(shard, image, "m1", topic_partitions=report)).response.error_code == ErrorCode.NONE
+    assert looks == 0
+    run_to_the_end(beat(shard, image, "m1", topic_partitions=report, subscribed_topic_names=["other"]))
+    assert looks == 1
 
 
 class Compared(str):
