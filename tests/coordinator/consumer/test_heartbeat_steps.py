@@ -13,9 +13,10 @@ from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
 from pybroker.coordinator.consumer.group import ConsumerGroup
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
 from pybroker.coordinator.consumer.heartbeat_request import NAMES_MAX, PARTITIONS_MAX
-from pybroker.coordinator.consumer.member import Assignment, ConsumerMember
+from pybroker.coordinator.consumer.member import STEP, Assignment, ConsumerMember
 from pybroker.coordinator.consumer.patterns.matching import MATCHED_MAX
 from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
+from pybroker.coordinator.consumer.reconciliation import next_step
 from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage, empty_image
@@ -24,6 +25,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from pybroker.protocol.messages.group_records import ConsumerGroupMemberMetadataValue
 from pybroker.slicing import run_through
+from tests.coordinator.consumer.counted_steps import calls_of_steps
 
 GROUP = GroupId("g")
 SETTINGS = ConsumerGroupSettings(
@@ -198,3 +200,27 @@ def test_no_step_compiles_many_expressions(monkeypatch: pytest.MonkeyPatch) -> N
     }
     assert [regex for regex, names in matched.items() if names] == ["a7"]
     assert matched["a7"] == ["a7"]
+
+
+def test_a_large_group_is_changed_in_short_steps() -> None:
+    """Check that no step looks at what all members name, and that a small part of the whole is a step."""
+    names = [f"t{number}" for number in range(4_000)]
+    group = group_of(*(member(number, *names[: 3_000 + number]) for number in range(50)))
+    image = image_of(dict.fromkeys(names, 1))
+    operation = beat(shard_of(group), image, "new", 0, subscribed_topic_names=[*names, "t0"])
+    assert not isinstance(operation, CoordinatorResult)
+    result, calls = calls_of_steps(operation)
+    assert result.response.error_code == ErrorCode.NONE
+    assert sum(calls) > 150_000
+    assert max(calls) < 25_000
+
+
+def test_a_member_of_a_large_group_moves_in_short_steps() -> None:
+    topics = {number.to_bytes(16): frozenset(range(10)) for number in range(1_000)}
+    mine = replace(member(1), assigned=topics)
+    other = {topic_id: frozenset(range(5, 15)) for topic_id in topics}
+    work = next_step(mine, other, group_epoch(2), is_free=lambda _: True, owned={})
+    moved, calls = calls_of_steps(work)
+    assert moved.assigned == other
+    assert len(calls) == 2 * 10_000 // STEP + 1
+    assert max(calls) < 2 * STEP
