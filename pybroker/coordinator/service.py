@@ -415,9 +415,12 @@ class GroupCoordinator:
     def describe_consumer_group(self, group_id: GroupId, done: Done) -> None:
         """Describe a KIP-848 group; `done` gets a DescribedGroup of ConsumerGroupDescribe, or GROUP_ID_NOT_FOUND."""
         image, default = self._controller.image, self._config.group_consumer_assignors[0]
-        self._read(
-            group_id, lambda shard: describe_consumer(shard, group_id, image, default) or ErrorCode.GROUP_ID_NOT_FOUND, done
-        )
+
+        def query(shard: GroupShard) -> Generator[None, None, Any]:
+            found = yield from describe_consumer(shard, group_id, image, default)
+            return found or ErrorCode.GROUP_ID_NOT_FOUND
+
+        self._read(group_id, query, done)
 
     def delete_groups(self, group_ids: Iterable[GroupId], done: Callable[[dict[GroupId, ErrorCode]], None]) -> None:
         """Delete groups with their offsets; `done` gets a code for each group."""
