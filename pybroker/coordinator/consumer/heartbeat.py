@@ -33,10 +33,11 @@ from pybroker.coordinator.consumer.member import (
     Assignment,
     ConsumerMember,
     MemberState,
+    Steps,
     partitions_of,
 )
 from pybroker.coordinator.consumer.records import current_record
-from pybroker.coordinator.migration.upgrade import Upgrade
+from pybroker.coordinator.migration.upgrade import Upgrade, upgrade
 from pybroker.coordinator.records import group_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorResult, begun
 from pybroker.model import NO_MEMBER_ID, GroupId, MemberId
@@ -83,7 +84,7 @@ def _served(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongOper
 
 def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongOperation:
     request = beat.request
-    group, records, upgrade = _group(shard, beat, now_ms)
+    group, records, change = yield from _group(shard, beat, now_ms)
     draft = GroupDraft(group, beat.image, now_ms)
     result = CoordinatorResult(records=draft.records)
     draft.records += records
@@ -114,8 +115,8 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongO
             *(group.group_id, draft.epoch, member_id, after.epoch, after.state.name.lower().replace("_", " ")),
             sum(1 for _ in partitions_of(after.assigned)),
         )
-    if upgrade is not None:
-        upgrade.finish(result)
+    if change is not None:
+        yield from change.finish(result)
     member_timers.restart_session(result, group.group_id, after, beat.settings.session_timeout_ms)  # E
     member_timers.restart_revocation(result, group, after)
     is_full_request = (
@@ -139,7 +140,7 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongO
 
 def _group(
     shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int
-) -> tuple[ConsumerGroup, list[CoordinatorRecord], Upgrade | None]:
+) -> Steps[tuple[ConsumerGroup, list[CoordinatorRecord], Upgrade | None]]:
     """Return the group, or a new group that does not exist until its records are replayed; it may replace a classic group."""
     group_id, is_joining = GroupId(beat.request.group_id), beat.request.member_epoch == JOIN_EPOCH
     group = shard.consumer_groups.get(group_id)
@@ -154,8 +155,10 @@ def _group(
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     if not classic.members:
         return ConsumerGroup(group_id), [group_tombstone(group_id)], None
-    upgrade = Upgrade(classic, beat.image, is_allowed=shard.settings.may_upgrade, max_size=beat.settings.max_size, now_ms=now_ms)
-    return upgrade.group, upgrade.records, upgrade
+    change = yield from upgrade(
+        classic, beat.image, is_allowed=shard.settings.may_upgrade, max_size=beat.settings.max_size, now_ms=now_ms
+    )
+    return change.group, change.records, change
 
 
 def _member(draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, member_id: MemberId) -> ConsumerMember | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.consumer import heartbeat as heartbeat_module
 from pybroker.coordinator.consumer.describe import describe
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
@@ -21,12 +22,13 @@ from pybroker.coordinator.consumer.reconciliation import next_step
 from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage, empty_image
-from pybroker.model import BrokerId, GroupId, LeaderEpoch, MemberEpoch, MemberId, TopicId, group_epoch
+from pybroker.model import BrokerId, GenerationId, GroupId, LeaderEpoch, MemberEpoch, MemberId, TopicId, group_epoch
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from pybroker.protocol.messages.group_records import ConsumerGroupMemberMetadataValue
 from pybroker.slicing import run_through
 from tests.coordinator.consumer.counted_steps import calls_of_steps
+from tests.coordinator.scenario import assignment, subscription
 
 GROUP = GroupId("g")
 SETTINGS = ConsumerGroupSettings(
@@ -240,3 +242,26 @@ def test_a_large_group_is_described_in_short_steps(members: int, topics: int, is
     assert (len(calls) > 10) is is_large
     assert (len(calls) == 1) is not is_large
     assert max(calls) < 50_000
+
+
+def test_a_large_classic_group_changes_in_short_steps() -> None:
+    names = ",".join(f"t{number}" for number in range(200))
+    classic = ClassicGroup(
+        GROUP, state=GroupState.STABLE, generation_id=GenerationId(1), protocol_type="consumer", protocol_name="range"
+    )
+    for number in range(300):
+        joined = ClassicMember(
+            member_id=MemberId(f"m{number}"), group_instance_id=None, client_id="c", client_host="/h", rebalance_timeout_ms=1,
+            session_timeout_ms=1, protocol_type="consumer", protocols=(("range", subscription(names)),),
+            assignment=assignment(f"t-{number}"),
+        )  # fmt: skip
+        classic.add(joined, None)
+    shard = shard_of()
+    shard.classic_groups[GROUP] = classic
+    operation = beat(shard, image_of({"t": 300}), "new", 0, subscribed_topic_names=["t"])
+    assert not isinstance(operation, CoordinatorResult)
+    result, calls = calls_of_steps(operation)
+    assert (result.response.error_code, result.response.member_epoch) == (ErrorCode.NONE, 2)
+    assert len([record for record in result.records if isinstance(record.value, ConsumerGroupMemberMetadataValue)]) == 301
+    assert sum(calls) > 100_000
+    assert max(calls) < 20_000
