@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from pybroker.coordinator.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, NAMES_MAX, STATIC_LEAVE_EPOCH
 from pybroker.metadata.names import NAME_CHARACTERS_MAX
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
 OWN_ID_VERSION: Final = 1
 """The version from which members choose their ids themselves."""
-
-NAMES_MAX: Final = 20_000
-"""The number of topics that a member may name, or report partitions of. In a record of the log, 20,000 names of the usual length
-are about as much as max.message.bytes allows by default.
-"""
 
 PARTITIONS_MAX: Final = 100_000
 """The number of partitions that a member may report to have."""

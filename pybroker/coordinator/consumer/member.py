@@ -43,6 +43,11 @@ Steps = Generator[None, None, Result]
 STEP: Final = 2_000
 """The number of partitions, members or topics that are looked at in a step, in about 1 ms."""
 
+NAMES_MAX: Final = 20_000
+"""The number of topics that a member may name, or report partitions of. In a record of the log, 20,000 names of the usual length
+are about as much as max.message.bytes allows by default.
+"""
+
 NOTHING: Final[Assignment] = MappingProxyType({})
 
 JOIN_EPOCH: Final = MemberEpoch(0)

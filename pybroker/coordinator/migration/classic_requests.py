@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from pybroker.coordinator.classic.join import refusal_without_group
 from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.draft import GroupDraft
-from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember, MemberState
+from pybroker.coordinator.consumer.member import NAMES_MAX, ClassicMetadata, ConsumerMember, MemberState
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, read_subscription, write_assignment
 from pybroker.coordinator.migration import downgrade
 from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation, ParkedResponse, Respond, begun
@@ -203,7 +203,7 @@ def _check_join(shard: GroupShard, group: ConsumerGroup, request: JoinRequest, s
 
 def _subscription(request: JoinRequest) -> ConsumerProtocolSubscription:
     try:
-        return read_subscription(request.protocols[0][1])
+        return read_subscription(request.protocols[0][1], NAMES_MAX)
     except DecodeError as error:
         logger.warning(
             "Group %s refuses client %s: its subscription cannot be read: %s", request.group_id, request.client_id, error

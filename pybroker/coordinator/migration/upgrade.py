@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.coordinator.classic.rebalance import refuse_waiting
 from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.group import ConsumerGroup
-from pybroker.coordinator.consumer.member import STEP, ClassicMetadata, ConsumerMember, Steps, assignment_of
+from pybroker.coordinator.consumer.member import NAMES_MAX, STEP, ClassicMetadata, ConsumerMember, Steps, assignment_of
 from pybroker.coordinator.consumer.records import (
     REPLAYS,
     current_record,
@@ -148,7 +148,7 @@ def _member(
 
     A member that has no assignment, because a rebalance began again before it had any, may still own what its JoinGroup reported.
     """
-    subscription = read_subscription(member.metadata(protocol))
+    subscription = read_subscription(member.metadata(protocol), NAMES_MAX)
     owned_topics = read_assignment(member.assignment) or {
         owned_topic.topic: list(owned_topic.partitions) for owned_topic in subscription.owned_partitions
     }

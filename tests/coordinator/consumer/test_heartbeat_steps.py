@@ -14,15 +14,17 @@ from pybroker.coordinator.consumer.describe import describe
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
 from pybroker.coordinator.consumer.group import ConsumerGroup
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
-from pybroker.coordinator.consumer.heartbeat_request import NAMES_MAX, PARTITIONS_MAX
-from pybroker.coordinator.consumer.member import STEP, Assignment, ConsumerMember
+from pybroker.coordinator.consumer.heartbeat_request import PARTITIONS_MAX
+from pybroker.coordinator.consumer.member import NAMES_MAX, STEP, Assignment, ConsumerMember
 from pybroker.coordinator.consumer.patterns.matching import MATCHED_MAX
 from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
 from pybroker.coordinator.consumer.reconciliation import next_step
+from pybroker.coordinator.embedded_protocol import SUBSCRIPTION_BYTES_MAX, read_subscription
 from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage, empty_image
 from pybroker.model import BrokerId, GenerationId, GroupId, LeaderEpoch, MemberEpoch, MemberId, TopicId, group_epoch
+from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from pybroker.protocol.messages.group_records import ConsumerGroupMemberMetadataValue
@@ -244,20 +246,24 @@ def test_a_large_group_is_described_in_short_steps(members: int, topics: int, is
     assert max(calls) < 50_000
 
 
-def test_a_large_classic_group_changes_in_short_steps() -> None:
-    names = ",".join(f"t{number}" for number in range(200))
+def classic_group_of(members: int, names: str) -> ClassicGroup:
+    """Return a stable group of members that subscribe to topics of these names."""
     classic = ClassicGroup(
         GROUP, state=GroupState.STABLE, generation_id=GenerationId(1), protocol_type="consumer", protocol_name="range"
     )
-    for number in range(300):
+    for number in range(members):
         joined = ClassicMember(
             member_id=MemberId(f"m{number}"), group_instance_id=None, client_id="c", client_host="/h", rebalance_timeout_ms=1,
             session_timeout_ms=1, protocol_type="consumer", protocols=(("range", subscription(names)),),
             assignment=assignment(f"t-{number}"),
         )  # fmt: skip
         classic.add(joined, None)
+    return classic
+
+
+def test_a_large_classic_group_changes_in_short_steps() -> None:
     shard = shard_of()
-    shard.classic_groups[GROUP] = classic
+    shard.classic_groups[GROUP] = classic_group_of(300, ",".join(f"t{number}" for number in range(200)))
     operation = beat(shard, image_of({"t": 300}), "new", 0, subscribed_topic_names=["t"])
     assert not isinstance(operation, CoordinatorResult)
     result, calls = calls_of_steps(operation)
@@ -265,3 +271,15 @@ def test_a_large_classic_group_changes_in_short_steps() -> None:
     assert len([record for record in result.records if isinstance(record.value, ConsumerGroupMemberMetadataValue)]) == 301
     assert sum(calls) > 100_000
     assert max(calls) < 20_000
+
+
+def test_a_classic_member_that_names_too_many_topics_cannot_be_in_a_consumer_group() -> None:
+    shard, image = shard_of(), image_of({"t": 1})
+    for count, code in ((NAMES_MAX + 1, ErrorCode.GROUP_ID_NOT_FOUND), (NAMES_MAX, ErrorCode.NONE)):
+        shard.classic_groups[GROUP] = classic_group_of(1, ",".join(f"t{number}" for number in range(count)))
+        result = run_to_the_end(beat(shard, image, "new", 0, subscribed_topic_names=["t"]))
+        assert result.response.error_code == code
+    for metadata in (subscription("t,u,v"), subscription("t") + bytes(SUBSCRIPTION_BYTES_MAX)):
+        with pytest.raises(DecodeError, match="too large"):
+            read_subscription(metadata, topics_max=2)
+    assert read_subscription(subscription("t,u"), topics_max=2).topics == ["t", "u"]
