@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.consumer.assignors import ASSIGNORS, Subscriber
 from pybroker.coordinator.consumer.member import JOIN_EPOCH, NOTHING, STEP, Assignment, ConsumerMember, Steps
@@ -27,6 +27,7 @@ from pybroker.coordinator.consumer.records import (
     topics_record,
 )
 from pybroker.model import group_epoch
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.slicing import Pace
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ class ConsumerGroupSettings:
     heartbeat_interval_ms: int
     max_size: int
     assignors: tuple[str, ...]
+
+
+REGEXES_MAX: Final = 1_000
+"""The number of different regular expressions that members of a group subscribe with. Each of them is looked at for each topic
+whose offsets are deleted or may expire, and kept with the topics that it matches.
+"""
 
 
 class GroupDraft:
@@ -96,6 +103,7 @@ class GroupDraft:
         is_changed = before is None or (before.topic_names, before.topic_regex) != (after.topic_names, after.topic_regex)
         if not is_changed and group.image is image:
             return
+        self._check_regex(after.topic_regex)
         records_before = len(self.records)
         is_changed |= yield from self._match_regexes()
         topics = yield from self._read_topics()
@@ -108,6 +116,14 @@ class GroupDraft:
             self.records.append(epoch_record(group.group_id, self.epoch))
         if len(self.records) == records_before:
             group.image = image  # the log agrees with the image
+
+    def _check_regex(self, regex: str | None) -> None:
+        subscribed = self.group.subscribed_regexes
+        if regex and regex not in subscribed and len(subscribed) >= REGEXES_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                f"The group has {len(subscribed)} different regular expressions, and may have {REGEXES_MAX}.",
+            )
 
     def _read_topics(self) -> Steps[dict[str, tuple[bytes, int]]]:
         """Return the topics that members read, as the image has them."""
@@ -132,6 +148,7 @@ class GroupDraft:
         wanted = {member.topic_regex for member in self.members.values() if member.topic_regex}
         matched: dict[str, frozenset[str]] = {}
         is_changed = False
+        pace = Pace(STEP)
         for regex in wanted:
             matched_before = group.regexes.get(regex)
             if matched_before is not None and group.image is image:
@@ -143,6 +160,8 @@ class GroupDraft:
                 self.records.append(
                     regex_record(group.group_id, regex, matched[regex], revision=image.revision, now_ms=self._now_ms)
                 )
+            if pace.is_due(1 + len(matched[regex])):
+                yield
         for regex in group.regexes.keys() - wanted:
             self.records.append(regex_tombstone(group.group_id, regex))
         self._regexes = matched

@@ -11,7 +11,7 @@ import pytest
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.consumer import heartbeat as heartbeat_module
 from pybroker.coordinator.consumer.describe import describe
-from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
+from pybroker.coordinator.consumer.draft import REGEXES_MAX, ConsumerGroupSettings
 from pybroker.coordinator.consumer.group import ConsumerGroup
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
 from pybroker.coordinator.consumer.heartbeat_request import PARTITIONS_MAX
@@ -19,8 +19,9 @@ from pybroker.coordinator.consumer.member import NAMES_MAX, STEP, Assignment, Co
 from pybroker.coordinator.consumer.patterns.matching import MATCHED_MAX
 from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
 from pybroker.coordinator.consumer.reconciliation import next_step
+from pybroker.coordinator.consumer.records import regex_record
 from pybroker.coordinator.embedded_protocol import SUBSCRIPTION_BYTES_MAX, read_subscription
-from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation
+from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, LongOperation
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage, empty_image
 from pybroker.model import BrokerId, GenerationId, GroupId, LeaderEpoch, MemberEpoch, MemberId, TopicId, group_epoch
@@ -283,3 +284,38 @@ def test_a_classic_member_that_names_too_many_topics_cannot_be_in_a_consumer_gro
         with pytest.raises(DecodeError, match="too large"):
             read_subscription(metadata, topics_max=2)
     assert read_subscription(subscription("t,u"), topics_max=2).topics == ["t", "u"]
+
+
+def test_a_group_has_a_bounded_number_of_different_expressions() -> None:
+    image = image_of({"a": 1})
+    group = group_of(*(member(number, regex=f"a{number}") for number in range(REGEXES_MAX)))
+    group.regexes = {f"a{number}": frozenset() for number in range(REGEXES_MAX)}
+    group.image = image
+    shard = shard_of(group)
+    refused = run_to_the_end(beat(shard, image, "new", 0, subscribed_topic_regex="other"))
+    assert refused.response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert f"may have {REGEXES_MAX}" in refused.response.error_message
+    assert refused.records == []
+    for fields in ({"subscribed_topic_regex": "a7"}, {"subscribed_topic_names": ["a"]}):
+        assert run_to_the_end(beat(shard, image, "new", 0, **fields)).response.error_code == ErrorCode.NONE
+
+
+def test_expressions_that_the_image_knows_are_taken_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check it for expressions that another group has subscribed with: their topics only need to be compared and written."""
+    image = image_of({f"t{number}": 1 for number in range(500)})
+    members = [member(number, regex=f"t.*|{number}") for number in range(40)]
+    run_to_the_end(beat(shard_of(group_of(*members)), image, "m1"))
+    written = [0]
+
+    def noted(group_id: GroupId, regex: str, topics: frozenset[str], **more: Any) -> CoordinatorRecord:
+        written[-1] += len(topics)
+        return regex_record(group_id, regex, topics, **more)
+
+    monkeypatch.setattr("pybroker.coordinator.consumer.draft.regex_record", noted)
+    operation = beat(shard_of(group_of(*members)), image, "m1")
+    assert not isinstance(operation, CoordinatorResult)
+    written.append(0)
+    while next(operation, "the end") is None:
+        written.append(0)
+    assert sum(written) == 40 * 500
+    assert max(written) <= STEP
