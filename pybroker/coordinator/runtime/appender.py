@@ -47,6 +47,9 @@ CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
 STEP_RECORDS: Final = 100
 """The number of records that are written to bytes in a step."""
 
+STEP_BYTES: Final = 256 * 1024
+"""A step also ends with records of this size together."""
+
 SECTION_RECORDS: Final = 1_000
 """The number of records that are put into a batch in a step, about 0.4 us for each."""
 
@@ -89,7 +92,7 @@ class Appender:
         batches: list[tuple[list[CoordinatorRecord], list[bytes]]] = []
         batch_records: list[CoordinatorRecord] = []
         ends: list[bytes] = []
-        size = 0
+        size = step_size = 0
         for count, record in enumerate(records, 1):
             serialized = self._serialize(record)
             end = record_end(*(serialized if isinstance(serialized, tuple) else (yield from serialized)))
@@ -99,7 +102,9 @@ class Appender:
             batch_records.append(record)
             ends.append(end)
             size += len(end)
-            if not count % STEP_RECORDS:
+            step_size += len(end)
+            if not count % STEP_RECORDS or step_size >= STEP_BYTES:
+                step_size = 0
                 yield
         if ends:
             batches.append((batch_records, ends))
