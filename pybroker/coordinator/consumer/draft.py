@@ -217,7 +217,7 @@ class GroupDraft:
             is_free=lambda partition: self.group.owners.get(partition) in own_ids,
             owned=None if member.has_reached(self.target_epoch) else owned(),
         )
-        if len(target) > STEP:
+        if after is not member and len(target) > STEP:
             yield
         if after != member or member.member_id not in self.group.members:
             self.records.append(current_record(self.group.group_id, after))

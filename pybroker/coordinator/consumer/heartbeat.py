@@ -100,14 +100,14 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongO
         for old_id in {group.static_members.get(before.instance_id or ""), member_id if before.classic else None} - {None}:
             result.timers += member_timers.stop_timers(group.group_id, old_id or NO_MEMBER_ID)
     member = _with_request(before or ConsumerMember(member_id=member_id), beat)
-    if len(member.topic_names) > STEP:
+    if request.subscribed_topic_names is not None and len(member.topic_names) > STEP:
         yield
     if member != before:  # B
         draft.put(member)
     yield from draft.refresh(before, member)
     yield from draft.retarget(beat.settings)  # C
     after = yield from draft.step(member, lambda: _owned(request))  # D
-    if len(after.assigned) > STEP:
+    if after is not member and len(after.assigned) > STEP:
         yield
     if draft.epoch != group.epoch or after.epoch != member.epoch or after.state is not member.state:
         logger.info(

@@ -73,7 +73,14 @@ def group_of(*members: ConsumerMember) -> ConsumerGroup:
 
 
 def member(number: int, *names: str, regex: str | None = None) -> ConsumerMember:
-    return ConsumerMember(member_id=MemberId(f"m{number}"), epoch=MemberEpoch(1), topic_names=names, topic_regex=regex)
+    return ConsumerMember(
+        member_id=MemberId(f"m{number}"),
+        epoch=MemberEpoch(1),
+        topic_names=names,
+        topic_regex=regex,
+        client_id="c",
+        client_host="/h",
+    )
 
 
 def beat(
@@ -148,6 +155,20 @@ def test_what_a_member_reports_is_looked_at_only_if_it_has_to_move(monkeypatch: 
     assert looks == 0
     run_to_the_end(beat(shard, image, "m1", topic_partitions=report, subscribed_topic_names=["other"]))
     assert looks == 1
+
+
+def test_a_heartbeat_of_a_large_group_that_changes_nothing_is_one_step() -> None:
+    names = [f"t{number}" for number in range(3 * STEP)]
+    image = image_of(dict.fromkeys(names, 1))
+    has = {bytes(topic.topic_id): frozenset({0}) for topic in image.topics.values()}
+    group = group_of(*(replace(member(number, *names), assigned={} if number else has) for number in range(20)))
+    group.topics = {name: (name.encode().ljust(16), 1) for name in names}
+    group.targets, group.image = {MemberId("m0"): has}, image
+    shard = shard_of(group)
+    for owned in (None, [TopicPartitions(topic_id=topic_id, partitions=[0]) for topic_id in has]):
+        served = beat(shard, image, "m0", topic_partitions=owned)
+        assert isinstance(served, CoordinatorResult)
+        assert (served.response.error_code, served.records) == (ErrorCode.NONE, [])
 
 
 class Compared(str):
