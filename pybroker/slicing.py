@@ -81,6 +81,24 @@ def emptied(*collections: list[Any] | dict[Any, Any] | set[Any], count: int = 1_
             yield
 
 
+class Pace:
+    """Counts what a generator does, which yields after about `count` of it."""
+
+    __slots__ = ("_count", "_done")
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._done = 0
+
+    def is_due(self, done: int = 1) -> bool:
+        """Count what was done; return whether to yield now."""
+        self._done += done
+        if self._done < self._count:
+            return False
+        self._done = 0
+        return True
+
+
 class ManyValues(Collection[Value]):
     """A set that grows in short steps: it consists of small ones, while a large one is copied as a whole when it grows."""
 

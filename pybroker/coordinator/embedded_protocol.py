@@ -36,6 +36,8 @@ Message = TypeVar("Message", ConsumerProtocolSubscription, ConsumerProtocolAssig
 
 PROTOCOL_TYPE: Final = "consumer"
 
+SUBSCRIPTION_BYTES_MAX: Final = 1 << 20
+
 _VERSION_AND_COUNT: Final = struct.Struct(">hi")
 _VERSION: Final = struct.Struct(">h")
 _HIGHEST_VERSION: Final = 3
@@ -108,8 +110,13 @@ def _topics(metadata: bytes, *, names_left: int, bytes_left: int) -> tuple[list[
     return topics, position
 
 
-def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """Read the subscription that a member sent in JoinGroup. Raises DecodeError."""
+def read_subscription(metadata: bytes, topics_max: int = ELEMENTS_MAX) -> ConsumerProtocolSubscription:
+    """Read the subscription that a member sent in JoinGroup. It is read at once, so one that is larger than a record may be by
+    default, or that has more than `topics_max` topics, is not read. Raises DecodeError.
+    """
+    count = _VERSION_AND_COUNT.unpack_from(metadata)[1] if len(metadata) >= _VERSION_AND_COUNT.size else 0
+    if len(metadata) > SUBSCRIPTION_BYTES_MAX or count > topics_max:
+        raise DecodeError(f"a subscription of {len(metadata)} bytes to {count} topics is too large")
     return _decoded(ConsumerProtocolSubscription, metadata)
 
 

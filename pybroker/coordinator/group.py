@@ -111,7 +111,7 @@ class GroupRequests(Protocol):
         A request that a group that does not exist refuses changes nothing.
         """
 
-    def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
+    def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult | LongOperation:
         """Serve a JoinGroup. Raises KafkaError."""
 
     def sync(self, request: SyncGroupRequest, respond: Respond, now_ms: int) -> CoordinatorResult | LongOperation:

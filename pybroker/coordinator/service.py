@@ -10,7 +10,6 @@ Source: GroupCoordinatorService.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -24,7 +23,6 @@ from pybroker.coordinator.classic.requests import ClassicGroupRequests
 from pybroker.coordinator.consumer.describe import describe as describe_consumer
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
-from pybroker.coordinator.consumer.patterns.matching import is_known, match
 from pybroker.coordinator.hashing import partition_of, positive_hash
 from pybroker.coordinator.loading import end_lost_transactions, first_operation, replay_batch, replay_marker
 from pybroker.coordinator.migration.classic_requests import ClassicRequestsToConsumerGroup
@@ -40,7 +38,6 @@ from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.model import NO_MEMBER_EPOCH, BrokerId, GroupId, MemberEpoch, MemberId, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.compression import CompressionType
-from pybroker.slicing import run_slice
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
@@ -136,7 +133,6 @@ class GroupCoordinator:
             call_soon=call_soon,
             parts_of_timer=lambda key: key[1:2] if isinstance(key, tuple) else None,  # (what ends, the group, ...)
         )
-        self._call_soon = call_soon
         self._loader = Loader(
             self.runtime,
             call_soon,
@@ -275,34 +271,7 @@ class GroupCoordinator:
             image=self._controller.image,
             settings=self._consumer_settings(GroupId(request.group_id)),
         )
-
-        def go() -> None:
-            self._write(GroupId(request.group_id), lambda shard, now_ms: heartbeat(shard, beat, now_ms), done)
-
-        group = next(
-            (found for shard in self.runtime.shards if (found := shard.consumer_groups.get(GroupId(request.group_id)))), None
-        )
-        before = None if group is None else group.image
-        regexes = {request.subscribed_topic_regex or "", *(() if group is None else group.regexes)} - {""}
-        unknown = [regex for regex in regexes if not is_known(regex, beat.image)]
-        if unknown:
-            self._continue(self._match(unknown, beat.image, before), go)
-        else:
-            go()
-
-    @staticmethod
-    def _match(regexes: list[str], image: ClusterImage, before: ClusterImage | None) -> Generator[None, None, None]:
-        for regex in regexes:
-            with contextlib.suppress(KafkaError):  # the heartbeat meets it again, after its other checks
-                yield from match(regex, image, before)
-
-    def _continue(self, work: Generator[None, None, None], then: Callable[[], None]) -> None:
-        """Run `work` in slices, and then `then`."""
-        ended, _ = run_slice(work)
-        if ended:
-            then()
-        else:
-            self._call_soon(lambda: self._continue(work, then))
+        self._write(GroupId(request.group_id), lambda shard, now_ms: heartbeat(shard, beat, now_ms), done)
 
     def _consumer_settings(self, group_id: GroupId) -> ConsumerGroupSettings:
         """Return the settings of the group: its own where they are set, otherwise the broker's."""
@@ -447,9 +416,12 @@ class GroupCoordinator:
     def describe_consumer_group(self, group_id: GroupId, done: Done) -> None:
         """Describe a KIP-848 group; `done` gets a DescribedGroup of ConsumerGroupDescribe, or GROUP_ID_NOT_FOUND."""
         image, default = self._controller.image, self._config.group_consumer_assignors[0]
-        self._read(
-            group_id, lambda shard: describe_consumer(shard, group_id, image, default) or ErrorCode.GROUP_ID_NOT_FOUND, done
-        )
+
+        def query(shard: GroupShard) -> Generator[None, None, Any]:
+            found = yield from describe_consumer(shard, group_id, image, default)
+            return found or ErrorCode.GROUP_ID_NOT_FOUND
+
+        self._read(group_id, query, done)
 
     def delete_groups(self, group_ids: Iterable[GroupId], done: Callable[[dict[GroupId, ErrorCode]], None]) -> None:
         """Delete groups with their offsets; `done` gets a code for each group."""

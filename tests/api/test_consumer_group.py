@@ -163,7 +163,7 @@ async def test_others_are_served_while_an_expression_is_matched(tmp_path: Path, 
     whole = await broker(tmp_path)
     for number in range(20):
         await whole.create(f"t{number}")
-    monkeypatch.setattr(whole.groups, "_call_soon", asyncio.get_running_loop().call_soon)
+    whole.call_soon = asyncio.get_running_loop().call_soon
     joining_by_regex = joining(subscribed_topic_names=None, subscribed_topic_regex="t1.*")
     sent = whole.send(joining_by_regex, 1)
     assert isinstance(sent, asyncio.Future)
@@ -210,7 +210,7 @@ async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, mon
     at_once = await whole.ask(request, 1)
     whole.call_soon = asyncio.get_running_loop().call_soon
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
-    monkeypatch.setattr(describe, "STEP_MEMBERS", 2)
+    monkeypatch.setattr(describe, "STEP", 2)
     sent = whole.send(request, 1)
     turns = 0
     while not sent.done():

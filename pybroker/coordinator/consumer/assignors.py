@@ -8,7 +8,8 @@ Where members subscribe to different topics, `uniform` moves single partitions f
 has least, among the members that may have the partition, until no move makes the assignment more even.
 
 Cost
-    P partitions and M members: P log M when all members subscribe to the same topics, P * M otherwise.
+    P partitions, M members that name T topics together: P log M + T when all members subscribe to the same topics. Otherwise
+    T more for each pass, and M for each partition that moves. An assignor is a generator, whose steps are short.
 
 Source: UniformAssignor, RangeAssignor; the results have the same properties as theirs, but not every number; KIP-848.
 """
@@ -16,12 +17,13 @@ Source: UniformAssignor, RangeAssignor; the results have the same properties as 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from pybroker.coordinator.consumer.member import NOTHING, Assignment, assignment_of, partitions_of
+from pybroker.coordinator.consumer.member import NOTHING, STEP, Assignment, Steps
 from pybroker.model import MemberId
+from pybroker.slicing import Pace
 
 
 class Subscriber(NamedTuple):
@@ -34,11 +36,13 @@ class Subscriber(NamedTuple):
 
 
 Partition = tuple[bytes, int]
-Assignor = Callable[[list[Subscriber], Mapping[bytes, int]], dict[MemberId, Assignment]]
-"""A function of the subscribers and of the number of partitions by topic id; every subscriber is in the result."""
+Assignor = Callable[[list[Subscriber], Mapping[bytes, int]], Steps[dict[MemberId, Assignment]]]
+"""A function of the subscribers and of the number of partitions by topic id; every subscriber is in the result. It does not yield
+where there are few of both.
+"""
 
 
-def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[MemberId, Assignment]:
+def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Steps[dict[MemberId, Assignment]]:
     """Assign ranges: to static members first, in the order of their instances, so that a restart changes nothing; then to the
     others, in the order of their ids.
     """
@@ -46,8 +50,10 @@ def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes,
     in_order = sorted(
         subscribers, key=lambda subscriber: (subscriber.instance_id is None, subscriber.instance_id or subscriber.member_id)
     )
+    readers_of = yield from _readers(in_order, partition_counts)
+    pace = Pace(STEP)
     for topic_id, count in partition_counts.items():
-        readers = [subscriber.member_id for subscriber in in_order if topic_id in subscriber.topic_ids]
+        readers = readers_of[topic_id]
         if not readers:
             continue
         even_count, remainder = divmod(count, len(readers))
@@ -57,81 +63,163 @@ def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes,
             if end > start:
                 collected[member_id][topic_id] = frozenset(range(start, end))
             start = end
+        if pace.is_due(count + len(readers)):
+            yield
     return dict(collected)
 
 
-def assign_uniform(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[MemberId, Assignment]:
+def assign_uniform(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Steps[dict[MemberId, Assignment]]:
     """Assign evenly; see the module."""
     if len({subscriber.topic_ids for subscriber in subscribers}) <= 1:
-        shares = _share_alike(subscribers, partition_counts)
+        shares = yield from _share_alike(subscribers, partition_counts)
     else:
-        shares = _share_unlike(subscribers, partition_counts)
-    return {member_id: assignment_of(iter(partitions)) for member_id, partitions in shares.items()}
+        shares = yield from _share_unlike(subscribers, partition_counts)
+    targets: dict[MemberId, dict[bytes, frozenset[int]]] = {}
+    pace = Pace(STEP)
+    for member_id, partitions in shares.items():
+        numbers: dict[bytes, set[int]] = {}
+        for topic_id, number in partitions:
+            numbers.setdefault(topic_id, set()).add(number)
+            if pace.is_due():
+                yield
+        target = targets[member_id] = {}
+        for topic_id, some in numbers.items():
+            target[topic_id] = frozenset(some)
+            if pace.is_due():
+                yield
+    return dict(targets)
+
+
+def _readers(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Steps[dict[bytes, list[MemberId]]]:
+    """Return the subscribers of each topic, in their order."""
+    readers: dict[bytes, list[MemberId]] = {topic_id: [] for topic_id in partition_counts}
+    pace = Pace(STEP)
+    for subscriber in subscribers:
+        for topic_id in subscriber.topic_ids:
+            if topic_id in readers:
+                readers[topic_id].append(subscriber.member_id)
+        if pace.is_due(1 + len(subscriber.topic_ids)):
+            yield
+    return readers
 
 
 def _keep_targets(
     subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]
-) -> tuple[dict[MemberId, set[Partition]], list[Partition]]:
+) -> Steps[tuple[dict[MemberId, set[Partition]], list[Partition]]]:
     """Return what each member has and may keep, and the partitions that no member keeps."""
-    readable = {topic_id for subscriber in subscribers for topic_id in subscriber.topic_ids}
+    readable: set[bytes] = set()
     assigned: set[Partition] = set()
     shares: dict[MemberId, set[Partition]] = {}
+    pace = Pace(STEP)
+    for topic_ids in {subscriber.topic_ids for subscriber in subscribers}:
+        readable |= topic_ids
+        if pace.is_due(len(topic_ids)):
+            yield
     for subscriber in subscribers:
-        share = {
-            (topic_id, partition)
-            for topic_id, partition in partitions_of(subscriber.target)
-            if topic_id in subscriber.topic_ids and partition < partition_counts.get(topic_id, 0)
-        } - assigned
+        share = shares[subscriber.member_id] = set()
+        for topic_id, numbers in subscriber.target.items():
+            if topic_id in subscriber.topic_ids:
+                count = partition_counts.get(topic_id, 0)
+                share |= {(topic_id, number) for number in numbers if number < count} - assigned
+            if pace.is_due(len(numbers)):
+                yield
         assigned |= share
-        shares[subscriber.member_id] = share
-    everything = ((topic_id, n) for topic_id, count in partition_counts.items() if topic_id in readable for n in range(count))
-    return shares, [partition for partition in everything if partition not in assigned]
+    free: list[Partition] = []
+    for topic_id, count in partition_counts.items():
+        if topic_id in readable:
+            free += [(topic_id, number) for number in range(count) if (topic_id, number) not in assigned]
+            if pace.is_due(count):
+                yield
+    return shares, free
 
 
-def _share_alike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[MemberId, set[Partition]]:
-    shares, free = _keep_targets(subscribers, partition_counts)
+def _in_order(partitions: Iterable[Partition]) -> Steps[list[Partition]]:
+    """Return the partitions in order. To sort the topics, and then the numbers of each, is quicker than to compare pairs."""
+    numbers: dict[bytes, list[int]] = {}
+    pace = Pace(STEP)
+    for topic_id, number in partitions:
+        numbers.setdefault(topic_id, []).append(number)
+        if pace.is_due():
+            yield
+    ordered: list[Partition] = []
+    for topic_id in sorted(numbers):
+        ordered += [(topic_id, number) for number in sorted(numbers[topic_id])]
+        if pace.is_due(len(numbers[topic_id])):
+            yield
+    return ordered
+
+
+def _share_alike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Steps[dict[MemberId, set[Partition]]]:
+    shares, free = yield from _keep_targets(subscribers, partition_counts)
     if not shares:
         return shares
     even_count, remainder = divmod(len(free) + sum(map(len, shares.values())), len(shares))
     for share in sorted(shares.values(), key=len, reverse=True):  # the members that have most keep 1 more
         limit = even_count + (remainder > 0 and len(share) > even_count)
         remainder -= limit > even_count
-        for partition in sorted(share)[limit:]:
-            share.discard(partition)
-            free.append(partition)
+        if len(share) > limit:
+            too_many = (yield from _in_order(share))[limit:]
+            share.difference_update(too_many)
+            free += too_many
     heap = [(len(share), member_id) for member_id, share in shares.items()]
     heapq.heapify(heap)
-    for partition in sorted(free):
+    pace = Pace(STEP)
+    for partition in (yield from _in_order(free)):
         size, member_id = heap[0]
         shares[member_id].add(partition)
         heapq.heapreplace(heap, (size + 1, member_id))
+        if pace.is_due():
+            yield
     return shares
 
 
-def _share_unlike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[MemberId, set[Partition]]:
-    shares, free = _keep_targets(subscribers, partition_counts)
-    readers = {
-        topic_id: [subscriber.member_id for subscriber in subscribers if topic_id in subscriber.topic_ids]
-        for topic_id in partition_counts
-    }
+def _share_unlike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Steps[dict[MemberId, set[Partition]]]:
+    shares, free = yield from _keep_targets(subscribers, partition_counts)
+    readers = yield from _readers(subscribers, partition_counts)
+    numbers: dict[bytes, list[int]] = {}
+    for topic_id, number in free:  # in the order of their numbers
+        numbers.setdefault(topic_id, []).append(number)
+    pace = Pace(STEP)
+    # Partitions that few members may have come first.
+    for topic_id in sorted(numbers, key=lambda topic_id: (len(readers[topic_id]), topic_id)):
+        heap = [(len(shares[member_id]), member_id) for member_id in readers[topic_id]]
+        heapq.heapify(heap)
+        for number in numbers[topic_id]:
+            size, member_id = heap[0]
+            shares[member_id].add((topic_id, number))
+            heapq.heapreplace(heap, (size + 1, member_id))
+        if pace.is_due(len(heap) + len(numbers[topic_id])):
+            yield
+    while (yield from _move(shares, readers)):  # each move makes the sum of squares smaller, so this ends
+        pass
+    return shares
+
+
+def _move(shares: dict[MemberId, set[Partition]], readers: Mapping[bytes, list[MemberId]]) -> Steps[bool]:
+    """Move partitions from members that have more to members that have less. Returns whether any was moved."""
 
     def size_and_id(member_id: MemberId) -> tuple[int, str]:
         return len(shares[member_id]), member_id
 
-    # Partitions that few members may have come first.
-    for partition in sorted(free, key=lambda partition: (len(readers[partition[0]]), partition)):
-        shares[min(readers[partition[0]], key=size_and_id)].add(partition)
-    is_better = True
-    while is_better:  # each move makes the sum of squares smaller, so this ends
-        is_better = False
-        for member_id in sorted(shares, key=size_and_id, reverse=True):
-            for partition in sorted(shares[member_id]):
-                least = min(readers[partition[0]], key=size_and_id)
-                if len(shares[least]) + 1 < len(shares[member_id]):
-                    shares[member_id].discard(partition)
-                    shares[least].add(partition)
-                    is_better = True
-    return shares
+    is_better = False
+    least_of: dict[bytes, MemberId] = {}  # by topic, the reader that has least; until a partition is moved
+    pace = Pace(STEP)
+    for member_id in sorted(shares, key=size_and_id, reverse=True):
+        for partition in (yield from _in_order(shares[member_id])):
+            topic_id = partition[0]
+            least = least_of.get(topic_id)
+            if least is None:
+                least = least_of[topic_id] = min(readers[topic_id], key=size_and_id)
+                if pace.is_due(len(readers[topic_id])):
+                    yield
+            if len(shares[least]) + 1 < len(shares[member_id]):
+                shares[member_id].discard(partition)
+                shares[least].add(partition)
+                least_of.clear()
+                is_better = True
+            if pace.is_due():
+                yield
+    return is_better
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType({"uniform": assign_uniform, "range": assign_range})

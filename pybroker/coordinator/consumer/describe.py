@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.coordinator.consumer.member import STEP
 from pybroker.model import GroupId, TopicId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+from pybroker.slicing import Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.consumer.member import Assignment as Owned
-    from pybroker.coordinator.consumer.member import ConsumerMember
+    from pybroker.coordinator.consumer.member import ConsumerMember, Steps
     from pybroker.coordinator.shard import GroupShard
     from pybroker.metadata.image import ClusterImage
 
@@ -24,43 +24,31 @@ _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
-STEP_MEMBERS: Final = 100
-"""The number of members that are described in a step, each with its subscription and its partitions."""
-
-
-def describe(
-    shard: GroupShard, group_id: GroupId, image: ClusterImage, default_assignor: str
-) -> DescribedGroup | Generator[None, None, DescribedGroup] | None:
-    """Return None if there is no such group. A group of many members is described in steps, between which it must not change.
-
-    The assignments leave out topics that were deleted.
-    """
+def describe(shard: GroupShard, group_id: GroupId, image: ClusterImage, default_assignor: str) -> Steps[DescribedGroup | None]:
+    """Return None if there is no such group. The assignments leave out topics that were deleted."""
     group = shard.consumer_groups.get(group_id)
     if group is None:
         return None
-    described = DescribedGroup(
+    members: list[Member] = []
+    pace = Pace(STEP)
+    for member in group.members.values():
+        members.append((yield from _member(group, member, image, pace)))
+        if pace.is_due(1 + len(member.topic_names)):
+            yield
+    return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.assignor(group.members, default_assignor),
+        members=members,
     )
-    if len(group.members) > STEP_MEMBERS:
-        return _in_steps(described, group, image)
-    described.members = [_member(group, member, image) for member in group.members.values()]
-    return described
 
 
-def _in_steps(described: DescribedGroup, group: ConsumerGroup, image: ClusterImage) -> Generator[None, None, DescribedGroup]:
-    members = list(group.members.values())
-    for start in range(0, len(members), STEP_MEMBERS):
-        described.members += [_member(group, member, image) for member in members[start : start + STEP_MEMBERS]]
-        yield
-    return described
-
-
-def _member(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage) -> Member:
+def _member(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage, pace: Pace) -> Steps[Member]:
+    assigned = yield from _assignment(member.assigned, image, pace)
+    target = yield from _assignment(group.target(member.member_id), image, pace)
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -70,17 +58,18 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage) -
         client_host=member.client_host,
         subscribed_topic_names=list(member.topic_names),
         subscribed_topic_regex=member.topic_regex,
-        assignment=_assignment(member.assigned, image),
-        target_assignment=_assignment(group.target(member.member_id), image),
+        assignment=assigned,
+        target_assignment=target,
         member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     )
 
 
-def _assignment(owned: Owned, image: ClusterImage) -> Assignment:
-    return Assignment(
-        topic_partitions=[
-            TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions))
-            for topic_id, partitions in owned.items()
-            if (topic := image.topics_by_id.get(TopicId(topic_id))) is not None
-        ]
-    )
+def _assignment(owned: Owned, image: ClusterImage, pace: Pace) -> Steps[Assignment]:
+    topics: list[TopicPartitions] = []
+    for topic_id, partitions in owned.items():
+        topic = image.topics_by_id.get(TopicId(topic_id))
+        if topic is not None:
+            topics.append(TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions)))
+        if pace.is_due(1 + len(partitions)):
+            yield
+    return Assignment(topic_partitions=topics)

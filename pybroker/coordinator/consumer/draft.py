@@ -7,13 +7,13 @@ Source: GroupMetadataManager.consumerGroupHeartbeat, TargetAssignmentBuilder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.consumer.assignors import ASSIGNORS, Subscriber
-from pybroker.coordinator.consumer.member import JOIN_EPOCH, NOTHING, Assignment, ConsumerMember
-from pybroker.coordinator.consumer.patterns.matching import matching
+from pybroker.coordinator.consumer.member import JOIN_EPOCH, NOTHING, STEP, Assignment, ConsumerMember, Steps
+from pybroker.coordinator.consumer.patterns.matching import match
 from pybroker.coordinator.consumer.reconciliation import next_step
 from pybroker.coordinator.consumer.records import (
     current_record,
@@ -27,6 +27,8 @@ from pybroker.coordinator.consumer.records import (
     topics_record,
 )
 from pybroker.model import group_epoch
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.slicing import Pace
 
 if TYPE_CHECKING:
     from pybroker.coordinator.consumer.group import ConsumerGroup
@@ -43,6 +45,12 @@ class ConsumerGroupSettings:
     heartbeat_interval_ms: int
     max_size: int
     assignors: tuple[str, ...]
+
+
+REGEXES_MAX: Final = 1_000
+"""The number of different regular expressions that members of a group subscribe with. Each of them is looked at for each topic
+whose offsets are deleted or may expire, and kept with the topics that it matches.
+"""
 
 
 class GroupDraft:
@@ -86,8 +94,8 @@ class GroupDraft:
 
     # Subscriptions
 
-    def refresh(self, before: ConsumerMember | None, after: ConsumerMember) -> None:
-        """Raise the epoch if the group reads other topics than before, or if its subscriptions have changed.
+    def refresh(self, before: ConsumerMember | None, after: ConsumerMember) -> Steps[None]:
+        """Raise the epoch if the group reads other topics than before, or if its subscriptions have changed, in steps.
 
         Raises KafkaError for a regular expression that cannot be used.
         """
@@ -95,14 +103,10 @@ class GroupDraft:
         is_changed = before is None or (before.topic_names, before.topic_regex) != (after.topic_names, after.topic_regex)
         if not is_changed and group.image is image:
             return
+        self._check_regex(after.topic_regex)
         records_before = len(self.records)
-        is_changed |= self._match_regexes()
-        names = {name for member in self.members.values() for name in member.topic_names}.union(*self._regexes.values())
-        topics = {
-            name: (bytes(topic.topic_id), len(topic.partitions))
-            for name in names
-            if (topic := image.topics.get(name)) is not None
-        }
+        is_changed |= yield from self._match_regexes()
+        topics = yield from self._read_topics()
         if topics != self._topics:
             self._topics = topics
             self.records.append(topics_record(group.group_id, topics))
@@ -113,23 +117,51 @@ class GroupDraft:
         if len(self.records) == records_before:
             group.image = image  # the log agrees with the image
 
-    def _match_regexes(self) -> bool:
+    def _check_regex(self, regex: str | None) -> None:
+        subscribed = self.group.subscribed_regexes
+        if regex and regex not in subscribed and len(subscribed) >= REGEXES_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                f"The group has {len(subscribed)} different regular expressions, and may have {REGEXES_MAX}.",
+            )
+
+    def _read_topics(self) -> Steps[dict[str, tuple[bytes, int]]]:
+        """Return the topics that members read, as the image has them."""
+        image_topics = self._image.topics
+        names: set[str] = set()
+        pace = Pace(STEP)
+        for some in (*(member.topic_names for member in self.members.values()), *self._regexes.values()):
+            names.update(name for name in some if name in image_topics)
+            if pace.is_due(1 + len(some)):
+                yield
+        topics: dict[str, tuple[bytes, int]] = {}
+        for name in names:
+            topic = image_topics[name]
+            topics[name] = bytes(topic.topic_id), len(topic.partitions)
+            if pace.is_due():
+                yield
+        return topics
+
+    def _match_regexes(self) -> Steps[bool]:
         """Match the regular expressions again where that is necessary. Returns whether any matches other topics than before."""
         group, image = self.group, self._image
         wanted = {member.topic_regex for member in self.members.values() if member.topic_regex}
         matched: dict[str, frozenset[str]] = {}
         is_changed = False
+        pace = Pace(STEP)
         for regex in wanted:
             matched_before = group.regexes.get(regex)
             if matched_before is not None and group.image is image:
                 matched[regex] = matched_before
                 continue
-            matched[regex] = matching(regex, image, group.image)
+            matched[regex] = yield from match(regex, image, group.image)
             if matched[regex] != matched_before:
                 is_changed = True
                 self.records.append(
                     regex_record(group.group_id, regex, matched[regex], revision=image.revision, now_ms=self._now_ms)
                 )
+            if pace.is_due(1 + len(matched[regex])):
+                yield
         for regex in group.regexes.keys() - wanted:
             self.records.append(regex_tombstone(group.group_id, regex))
         self._regexes = matched
@@ -137,41 +169,56 @@ class GroupDraft:
 
     # Assignments
 
-    def retarget(self, settings: ConsumerGroupSettings) -> None:
-        """Make a new target for all members if the epoch is ahead of the target."""
+    def retarget(self, settings: ConsumerGroupSettings) -> Steps[None]:
+        """Make a new target for all members if the epoch is ahead of the target, in steps."""
         if self.epoch <= self.target_epoch:
             return
         group_id = self.group.group_id
-        subscribers = [
-            Subscriber(member.member_id, member.instance_id, self._topic_ids(member), self.targets.get(member.member_id, NOTHING))
-            for member in self.members.values()
-        ]
+        subscribers = yield from self._subscribers()
         counts = dict(self._topics.values())
         assignor = ASSIGNORS[self.group.assignor(self.members, settings.assignors[0])]
-        targets = assignor(subscribers, counts)
-        self.records += [
-            target_record(group_id, member_id, target)
-            for member_id, target in targets.items()
-            if target != self.targets.get(member_id)
-        ]
+        targets = yield from assignor(subscribers, counts)
+        pace = Pace(STEP)
+        for member_id, target in targets.items():
+            if target != self.targets.get(member_id):
+                self.records.append(target_record(group_id, member_id, target))
+            if pace.is_due(1 + sum(map(len, target.values()))):
+                yield
         self.targets = targets
         self.target_epoch = self.epoch
         self.records.append(target_epoch_record(group_id, epoch=self.epoch, now_ms=self._now_ms))
 
-    def _topic_ids(self, member: ConsumerMember) -> frozenset[bytes]:
-        names = {*member.topic_names, *self._regexes.get(member.topic_regex or "", ())}
-        return frozenset(self._topics[name][0] for name in names if name in self._topics)
+    def _subscribers(self) -> Steps[list[Subscriber]]:
+        """Return the members as assignors see them. Those that read the same topics share one set of them."""
+        topics = self._topics
+        shared: dict[frozenset[bytes], frozenset[bytes]] = {}
+        subscribers: list[Subscriber] = []
+        pace = Pace(STEP)
+        for member in self.members.values():
+            matched = self._regexes.get(member.topic_regex or "", ())
+            topic_ids = frozenset([topics[name][0] for some in (member.topic_names, matched) for name in some if name in topics])
+            topic_ids = shared.setdefault(topic_ids, topic_ids)
+            target = self.targets.get(member.member_id, NOTHING)
+            subscribers.append(Subscriber(member.member_id, member.instance_id, topic_ids, target))
+            if pace.is_due(1 + len(member.topic_names) + len(matched)):
+                yield
+        return subscribers
 
-    def step(self, member: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
-        """Return the member after a step towards its target."""
+    def step(self, member: ConsumerMember, owned: Callable[[], Assignment | None]) -> Steps[ConsumerMember]:
+        """Return the member after a step towards its target. `owned` returns what it reports to have, and is called only if the
+        member has not reached its target: a member may report much, and in most heartbeats it reports nothing new.
+        """
         own_ids = {None, member.member_id, self._replaced}
-        after = next_step(
+        target = self.targets.get(member.member_id, NOTHING)
+        after = yield from next_step(
             member,
-            self.targets.get(member.member_id, NOTHING),
+            target,
             self.target_epoch,
             is_free=lambda partition: self.group.owners.get(partition) in own_ids,
-            owned=owned,
+            owned=None if member.has_reached(self.target_epoch) else owned(),
         )
+        if after is not member and len(target) > STEP:
+            yield
         if after != member or member.member_id not in self.group.members:
             self.records.append(current_record(self.group.group_id, after))
         return after

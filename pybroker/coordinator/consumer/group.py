@@ -46,7 +46,7 @@ Source: ConsumerGroup, ConsumerGroupMember, MemberState; KIP-848.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -88,6 +88,8 @@ class ConsumerGroup:
         owners: the member that has a partition, or that still has to give it up.
         regexes: the topics that each subscribed regular expression matches.
         topics: the topics that the group reads, as they were in the last epoch.
+        named_topics: the topics that members name, each with the number of these members.
+        subscribed_regexes: the regular expressions that members subscribe with, each with the number of these members.
         image: the cluster's image with which `topics` and `regexes` were compared last; soft state.
         revocation_epochs: the epoch of each member whose time to give up partitions is running; soft state.
     """
@@ -97,10 +99,12 @@ class ConsumerGroup:
         "group_id",
         "image",
         "members",
+        "named_topics",
         "owners",
         "regexes",
         "revocation_epochs",
         "static_members",
+        "subscribed_regexes",
         "target_epoch",
         "targets",
         "topics",
@@ -116,6 +120,8 @@ class ConsumerGroup:
         self.owners: dict[tuple[bytes, int], MemberId] = {}
         self.regexes: dict[str, frozenset[str]] = {}
         self.topics: dict[str, tuple[bytes, int]] = {}
+        self.named_topics: dict[str, int] = {}
+        self.subscribed_regexes: dict[str, int] = {}
         self.image: ClusterImage | None = None
         self.revocation_epochs: dict[MemberId, MemberEpoch] = {}
 
@@ -239,16 +245,15 @@ class ConsumerGroup:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Return whether a member reads the topic."""
-        return any(
-            topic in member.topic_names or (member.topic_regex and topic in self.regexes.get(member.topic_regex, ()))
-            for member in self.members.values()
-        )
+        return topic in self.named_topics or any(topic in self.regexes.get(regex, ()) for regex in self.subscribed_regexes)
 
     # Changes; by replay alone
 
     def put(self, member: ConsumerMember) -> None:
         """Replace a member, or add it, as it is now."""
-        self._disown(self.members.get(member.member_id))
+        before = self.members.get(member.member_id)
+        self._disown(before)
+        self._count_subscriptions(before, member)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -259,8 +264,18 @@ class ConsumerGroup:
         """Remove a member."""
         member = self.members.pop(member_id, None)
         self._disown(member)
+        self._count_subscriptions(member, None)
         if member is not None and member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
+
+    def _count_subscriptions(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
+        """Follow a change of a member, which most changes of a member leave out."""
+        names_before, regex_before = ((), None) if before is None else (before.topic_names, before.topic_regex)
+        names, regex = ((), None) if after is None else (after.topic_names, after.topic_regex)
+        if names is not names_before:
+            _recount(self.named_topics, names_before, names)
+        if regex != regex_before:
+            _recount(self.subscribed_regexes, [regex_before] if regex_before else (), [regex] if regex else ())
 
     def _disown(self, member: ConsumerMember | None) -> None:
         if member is None:
@@ -268,3 +283,13 @@ class ConsumerGroup:
         for partition in (*partitions_of(member.assigned), *partitions_of(member.pending_revocation)):
             if self.owners.get(partition) == member.member_id:
                 del self.owners[partition]
+
+
+def _recount(counts: dict[str, int], before: Iterable[str], after: Iterable[str]) -> None:
+    for one in after:
+        counts[one] = counts.get(one, 0) + 1
+    for one in before:
+        if counts[one] > 1:
+            counts[one] -= 1
+        else:
+            del counts[one]

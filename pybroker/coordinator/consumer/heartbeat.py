@@ -29,22 +29,24 @@ from pybroker.coordinator.consumer.member import (
     JOIN_EPOCH,
     NOTHING,
     STATIC_LEAVE_EPOCH,
+    STEP,
     Assignment,
     ConsumerMember,
     MemberState,
+    Steps,
     partitions_of,
 )
 from pybroker.coordinator.consumer.records import current_record
-from pybroker.coordinator.migration.upgrade import Upgrade
+from pybroker.coordinator.migration.upgrade import Upgrade, upgrade
 from pybroker.coordinator.records import group_tombstone
-from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.coordinator.runtime.result import CoordinatorResult, begun
 from pybroker.model import NO_MEMBER_ID, GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages import consumer_group_heartbeat as messages
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.runtime.result import CoordinatorRecord
+    from pybroker.coordinator.runtime.result import CoordinatorRecord, LongOperation
     from pybroker.coordinator.shard import GroupShard
     from pybroker.metadata.image import ClusterImage
 
@@ -63,20 +65,26 @@ class ConsumerHeartbeat:
     settings: ConsumerGroupSettings
 
 
-def heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult:
-    """Serve a heartbeat. The response is a ConsumerGroupHeartbeatResponse for an error too, with a text."""
+def heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult | LongOperation:
+    """Serve a heartbeat, in steps if it takes long. The response is a ConsumerGroupHeartbeatResponse for an error too, with a
+    text.
+    """
+    return begun(_served(shard, beat, now_ms))
+
+
+def _served(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongOperation:
     try:
         check(beat.request, beat.version, beat.settings.assignors)
         if beat.request.member_epoch < JOIN_EPOCH:
             return _leave(shard, beat, now_ms)
-        return _heartbeat(shard, beat, now_ms)
+        return (yield from _heartbeat(shard, beat, now_ms))
     except KafkaError as error:
         return CoordinatorResult(response=ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
 
 
-def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult:
+def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongOperation:
     request = beat.request
-    group, records, upgrade = _group(shard, beat, now_ms)
+    group, records, change = yield from _group(shard, beat, now_ms)
     draft = GroupDraft(group, beat.image, now_ms)
     result = CoordinatorResult(records=draft.records)
     draft.records += records
@@ -92,19 +100,23 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coord
         for old_id in {group.static_members.get(before.instance_id or ""), member_id if before.classic else None} - {None}:
             result.timers += member_timers.stop_timers(group.group_id, old_id or NO_MEMBER_ID)
     member = _with_request(before or ConsumerMember(member_id=member_id), beat)
+    if request.subscribed_topic_names is not None and len(member.topic_names) > STEP:
+        yield
     if member != before:  # B
         draft.put(member)
-    draft.refresh(before, member)
-    draft.retarget(beat.settings)  # C
-    after = draft.step(member, _owned(request))  # D
+    yield from draft.refresh(before, member)
+    yield from draft.retarget(beat.settings)  # C
+    after = yield from draft.step(member, lambda: _owned(request))  # D
+    if after is not member and len(after.assigned) > STEP:
+        yield
     if draft.epoch != group.epoch or after.epoch != member.epoch or after.state is not member.state:
         logger.info(
             "Group %s in epoch %d: member %s is in %d, %s with %d partitions",
             *(group.group_id, draft.epoch, member_id, after.epoch, after.state.name.lower().replace("_", " ")),
             sum(1 for _ in partitions_of(after.assigned)),
         )
-    if upgrade is not None:
-        upgrade.finish(result)
+    if change is not None:
+        yield from change.finish(result)
     member_timers.restart_session(result, group.group_id, after, beat.settings.session_timeout_ms)  # E
     member_timers.restart_revocation(result, group, after)
     is_full_request = (
@@ -128,7 +140,7 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Coord
 
 def _group(
     shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int
-) -> tuple[ConsumerGroup, list[CoordinatorRecord], Upgrade | None]:
+) -> Steps[tuple[ConsumerGroup, list[CoordinatorRecord], Upgrade | None]]:
     """Return the group, or a new group that does not exist until its records are replayed; it may replace a classic group."""
     group_id, is_joining = GroupId(beat.request.group_id), beat.request.member_epoch == JOIN_EPOCH
     group = shard.consumer_groups.get(group_id)
@@ -143,8 +155,10 @@ def _group(
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     if not classic.members:
         return ConsumerGroup(group_id), [group_tombstone(group_id)], None
-    upgrade = Upgrade(classic, beat.image, is_allowed=shard.settings.may_upgrade, max_size=beat.settings.max_size, now_ms=now_ms)
-    return upgrade.group, upgrade.records, upgrade
+    change = yield from upgrade(
+        classic, beat.image, is_allowed=shard.settings.may_upgrade, max_size=beat.settings.max_size, now_ms=now_ms
+    )
+    return change.group, change.records, change
 
 
 def _member(draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, member_id: MemberId) -> ConsumerMember | None:
@@ -186,10 +200,10 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
     received = request.member_epoch
     if received == member.epoch:
         return
-    owned = _owned(request)
-    has_no_more = owned is not None and set(partitions_of(owned)) <= set(partitions_of(member.assigned))
-    if received < member.epoch and received == member.previous_epoch and has_no_more:
-        return
+    if received < member.epoch and received == member.previous_epoch and (owned := _owned(request)) is not None:
+        assigned = member.assigned
+        if all(partitions <= assigned.get(topic_id, frozenset()) for topic_id, partitions in owned.items()):
+            return
     raise KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The consumer group member has a {'greater' if received > member.epoch else 'smaller'} member epoch ({received}) than"

@@ -1,5 +1,8 @@
 """The rules that every ConsumerGroupHeartbeat must fulfil, whatever the state of its group.
 
+A request also has a bound on what it names, which Kafka does not have: a group is changed in short steps, and the names of a
+member are looked at in one step. A member that reads more topics than that subscribes with a regular expression.
+
 Source: GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid; KIP-848, KIP-1082.
 """
 
@@ -7,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from pybroker.coordinator.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, NAMES_MAX, STATIC_LEAVE_EPOCH
+from pybroker.metadata.names import NAME_CHARACTERS_MAX
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
 
 OWN_ID_VERSION: Final = 1
 """The version from which members choose their ids themselves."""
+
+PARTITIONS_MAX: Final = 100_000
+"""The number of partitions that a member may report to have."""
 
 
 def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str]) -> None:
@@ -35,6 +42,7 @@ def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Colle
         raise _invalid("InstanceId can't be null.")
     if request.member_epoch == JOIN_EPOCH:
         _check_join(request)
+    _check_size(request)
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -49,6 +57,14 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
         raise _invalid("TopicPartitions must be empty when (re-)joining.")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
         raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+
+
+def _check_size(request: ConsumerGroupHeartbeatRequest) -> None:
+    names, owned = request.subscribed_topic_names or (), request.topic_partitions or ()
+    if len(names) > NAMES_MAX or sum(map(len, names)) > NAMES_MAX * NAME_CHARACTERS_MAX:
+        raise _invalid(f"SubscribedTopicNames can't have more than {NAMES_MAX} names of topics.")
+    if len(owned) > NAMES_MAX or sum(len(topic.partitions) for topic in owned) > PARTITIONS_MAX:
+        raise _invalid(f"TopicPartitions can't have more than {NAMES_MAX} topics or {PARTITIONS_MAX} partitions.")
 
 
 def _invalid(text: str) -> KafkaError:

@@ -21,11 +21,11 @@ Source: ConsumerGroupMember, MemberState; KIP-848.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pybroker.model import NO_MEMBER_EPOCH, GroupEpoch, MemberEpoch
 
@@ -35,6 +35,18 @@ if TYPE_CHECKING:
 
 Assignment = Mapping[bytes, frozenset[int]]
 """Partitions by topic id; every topic in it has partitions."""
+
+Result = TypeVar("Result")
+Steps = Generator[None, None, Result]
+"""Work on a group in steps. Where the group is small there is only one, so that it is done at once."""
+
+STEP: Final = 2_000
+"""The number of partitions, members or topics that are looked at in a step, in about 1 ms."""
+
+NAMES_MAX: Final = 20_000
+"""The number of topics that a member may name, or report partitions of. In a record of the log, 20,000 names of the usual length
+are about as much as max.message.bytes allows by default.
+"""
 
 NOTHING: Final[Assignment] = MappingProxyType({})
 

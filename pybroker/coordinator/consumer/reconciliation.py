@@ -6,13 +6,16 @@ Source: CurrentAssignmentBuilder; KIP-848.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.consumer.member import NOTHING, Assignment, ConsumerMember, MemberState, assignment_of, partitions_of
+from pybroker.coordinator.consumer.member import NOTHING, STEP, Assignment, ConsumerMember, MemberState, Steps
 from pybroker.model import GroupEpoch, MemberEpoch
+from pybroker.slicing import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_NONE: Final[frozenset[int]] = frozenset()
 
 
 def next_step(
@@ -22,8 +25,8 @@ def next_step(
     *,
     is_free: Callable[[tuple[bytes, int]], bool],
     owned: Assignment | None,
-) -> ConsumerMember:
-    """Return the member as it is after the step, or the same object if the member cannot move.
+) -> Steps[ConsumerMember]:
+    """Return the member as it is after the step, or the same object if the member cannot move; yield where it has much.
 
     `is_free` returns whether no other member has a partition. `owned` is what the member reports to have, None if it reports
     nothing.
@@ -35,23 +38,39 @@ def next_step(
         if _has_any(owned, member.pending_revocation):
             return member
         epoch = MemberEpoch(epoch + 1)  # the member gave up what an earlier target took from it; there may be a newer target
-    assigned = set(partitions_of(member.assigned))
-    wanted = set(partitions_of(target))
-    to_revoke = assignment_of(iter(assigned - wanted))
+    assigned: dict[bytes, frozenset[int]] = {}
+    to_revoke: dict[bytes, frozenset[int]] = {}
+    pace = Pace(STEP)
+    for topic_id, partitions in member.assigned.items():
+        wanted = target.get(topic_id, _NONE)
+        if kept := partitions & wanted:
+            assigned[topic_id] = kept
+        if unwanted := partitions - wanted:
+            to_revoke[topic_id] = unwanted
+        if pace.is_due(1 + len(partitions)):
+            yield
     if to_revoke and _has_any(owned, to_revoke):
         return _moved(
             member,
             epoch,
             state=MemberState.UNREVOKED_PARTITIONS,
-            assigned=assignment_of(iter(assigned & wanted)),
+            assigned=assigned,
             pending_revocation=to_revoke,
         )
-    free = {partition for partition in wanted - assigned if is_free(partition)}
+    is_complete = True
+    for topic_id, partitions in target.items():
+        if new := partitions - member.assigned.get(topic_id, _NONE):
+            free = frozenset([number for number in new if is_free((topic_id, number))])
+            is_complete &= len(free) == len(new)
+            if free:
+                assigned[topic_id] = assigned.get(topic_id, _NONE) | free
+        if pace.is_due(1 + len(partitions)):
+            yield
     return _moved(
         member,
         target_epoch,
-        state=MemberState.STABLE if len(free) == len(wanted - assigned) else MemberState.UNRELEASED_PARTITIONS,
-        assigned=assignment_of(iter(assigned & wanted | free)),
+        state=MemberState.STABLE if is_complete else MemberState.UNRELEASED_PARTITIONS,
+        assigned=assigned,
         pending_revocation=NOTHING,
     )
 

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING
 from pybroker.coordinator.classic.join import refusal_without_group
 from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.draft import GroupDraft
-from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember, MemberState
+from pybroker.coordinator.consumer.member import NAMES_MAX, ClassicMetadata, ConsumerMember, MemberState
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, read_subscription, write_assignment
 from pybroker.coordinator.migration import downgrade
-from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond
+from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation, ParkedResponse, Respond, begun
 from pybroker.model import NO_MEMBER_ID, MemberId
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -69,8 +69,11 @@ class ClassicRequestsToConsumerGroup:
             return CoordinatorResult()
         return CoordinatorResult(records=self._group.tombstones())
 
-    def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult:
-        """Serve a JoinGroup; the response is sent when the changes are durable. Raises KafkaError."""
+    def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult | LongOperation:
+        """Serve a JoinGroup, in steps if it takes long; the response is sent when the changes are durable. Raises KafkaError."""
+        return begun(self._join(request, now_ms))
+
+    def _join(self, request: JoinRequest, now_ms: int) -> LongOperation:
         shard, group, image, settings = self._shard, self._group, self._image, self._settings
         is_new = request.member_id == NO_MEMBER_ID
         instance_id = request.group_instance_id
@@ -96,9 +99,9 @@ class ClassicRequestsToConsumerGroup:
         member = _with_request(before or ConsumerMember(member_id=member_id), request, subscription)
         if member != before:
             draft.put(member)
-        draft.refresh(before, member)
-        draft.retarget(settings)
-        after = draft.step(member, _owned(subscription, image))
+        yield from draft.refresh(before, member)
+        yield from draft.retarget(settings)
+        after = yield from draft.step(member, lambda: _owned(subscription, image))
         logger.info(
             "Group %s in epoch %d: member %s of the classic protocol is in %d, %s",
             *(group.group_id, draft.epoch, member_id, after.epoch, after.state.name.lower().replace("_", " ")),
@@ -200,7 +203,7 @@ def _check_join(shard: GroupShard, group: ConsumerGroup, request: JoinRequest, s
 
 def _subscription(request: JoinRequest) -> ConsumerProtocolSubscription:
     try:
-        return read_subscription(request.protocols[0][1])
+        return read_subscription(request.protocols[0][1], NAMES_MAX)
     except DecodeError as error:
         logger.warning(
             "Group %s refuses client %s: its subscription cannot be read: %s", request.group_id, request.client_id, error

@@ -10,12 +10,12 @@ Source: GroupMetadataManager.validateOnlineUpgrade, convertToConsumerGroup, Cons
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.classic.rebalance import refuse_waiting
 from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.group import ConsumerGroup
-from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember, assignment_of
+from pybroker.coordinator.consumer.member import NAMES_MAX, STEP, ClassicMetadata, ConsumerMember, Steps, assignment_of
 from pybroker.coordinator.consumer.records import (
     REPLAYS,
     current_record,
@@ -29,13 +29,21 @@ from pybroker.coordinator.records import group_tombstone
 from pybroker.model import MemberEpoch, group_epoch
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.slicing import Pace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember
     from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
     from pybroker.metadata.image import ClusterImage
+    from pybroker.model import GroupEpoch, GroupId
 
 logger = logging.getLogger(__name__)
+
+
+RECORD_WEIGHT: Final = 20
+"""A record without topics counts in a step like this many topics."""
 
 
 class Upgrade:
@@ -46,37 +54,19 @@ class Upgrade:
         records: the end of the classic group, and the members of the new group.
     """
 
-    def __init__(self, classic: ClassicGroup, image: ClusterImage, *, is_allowed: bool, max_size: int, now_ms: int) -> None:
-        """Prepare the change. Raises KafkaError with GROUP_ID_NOT_FOUND when the group cannot change."""
-        group_id = classic.group_id
-        refusal = "Cannot upgrade classic group {} to consumer group because {}."
-        if not is_allowed:
-            raise _not_found(refusal.format(group_id, "online upgrade is disabled"))
-        if not classic.is_consumer_group:
-            raise _not_found(refusal.format(group_id, "the group does not use the consumer embedded protocol"))
-        if len(classic.members) > max_size:
-            raise _not_found(refusal.format(group_id, "the group size exceeds the consumer group maximum size"))
+    def __init__(self, classic: ClassicGroup) -> None:
+        """Begin the change, with a new group that has no members yet."""
         self._classic = classic
-        self.group = ConsumerGroup(group_id)
-        try:
-            members = _members(classic, image)
-        except DecodeError as error:
-            logger.warning("Classic group %s cannot become a consumer group, and refuses the new member: %s", group_id, error)
-            raise _not_found(refusal.format(group_id, "the embedded consumer protocol is malformed")) from error
-        epoch = group_epoch(classic.generation_id)
-        new: list[CoordinatorRecord] = [
-            *(member_record(group_id, member) for member in members),
-            epoch_record(group_id, epoch),
-            *(target_record(group_id, member.member_id, member.assigned) for member in members),
-            target_epoch_record(group_id, epoch=epoch, now_ms=now_ms),
-            *(current_record(group_id, member) for member in members),
-        ]
-        for record in new:
-            REPLAYS[record.type_id](self.group, record.key, record.value)
-        self.records = [group_tombstone(group_id), *new]
+        self.group = ConsumerGroup(classic.group_id)
+        self.records = [group_tombstone(classic.group_id)]
 
-    def finish(self, result: CoordinatorResult) -> None:
-        """Respond to the requests that wait, and start the sessions of the new group's members.
+    def add(self, record: CoordinatorRecord) -> None:
+        """Add a record, and what it means for the new group."""
+        self.records.append(record)
+        REPLAYS[record.type_id](self.group, record.key, record.value)
+
+    def finish(self, result: CoordinatorResult) -> Steps[None]:
+        """Respond to the requests that wait, and start the sessions of the new group's members, in steps.
 
         If the new group is not made, because its records cannot be written, these sessions do nothing.
         """
@@ -85,21 +75,69 @@ class Upgrade:
             "Group %s in generation %d becomes a consumer group with %d members of the classic protocol",
             *(classic.group_id, classic.generation_id, len(classic.members)),
         )
+        pace = Pace(STEP)
         for classic_member in classic.members.values():
             result.parked_responses += refuse_waiting(classic, classic_member, code, member_id=classic_member.member_id)
+            if pace.is_due(RECORD_WEIGHT):
+                yield
         for member in self.group.members.values():
             member_timers.restart_session(result, classic.group_id, member, member.rebalance_timeout_ms)
+            if pace.is_due(RECORD_WEIGHT):
+                yield
 
 
-def _members(classic: ClassicGroup, image: ClusterImage) -> list[ConsumerMember]:
+def upgrade(classic: ClassicGroup, image: ClusterImage, *, is_allowed: bool, max_size: int, now_ms: int) -> Steps[Upgrade]:
+    """Prepare the change, in steps. Raises KafkaError with GROUP_ID_NOT_FOUND when the group cannot change."""
+    group_id = classic.group_id
+    refusal = "Cannot upgrade classic group {} to consumer group because {}."
+    if not is_allowed:
+        raise _not_found(refusal.format(group_id, "online upgrade is disabled"))
+    if not classic.is_consumer_group:
+        raise _not_found(refusal.format(group_id, "the group does not use the consumer embedded protocol"))
+    if len(classic.members) > max_size:
+        raise _not_found(refusal.format(group_id, "the group size exceeds the consumer group maximum size"))
+    try:
+        members = yield from _members(classic, image)
+    except DecodeError as error:
+        logger.warning("Classic group %s cannot become a consumer group, and refuses the new member: %s", group_id, error)
+        raise _not_found(refusal.format(group_id, "the embedded consumer protocol is malformed")) from error
+    change = Upgrade(classic)
+    pace = Pace(STEP)
+    for record, size in _records(group_id, members, group_epoch(classic.generation_id), now_ms):
+        change.add(record)
+        if pace.is_due(RECORD_WEIGHT + size):
+            yield
+    return change
+
+
+def _records(
+    group_id: GroupId, members: list[ConsumerMember], epoch: GroupEpoch, now_ms: int
+) -> Iterator[tuple[CoordinatorRecord, int]]:
+    """Return the records of the new group, each with the number of topics in it."""
+    for member in members:
+        yield member_record(group_id, member), len(member.topic_names)
+    yield epoch_record(group_id, epoch), 0
+    for member in members:
+        yield target_record(group_id, member.member_id, member.assigned), len(member.assigned)
+    yield target_epoch_record(group_id, epoch=epoch, now_ms=now_ms), 0
+    for member in members:
+        yield current_record(group_id, member), len(member.assigned)
+
+
+def _members(classic: ClassicGroup, image: ClusterImage) -> Steps[list[ConsumerMember]]:
     """Return the members of the KIP-848 group. Raises DecodeError."""
+    members: list[ConsumerMember] = []
     if not classic.members:
-        return []
+        return members
     protocol = classic.elected_protocol()
     already_owned: set[tuple[bytes, int]] = set()
-    return [
-        _member(member, protocol, group_epoch(classic.generation_id), image, already_owned) for member in classic.members.values()
-    ]
+    pace = Pace(STEP)
+    for member in classic.members.values():
+        one = _member(member, protocol, group_epoch(classic.generation_id), image, already_owned)
+        members.append(one)
+        if pace.is_due(RECORD_WEIGHT + len(one.topic_names) + sum(map(len, one.assigned.values()))):
+            yield
+    return members
 
 
 def _member(
@@ -110,7 +148,7 @@ def _member(
 
     A member that has no assignment, because a rebalance began again before it had any, may still own what its JoinGroup reported.
     """
-    subscription = read_subscription(member.metadata(protocol))
+    subscription = read_subscription(member.metadata(protocol), NAMES_MAX)
     owned_topics = read_assignment(member.assignment) or {
         owned_topic.topic: list(owned_topic.partitions) for owned_topic in subscription.owned_partitions
     }

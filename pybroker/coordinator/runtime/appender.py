@@ -48,6 +48,9 @@ CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
 STEP_RECORDS: Final = 100
 """The number of records that are written to bytes in a step."""
 
+STEP_BYTES: Final = 256 * 1024
+"""A step also ends with records of this size together."""
+
 SECTION_RECORDS: Final = 1_000
 """The number of records that are put into a batch in a step, about 0.4 us for each."""
 
@@ -101,7 +104,7 @@ class Appender:
         batches: list[tuple[list[CoordinatorRecord], list[bytes]]] = []
         batch_records: list[CoordinatorRecord] = []
         ends: list[bytes] = []
-        size = 0
+        size = step_size = 0
         for count, record in enumerate(records, 1):
             least_size += self._settings.least_size(record)
             if least_size > BATCH_BYTES and is_atomic and (code := self._refusal(active, least_size)):
@@ -114,7 +117,9 @@ class Appender:
             batch_records.append(record)
             ends.append(end)
             size += len(end)
-            if not count % STEP_RECORDS:
+            step_size += len(end)
+            if not count % STEP_RECORDS or step_size >= STEP_BYTES:
+                step_size = 0
                 yield
         if ends:
             batches.append((batch_records, ends))

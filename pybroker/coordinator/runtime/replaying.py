@@ -17,6 +17,9 @@ _OVER: Final = object()
 STEP_RECORDS: Final = 100
 """The number of records that are replayed in a step."""
 
+STEP_BYTES: Final = 128 * 1024
+"""A step also ends with records of this size together: those of groups with many topics are large."""
+
 Append = Callable[[Callable[[], None], Callable[[ErrorCode], None]], None]
 """Appends a batch: calls the first function if the batch is in the log, and passes the outcome to the second."""
 
@@ -46,9 +49,12 @@ def append_and_replay(
     complete.note(ErrorCode.NONE)
 
 
-def replay_records(shard: Shard, records: Sequence[CoordinatorRecord]) -> Iterator[None]:
-    """Replay records, some at a time."""
-    for count, record in enumerate(records, 1):
+def replay_records(shard: Shard, records: Sequence[CoordinatorRecord], ends: Sequence[bytes]) -> Iterator[None]:
+    """Replay records, some at a time. `ends` has the bytes of each."""
+    size = 0
+    for count, (record, end) in enumerate(zip(records, ends, strict=True), 1):
         shard.replay(record)
-        if not count % STEP_RECORDS:
+        size += len(end)
+        if not count % STEP_RECORDS or size >= STEP_BYTES:
+            size = 0
             yield

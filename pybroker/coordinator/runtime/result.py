@@ -90,6 +90,16 @@ class TimerChange(NamedTuple):
     is_kept: bool = False
 
 
+def begun(operation: LongOperation) -> CoordinatorResult | LongOperation:
+    """Run the first step of `operation`; return its result if that was all of it, as in most cases, else the rest of it."""
+    try:
+        next(operation)
+    except StopIteration as stopped:
+        result: CoordinatorResult = stopped.value
+        return result
+    return operation
+
+
 @dataclass(slots=True)
 class CoordinatorResult:
     """The orders of an operation to the runtime.

@@ -473,7 +473,8 @@ class CoordinatorRuntime(Generic[S]):
                 built = yield from self._appender.build_in_steps(ends)
                 append = partial(self._appender.append_batch, active, memoryview(built.data), built.record_count)
             if self._is_here(active):
-                replay = partial(replay_records, active.shard, records if result.is_replayed else ())
+                replayed = (records, ends) if result.is_replayed else ((), ())
+                replay = partial(replay_records, active.shard, *replayed)
                 yield from append_and_replay(append, replay, durable.note)
             else:  # unloaded meanwhile
                 durable.note(ErrorCode.NOT_COORDINATOR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from pybroker.coordinator.consumer.group import ConsumerGroup
@@ -22,6 +23,17 @@ def state_of(group: ConsumerGroup | None) -> dict[str, Any] | None:
         return None
     state: dict[str, Any] = {name: getattr(group, name) for name in DURABLE}
     return state | {name: dict(state[name]) for name in ("members", "owners", "regexes", "static_members", "targets", "topics")}
+
+
+def check_subscriptions(group: ConsumerGroup) -> None:
+    """Check what the group knows of its members' subscriptions against the members."""
+    members = group.members.values()
+    assert group.named_topics == Counter(name for member in members for name in member.topic_names)
+    assert group.subscribed_regexes == Counter(member.topic_regex for member in members if member.topic_regex)
+    for topic in {*group.topics, *(name for names in group.regexes.values() for name in names), "other"}:
+        assert group.is_subscribed_to(topic) is any(
+            topic in member.topic_names or topic in group.regexes.get(member.topic_regex or "", ()) for member in members
+        )
 
 
 def check_owned_once(group: ConsumerGroup) -> None:

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pybroker.coordinator.consumer.assignors import ASSIGNORS, Subscriber, assign_range, assign_uniform
-from pybroker.coordinator.consumer.member import Assignment, partitions_of
+from pybroker.coordinator.consumer import assignors
+from pybroker.coordinator.consumer.assignors import Assignor, Subscriber
+from pybroker.coordinator.consumer.member import Assignment, assignment_of, partitions_of
 from pybroker.model import MemberId
+from pybroker.slicing import run_through
+from testing.turns import watched
+from tests.coordinator.consumer.counted_steps import calls_of_steps
 
 T, U, V = b"t" * 16, b"u" * 16, b"v" * 16
+
+
+AtOnce = Callable[[list[Subscriber], Mapping[bytes, int]], dict[MemberId, Assignment]]
+
+
+def at_once(assignor: Assignor) -> AtOnce:
+    """Return the assignor as a function that does all steps."""
+    return lambda subscribers, partition_counts: run_through(assignor(subscribers, partition_counts))
+
+
+ASSIGNORS = {name: at_once(assignor) for name, assignor in assignors.ASSIGNORS.items()}
+assign_range, assign_uniform = ASSIGNORS["range"], ASSIGNORS["uniform"]
 
 
 def subscriber(member_id: str, *topic_ids: bytes, target: Assignment | None = None, instance_id: str | None = None) -> Subscriber:
@@ -35,8 +51,7 @@ def moved(before: Mapping[MemberId, Assignment], after: Mapping[MemberId, Assign
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS.values())
-def test_no_members_or_no_topics(assignor: object) -> None:
-    assert callable(assignor)
+def test_no_members_or_no_topics(assignor: AtOnce) -> None:
     assert assignor([], {T: 3}) == {}
     assert assignor([subscriber("a")], {T: 3}) == {"a": {}}
     assert assignor([subscriber("a", T)], {}) == {"a": {}}
@@ -121,3 +136,72 @@ def test_uniform_cannot_be_better(topics: list[set[bytes]], counts: dict[bytes, 
         for topic_id, _ in partitions_of(target):
             assert all(size[other.member_id] + 1 >= size[member_id] for other in members if topic_id in other.topic_ids)
     assert assign_uniform(again(members, targets), counts) == targets
+
+
+def assign_naively(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> dict[MemberId, Assignment]:
+    """Assign as `uniform` does where members read different topics, and look for the least member for each partition."""
+    shares, free = run_through(assignors._keep_targets(subscribers, partition_counts))
+    readers = {topic: [one.member_id for one in subscribers if topic in one.topic_ids] for topic in partition_counts}
+
+    def size_and_id(member_id: MemberId) -> tuple[int, str]:
+        return len(shares[member_id]), member_id
+
+    for partition in sorted(free, key=lambda partition: (len(readers[partition[0]]), partition)):
+        shares[min(readers[partition[0]], key=size_and_id)].add(partition)
+    is_better = True
+    while is_better:
+        is_better = False
+        for member_id in sorted(shares, key=size_and_id, reverse=True):
+            for partition in sorted(shares[member_id]):
+                least = min(readers[partition[0]], key=size_and_id)
+                if len(shares[least]) + 1 < len(shares[member_id]):
+                    shares[member_id].discard(partition)
+                    shares[least].add(partition)
+                    is_better = True
+    return {member_id: assignment_of(iter(partitions)) for member_id, partitions in shares.items()}
+
+
+@calm
+@given(MEMBERS, MEMBERS, COUNTS, COUNTS)
+def test_uniform_finds_what_a_naive_search_finds(
+    before: list[set[bytes]], after: list[set[bytes]], counts_before: dict[bytes, int], counts: dict[bytes, int]
+) -> None:
+    first = assign_uniform([subscriber(str(n), *topics) for n, topics in enumerate(before)], counts_before)
+    members = [subscriber(str(n), *topics, target=first.get(MemberId(str(n)))) for n, topics in enumerate(after)]
+    if len({one.topic_ids for one in members}) > 1:
+        assert assign_uniform(members, counts) == assign_naively(members, counts)
+
+
+TOPIC_IDS = [number.to_bytes(16) for number in range(1, 1001)]
+GROUPS = {
+    "all topics": ([subscriber(f"m{n:03}", *TOPIC_IDS) for n in range(100)], dict.fromkeys(TOPIC_IDS, 10)),
+    "other topics": (
+        [subscriber(f"m{n:03}", *TOPIC_IDS[n % 2 :], *TOPIC_IDS[: n % 7]) for n in range(100)],
+        dict.fromkeys(TOPIC_IDS, 10),
+    ),
+    "one member": ([subscriber("m", *TOPIC_IDS)], dict.fromkeys(TOPIC_IDS, 10)),
+    "one topic": ([subscriber("m", T), subscriber("n", T), subscriber("o", U)], {T: 10_000, U: 1}),
+}
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_large_group_is_assigned_in_short_steps(name: str, group: str) -> None:
+    """Check that a step calls few functions, also when a member joins a group that has its targets."""
+    members, counts = GROUPS[group]
+    targets, calls = calls_of_steps(assignors.ASSIGNORS[name](members, counts))
+    joined = [*again(members, targets), subscriber("new", *TOPIC_IDS[100:300], T)]
+    _, calls_of_join = calls_of_steps(assignors.ASSIGNORS[name](joined, counts))
+    assert max(calls + calls_of_join) < 45_000
+
+
+@pytest.mark.judges_time
+@pytest.mark.parametrize("group", GROUPS)
+def test_no_step_of_an_assignment_holds_the_loop(group: str) -> None:
+    members, counts = GROUPS[group]
+    for subscribers in (members, [*again(members, assign_uniform(members, counts)), subscriber("new", *TOPIC_IDS[:100], T)]):
+        work = assignors.assign_uniform(subscribers, counts)
+        with watched(limit_ms=20) as turns:
+            while turns.run(lambda work=work: next(work, "the end")) is None:
+                pass
+        assert turns.long_texts() == []

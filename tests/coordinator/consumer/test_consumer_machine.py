@@ -35,8 +35,9 @@ from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pybroker.protocol.messages.sync_group import SyncGroupRequest
+from pybroker.slicing import run_through
 from testing.error_codes import error_code
-from tests.coordinator.consumer.consumer_state import check_owned_once, state_of
+from tests.coordinator.consumer.consumer_state import check_owned_once, check_subscriptions, state_of
 from tests.coordinator.scenario import assigned, subscription
 
 GROUP = "g"
@@ -52,9 +53,8 @@ Partition = tuple[bytes, int]
 
 
 def at_once(result: CoordinatorResult | LongOperation) -> CoordinatorResult:
-    """Return the result of an operation that never takes long."""
-    assert isinstance(result, CoordinatorResult)
-    return result
+    """Return the result of an operation, all of whose steps are done at once."""
+    return result if isinstance(result, CoordinatorResult) else run_through(result)
 
 
 class Coordinator:
@@ -314,7 +314,7 @@ class Machine(RuleBasedStateMachine):
         if client.owned <= client.assignment:  # the client takes new partitions when it has given up the others
             client.owned = set(client.assignment)
 
-    def classic(self, client: Client, operation: Callable[[GroupRequests, int], CoordinatorResult]) -> int:
+    def classic(self, client: Client, operation: Callable[[GroupRequests, int], CoordinatorResult | LongOperation]) -> int:
         group = self.coordinator.group
         if group is None:
             client.forget()
@@ -367,6 +367,7 @@ class Machine(RuleBasedStateMachine):
         if group is None:
             return
         check_owned_once(group)
+        check_subscriptions(group)
         working: dict[Partition, int] = {}
         for client in self.clients:
             if client.is_in and client.member_id in group.members:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
+import warnings
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pybroker.coordinator.consumer.patterns.matching import MATCHED_MAX, match, matching
+from pybroker.coordinator.consumer.patterns.matching import MATCHED_MAX, match
 from pybroker.coordinator.consumer.patterns.re2_syntax import PatternError
 from pybroker.coordinator.consumer.patterns.topic_pattern import MAX_LENGTH, TopicPattern
 from pybroker.metadata.image import ClusterImage, TopicImage, empty_image
 from pybroker.model import BrokerId, TopicId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import run_slice
+from pybroker.slicing import run_slice, run_through
 from testing.turns import watched
 
 MATCHES = [
@@ -103,10 +105,60 @@ def test_it_agrees_with_python(pattern: str, names: list[str]) -> None:
         assert compiled.matches(name) is (re.fullmatch(pattern, name) is not None)
 
 
+def calls_of(pattern: str, text: str) -> int:
+    """Return the number of calls of functions that it takes to compile a pattern and to match a text with it."""
+    count = 0
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        TopicPattern(pattern).matches(text)
+    except PatternError:
+        pass
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("more", ["", "a-c", r"\W", "-"])
+@pytest.mark.parametrize("flags", ["", "(?i)"])
+def test_a_visit_costs_the_same_with_a_large_set_of_letters(flags: str, more: str) -> None:
+    """Check that no member of a set is looked at for each visit, or made for each repetition. A letter costs the parser calls."""
+    rare = "".join(chr(0x4E00 + 2 * number) for number in range(400))
+    small, large = (calls_of(f"{flags}([^{letters}{more}]?){{400}}", "Z" * 20) for letters in (rare[0], rare))
+    assert large < small + 50 * len(rare)
+
+
+@pytest.mark.parametrize("pattern", [f"(a{'()' * 2000}){{2000}}", f"(a|{'|' * 2000}){{2000}}"])
+def test_parts_without_states_are_looked_at_a_bounded_number_of_times(pattern: str) -> None:
+    with pytest.raises(PatternError, match="too large"):
+        TopicPattern(pattern)
+
+
+@pytest.mark.parametrize(("pattern", "name"), [("[+--z]", "z"), ("[+--9||&&~~]+", "+,-9|&~"), (r"[[a]+", "[a")])
+def test_odd_sets_of_letters_bring_no_warnings(pattern: str, name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert TopicPattern(pattern).matches(name)
+
+
+def test_a_letter_of_several_forms_is_itself_only() -> None:
+    assert TopicPattern("(?i)[a-z]*").matches("StraSSe")
+    assert not TopicPattern("(?i)[a-z]*").matches("Stra\N{LATIN SMALL LETTER SHARP S}e")
+
+
 def image_of(*names: str) -> ClusterImage:
     topics = [TopicImage(name=name, topic_id=TopicId(name.encode().ljust(16)), partitions=(), configs={}) for name in names]
     image, _ = empty_image(BrokerId(1)).changed(revision=1, topics=topics)
     return image
+
+
+def matching(regex: str, image: ClusterImage, before: ClusterImage | None) -> frozenset[str]:
+    """Return the topics of `image` that the expression matches, at once."""
+    return run_through(match(regex, image, before))
 
 
 HOSTILE = [
@@ -160,6 +212,32 @@ def test_an_expression_is_matched_once_with_a_name(monkeypatch: pytest.MonkeyPat
     assert matching("a.", second, first) == {"a2", "a3"}
     assert sorted(seen) == ["a3", "c"]
     assert matching("b", second, first) == {"b"}, "it is new"
+
+
+@pytest.mark.parametrize("pattern", ["(a?){1500}(b?){700}", "(", "a++"])
+def test_an_expression_that_is_refused_is_tried_once_for_an_image(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    compile_pattern = TopicPattern.__init__
+
+    def noted(compiled: TopicPattern, text: str) -> None:
+        tried.append(text)
+        compile_pattern(compiled, text)
+
+    monkeypatch.setattr(TopicPattern, "__init__", noted)
+    image, texts = image_of("a" * 200, "b"), set()
+    for _ in range(3):
+        with pytest.raises(KafkaError) as caught:
+            matching(pattern, image, None)
+        assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+        texts.add(caught.value.message)
+    assert (tried, len(texts)) == ([pattern], 1)
+
+
+def test_an_expression_that_is_too_long_is_not_kept() -> None:
+    image, pattern = image_of("a"), "a" * (MAX_LENGTH + 1)
+    with pytest.raises(KafkaError):
+        matching(pattern, image, None)
+    assert not any(image.derived.values())
 
 
 def test_an_image_remembers_a_bounded_number_of_expressions() -> None:

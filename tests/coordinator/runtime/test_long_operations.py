@@ -68,6 +68,18 @@ def test_small_work_is_done_at_once(scene: RuntimeScene) -> None:
     assert (scene.outcomes, scene.next_turn) == (["small"], [])
 
 
+def test_few_large_records_are_written_and_replayed_in_steps(scene: RuntimeScene) -> None:
+    names = [f"{number}{'g' * 30_000}" for number in range(20)]
+    seen: list[int] = []
+    scene.write(CoordinatorResult("large", [group_tombstone(GroupId(name)) for name in names]))
+    while scene.next_turn:
+        scene.next_turn.pop(0)()
+        seen.append(len(scene.shard.seen))
+    assert scene.outcomes == ["large"]
+    assert scene.shard.seen == names
+    assert seen == [0, 5, 10, 15, 20, 20], "in the first turns, they are written to bytes"
+
+
 def test_what_follows_the_records_comes_after_they_are_replayed(scene: RuntimeScene) -> None:
     seen: list[int] = []
 

@@ -1,8 +1,7 @@
 """The topics of an image that a regular expression matches.
 
 The image remembers them, for all groups: an expression is matched once for an image and, if it was matched for the image before,
-only with the names that are new. A heartbeat that brings an expression waits until its topics are found, name by name in slices;
-`matching` finds what is not known by then, at once.
+only with the names that are new. An expression that the image does not know, or not any more, is matched name by name in steps.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.coordinator.consumer.patterns.re2_syntax import PatternError
-from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
+from pybroker.coordinator.consumer.patterns.topic_pattern import MAX_LENGTH, TopicPattern
 from pybroker.metadata.names import is_internal
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Set
@@ -29,41 +27,49 @@ class _Matched(NamedTuple):
     names: frozenset[str]
 
 
-def is_known(regex: str, image: ClusterImage) -> bool:
-    """Return whether the image remembers the topics."""
-    return regex in image.derived.get(_Matched, ())
+class _Failed(NamedTuple):
+    """The reason why an expression is refused, so that it is not tried again for the same image."""
 
-
-def matching(regex: str, image: ClusterImage, before: ClusterImage | None) -> frozenset[str]:
-    """Return the topics of `image` that the expression matches, at once. Raises KafkaError as `match` does."""
-    return run_through(match(regex, image, before))
+    reason: str
 
 
 def match(regex: str, image: ClusterImage, before: ClusterImage | None) -> Generator[None, None, frozenset[str]]:
-    """Find the topics of `image` that the expression matches; yield between names. `before` is an image that may remember it.
+    """Find the topics of `image` that the expression matches; yield between names, if the image does not know it. `before` is an
+    image that may remember it.
 
     Raises KafkaError with INVALID_REGULAR_EXPRESSION.
     """
-    known: dict[str, _Matched] = image.derived.setdefault(_Matched, {})
-    if (found := known.get(regex)) is not None:
-        return found.names
+    known: dict[str, _Matched | _Failed] = image.derived.setdefault(_Matched, {})
+    if (found := known.get(regex)) is None:
+        found = yield from _find(regex, image, before)
+        while len(known) >= MATCHED_MAX:
+            del known[next(iter(known))]  # the oldest
+        if len(regex) <= MAX_LENGTH:  # a longer one is refused by its length, and not kept
+            known[regex] = found
+    if isinstance(found, _Failed):
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {found.reason}.",
+        )
+    return found.names
+
+
+def _find(regex: str, image: ClusterImage, before: ClusterImage | None) -> Generator[None, None, _Matched | _Failed]:
     earlier = None if before is None else before.derived.get(_Matched, {}).get(regex)
     names: set[str] = set()
     new: Set[str] = image.topics.keys()
     try:
-        pattern = TopicPattern(regex) if earlier is None else earlier.pattern
-        pattern.begin()
-        if before is not None and earlier is not None:
+        if before is not None and isinstance(earlier, _Matched):
+            pattern = earlier.pattern
             names, new = set(earlier.names & image.topics.keys()), image.topics.keys() - before.topics.keys()
+        else:
+            pattern = TopicPattern(regex)
+        yield
+        pattern.begin()
         for name in new:
             if not is_internal(name) and pattern.matches(name):
                 names.add(name)
             yield
     except PatternError as error:
-        raise KafkaError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}."
-        ) from error
-    if len(known) >= MATCHED_MAX:
-        known.clear()
-    known[regex] = _Matched(pattern, frozenset(names))
-    return known[regex].names
+        return _Failed(str(error))
+    return _Matched(pattern, frozenset(names))

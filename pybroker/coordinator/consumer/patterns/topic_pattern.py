@@ -11,7 +11,8 @@ Cost
     A set of states in which the automaton is gets a number, and where each letter leads from there is looked for once. So a name
     costs a lookup for each letter, 0.1 us, once a few similar names were matched. The search is bounded: a pattern that visits
     more than VISITS_MAX states between two calls of `begin` is refused, after about 10 ms. Patterns that people write visit some
-    thousand; each letter of `([a-z]?){4990}` would visit 10,000.
+    thousand; each letter of `([a-z]?){4990}` would visit 10,000. A visit costs the same however many letters a set has
+    (`letters`), and a set is made once for all repetitions. Building is bounded by BUILDING_MAX, in about 15 ms.
 
 Source: KIP-848; RE2/J as Kafka uses it: the whole name must match. R. Cox, "Regular Expression Matching Can Be Simple And Fast".
 """
@@ -19,15 +20,19 @@ Source: KIP-848; RE2/J as Kafka uses it: the whole name must match. R. Cox, "Reg
 from __future__ import annotations
 
 import re
-import string
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from pybroker.coordinator.consumer.patterns.letters import WORD, Accepts, accepts
 from pybroker.coordinator.consumer.patterns.re2_syntax import PatternError, as_python
 
 MAX_STATES: Final = 5_000
 MAX_LENGTH: Final = 5_000
 VISITS_MAX: Final = 30_000
+
+BUILDING_MAX: Final = 20_000
+"""The number of parts that building an automaton may look at: a part may have no state, and be looked at for each repetition."""
 
 _parser: Any = re._parser  # type: ignore[attr-defined]  # the only public way to it was removed in 3.11
 _REFUSED_FLAGS: Final = re.LOCALE | re.VERBOSE
@@ -37,7 +42,6 @@ _Context = tuple[bool, bool, bool, bool]
 """The facts that an assertion can see at a position: whether it is the start, the end, behind a letter of a word, before one."""
 _NO_CONTEXT: Final[_Context] = (False, False, False, False)  # of a pattern without assertions
 
-Accepts = Callable[[str], bool]
 _State = tuple[str, Any, list[int]]
 """A state: `char` with what it accepts, the name of an assertion, `free` or `done`; then the next states."""
 
@@ -48,19 +52,19 @@ class TopicPattern:
     def __init__(self, pattern: str) -> None:
         if len(pattern) > MAX_LENGTH:
             raise PatternError("it is too long")
-        try:
-            tree = _parser.parse(as_python(pattern))
-        except (re.error, RecursionError, OverflowError) as error:
-            raise PatternError(str(error)) from error
+        tree = _parsed(pattern)
         if tree.state.flags & _REFUSED_FLAGS:
             raise PatternError("it has a flag that is not supported")
         self._flags: int = tree.state.flags
         self._states: list[_State] = [("done", None, [])]
         self._has_assertions = False
+        self._looked_at = 0
+        self._accepts: dict[tuple[int, int], Accepts] = {}
         try:
             self._first = self._sequence(tree, after=0, flags=self._flags)
         except RecursionError as error:
             raise PatternError("it is nested too deeply") from error
+        self._accepts.clear()
         self._visits = 0
         self._sets: list[frozenset[int]] = []  # the sets of states that were met, by their numbers
         self._numbers: dict[frozenset[int], int] = {}
@@ -126,14 +130,22 @@ class TopicPattern:
         return len(self._states) - 1
 
     def _sequence(self, items: Any, *, after: int, flags: int) -> int:
+        self._looked_at += 1 + len(items)
+        if self._looked_at > BUILDING_MAX:
+            raise PatternError("it is too large")
         for operator, argument in reversed(list(items)):
             after = self._part(str(operator), argument, after=after, flags=flags)
         return after
 
     def _part(self, operator: str, argument: Any, *, after: int, flags: int) -> int:
         match operator:
-            case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
-                return self._add("char", _accepts(operator, argument, flags), [after])
+            case "IN":
+                key = (id(argument), flags)  # a set of letters is made once, not for each repetition; the tree keeps `argument`
+                if key not in self._accepts:
+                    self._accepts[key] = accepts(operator, argument, flags)
+                return self._add("char", self._accepts[key], [after])
+            case "LITERAL" | "NOT_LITERAL" | "ANY":
+                return self._add("char", accepts(operator, argument, flags), [after])
             case "BRANCH":
                 return self._add("free", None, [self._sequence(branch, after=after, flags=flags) for branch in argument[1]])
             case "SUBPATTERN":
@@ -166,39 +178,13 @@ class TopicPattern:
         return after
 
 
-def _accepts(operator: str, argument: Any, flags: int) -> Accepts:
-    if operator == "ANY":
-        return lambda _char: True  # names have no line breaks
-    if operator == "IN":
-        is_negated = str(argument[0][0]) == "NEGATE"
-        tests = [_accepts_item(str(kind), item) for kind, item in argument[is_negated:]]
-    else:
-        is_negated = operator == "NOT_LITERAL"
-        tests = [_accepts_item("LITERAL", argument)]
-
-    def accepts(char: str) -> bool:
-        forms = {char.lower(), char.upper()} if flags & re.IGNORECASE else {char}
-        return any(test(form) for test in tests for form in forms) is not is_negated
-
-    return accepts
-
-
-_DIGITS: Final = frozenset(string.digits)
-_SPACES: Final = frozenset(" \t\n\r\f")
-_WORD: Final = frozenset(string.digits + string.ascii_letters + "_")
-_CATEGORIES: Final = {"DIGIT": _DIGITS, "SPACE": _SPACES, "WORD": _WORD}
-
-
-def _accepts_item(kind: str, argument: Any) -> Accepts:
-    if kind == "LITERAL":
-        return lambda char: ord(char) == argument
-    if kind == "RANGE":
-        return lambda char: argument[0] <= ord(char) <= argument[1]
-    if kind == "CATEGORY":
-        name = str(argument).removeprefix("CATEGORY_")
-        chars = _CATEGORIES[name.removeprefix("NOT_")]
-        return lambda char: (char in chars) is not name.startswith("NOT_")
-    raise PatternError(f"{kind.lower()} is not supported")
+def _parsed(pattern: str) -> Any:
+    """Return the tree of the pattern. Raises PatternError."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # each `--` in a set would be a warning of its own
+            return _parser.parse(as_python(pattern))
+    except (re.error, RecursionError, OverflowError) as error:
+        raise PatternError(str(error)) from error
 
 
 def _is_start(_text: str, position: int) -> bool:
@@ -210,7 +196,7 @@ def _is_end(text: str, position: int) -> bool:
 
 
 def _is_boundary(text: str, position: int) -> bool:
-    return (position > 0 and text[position - 1] in _WORD) is not (position < len(text) and text[position] in _WORD)
+    return (position > 0 and text[position - 1] in WORD) is not (position < len(text) and text[position] in WORD)
 
 
 def _is_inside(text: str, position: int) -> bool:
@@ -219,7 +205,7 @@ def _is_inside(text: str, position: int) -> bool:
 
 def _context(position: int, text: str) -> _Context:
     length = len(text)
-    before, behind = position > 0 and text[position - 1] in _WORD, position < length and text[position] in _WORD
+    before, behind = position > 0 and text[position - 1] in WORD, position < length and text[position] in WORD
     return position == 0, position == length, before, behind
 
 
