@@ -473,8 +473,7 @@ class CoordinatorRuntime(Generic[S]):
                 built = yield from self._appender.build_in_steps(ends)
                 append = partial(self._appender.append_batch, active, memoryview(built.data), built.record_count)
             if self._is_here(active):
-                replayed = (records, ends) if result.is_replayed else ((), ())
-                replay = partial(replay_records, active.shard, *replayed)
+                replay = partial(replay_records, active.shard, *((records, ends) if result.is_replayed else ((), ())))
                 yield from append_and_replay(append, replay, durable.note)
             else:  # unloaded meanwhile
                 durable.note(ErrorCode.NOT_COORDINATOR)
@@ -497,5 +496,5 @@ class CoordinatorRuntime(Generic[S]):
 
 
 def _is_one_step(result: CoordinatorResult) -> bool:
-    is_long = result.records or result.built or result.rest or len(result.timers) > STEP_TIMERS
-    return not is_long and len(result.bulks) <= FEW_BULKS
+    has_many = len(result.timers) > STEP_TIMERS or len(result.bulks) > FEW_BULKS
+    return not (has_many or result.records or result.built or result.rest)
