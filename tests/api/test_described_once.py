@@ -15,7 +15,12 @@ from pybroker.protocol.messages.describe_groups import DescribedGroup, DescribeG
 from pybroker.protocol.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 from pybroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from pybroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from testing.scenes.api.groups import GROUP, commit_request, member
 from testing.scenes.api.groups import broker as with_groups
 from tests.api.test_consumer_group import joining
@@ -92,6 +97,21 @@ async def test_groups_whose_topics_are_null(tmp_path: Path, count: int) -> None:
     response = await whole.ask(OffsetFetchRequest(groups=[one, *[everything] * count, one]), 8)
     offsets = [[[part.committed_offset for part in topic.partitions] for topic in group.topics] for group in response.groups]
     assert offsets == [[[7]]] * 3
+
+
+@pytest.mark.parametrize("version", [7, 8, 10])
+async def test_partitions_with_metadata(tmp_path: Path, version: int) -> None:
+    whole = await with_groups(tmp_path)
+    await whole.ask(commit_request(offset=7, committed_metadata="m" * 4_000), 8)
+    indexes = [0] * 1_000 + [1] + [0] * 1_000
+    if version < 8:
+        topic = OffsetFetchRequestTopic(name="t", partition_indexes=indexes)
+        (found,) = (await whole.ask(OffsetFetchRequest(group_id=GROUP, topics=[topic]), version)).topics
+    else:
+        by_id = {"topic_id": whole.services.controller.image.topics["t"].topic_id} if version >= 10 else {"name": "t"}
+        asked = OffsetFetchRequestGroup(group_id=GROUP, topics=[OffsetFetchRequestTopics(partition_indexes=indexes, **by_id)])
+        ((found,),) = [one.topics for one in (await whole.ask(OffsetFetchRequest(groups=[asked]), version)).groups]
+    assert [(one.partition_index, len(one.metadata)) for one in found.partitions] == [(0, 4_000), (1, 0)]
 
 
 async def test_topics(tmp_path: Path) -> None:
