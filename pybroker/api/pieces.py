@@ -10,6 +10,11 @@ What others see between two pieces
     another element may have missed. A group that fails in one piece (its member is fenced, its partition has moved) fails as a
     whole, as it does where one piece has the whole group.
 
+What is described once
+    A few bytes may ask for megabytes: the name of a group with many members. Such an element that is named again is left out,
+    also where another piece had it (`Once`). Only the names of large descriptions are remembered, so there are no more of them
+    than the broker has such groups or topics, however many a request names.
+
 Not here
     Requests whose elements belong together: what is committed, created or altered at once (`metadata/following.py`), and Produce,
     Fetch and ListOffsets, which have ways of their own.
@@ -18,13 +23,13 @@ Not here
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pybroker.api.slices import Pauses
 from pybroker.protocol.schema import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 
     from pybroker.api.context import RequestContext, Services
 
@@ -33,6 +38,32 @@ PIECE_ELEMENTS: Final = 200
 UNCOUNTED_BYTES: Final = 64
 """A request up to this size has so few elements that they are not counted."""
 
+Element = TypeVar("Element")
+
+
+class Once(NamedTuple):
+    """How an API describes once what a request names several times.
+
+    `leave_out` takes from a request the elements that are among the given names, or named before in the same request. It returns
+    the names of the others. `large` has the names of what a response describes at length.
+    """
+
+    leave_out: Callable[[Any, Container[Hashable]], set[Hashable]]
+    large: Callable[[Any], Iterable[Hashable]]
+
+
+def first_of(
+    elements: list[Element], known: Container[Hashable], named: set[Hashable], name_of: Callable[[Element], Hashable]
+) -> list[Element]:
+    """Return the elements whose names are neither in `known` nor in `named`, each name once; they are in `named` then."""
+    first = []
+    for element in elements:
+        name = name_of(element)
+        if name not in named and name not in known:
+            named.add(name)
+            first.append(element)
+    return first
+
 
 class Pieces:
     """How requests of an API are cut, and responses joined.
@@ -40,14 +71,22 @@ class Pieces:
     `asked` are the names of the lists of the request, from the outer to the inner; several ways for several versions. `responded`
     has the names of the response's lists for each way. A way that a request has no elements for is not its version's.
 
-    A piece has at most `elements`, and so has a request that is handled at once, or any number in up to `uncounted_bytes`.
+    A piece has at most `elements`, and so has a request that is handled at once, or any number in up to `uncounted_bytes`. What
+    a handler that has `once` is asked at once, it leaves out by itself.
     """
 
-    __slots__ = ("_elements", "_uncounted_bytes", "_ways")
+    __slots__ = ("_elements", "_once", "_uncounted_bytes", "_ways")
 
-    def __init__(self, *ways: tuple[str, str], elements: int = PIECE_ELEMENTS, uncounted_bytes: int = UNCOUNTED_BYTES) -> None:
+    def __init__(
+        self,
+        *ways: tuple[str, str],
+        elements: int = PIECE_ELEMENTS,
+        uncounted_bytes: int = UNCOUNTED_BYTES,
+        once: Once | None = None,
+    ) -> None:
         self._ways = [(asked.split("."), responded.split(".")) for asked, responded in ways]
         self._elements = elements
+        self._once = once
         self._uncounted_bytes = uncounted_bytes if uncounted_bytes != UNCOUNTED_BYTES else min(elements, uncounted_bytes)
 
     def is_large(self, request: Any, size: int) -> bool:
@@ -64,10 +103,17 @@ class Pieces:
         asked, responded = next((way for way in self._ways if getattr(request, way[0][0])), self._ways[0])
         whole = None
         pauses = Pauses()
+        once, known = self._once, set[Any]()
         for piece, depth in cut(request, asked, self._elements):
+            named: set[Any] = set() if once is None else once.leave_out(piece, known)
+            if whole is not None and not getattr(piece, asked[0]):  # a handler may take that for all there are
+                await pauses.between()
+                continue
             response = handle(broker, context, piece)
             if isinstance(response, asyncio.Future) or asyncio.iscoroutine(response):
                 response = await response
+            if once is not None:
+                known.update(named.intersection(once.large(response)))
             if whole is None:
                 whole = response
             else:

@@ -60,6 +60,8 @@ from pybroker.slicing import SLICE_S
 from pybroker.turns.watchdog import current
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pybroker.broker.advertised import Advertised
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
@@ -435,9 +437,8 @@ class BrokerServer:
             bound = host_and_port(host or "localhost", self._metrics_server.start(host, port))
             logger.info("Metrics at http://%s/metrics", bound)
 
-    def _forget_metrics(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> None:
-        for topic in delta.removed:
-            self.metrics.forget_topic(topic.name)
+    def _forget_metrics(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> Iterator[None] | None:
+        return self.metrics.forget_topics([topic.name for topic in delta.removed]) if delta.removed else None
 
     # Threads and disks
 

@@ -36,6 +36,9 @@ logger = logging.getLogger(__name__)
 _NS_PER_MS: Final = 1_000_000
 _NOTE_SHARE: Final = 100
 
+IDLE_PER_TURN: Final = 500
+"""The number of idle connections that are closed in a turn of the loop, at 2 to 4 us each."""
+
 
 class SocketServer:
     """Accepts connections and hands their requests to `handler`.
@@ -248,11 +251,15 @@ class SocketServer:
         self._idle_timer = loop.call_later(max(delay_ms, 1) / 1000, self._check_idle, loop)
 
     def _check_idle(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close connections idle for connections.max.idle.ms; O(1) plus those closed, because the longest idle come first."""
+        """Close connections idle for connections.max.idle.ms; O(1) plus those closed, because the longest idle come first.
+
+        If more are due than are closed in a turn, the oldest of the others makes the next check come at once.
+        """
         now_ns = self.now_ns()
         idle_ns = self.limits.connections_max_idle_ms * _NS_PER_MS
         next_ns = idle_ns
-        for connection in list(itertools.takewhile(lambda c: now_ns - c.active_ns >= idle_ns, self._connections)):
+        longest = itertools.islice(self._connections, IDLE_PER_TURN)
+        for connection in list(itertools.takewhile(lambda c: now_ns - c.active_ns >= idle_ns, longest)):
             connection.active_ns = now_ns
             self._connections.move_to_end(connection)
             if not connection.is_waiting_for_broker:

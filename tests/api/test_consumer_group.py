@@ -206,7 +206,7 @@ async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, mon
     whole = await broker(tmp_path)
     for number in range(5):
         await whole.ask(joining(member_id=f"m{number}"), 1)
-    request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "none", GROUP])
+    request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "none"])
     at_once = await whole.ask(request, 1)
     whole.call_soon = asyncio.get_running_loop().call_soon
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
@@ -216,8 +216,8 @@ async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, mon
     while not sent.done():
         await asyncio.sleep(0)
         turns += 1
-    assert turns >= 4
-    assert [len(one.members) for one in at_once.groups] == [5, 0, 5]
+    assert turns >= 2
+    assert [len(one.members) for one in at_once.groups] == [5, 0]
     assert encode_response(whole.read(await sent, request, 1), 1, 0) == encode_response(at_once, 1, 0)
 
 

@@ -48,12 +48,18 @@ ALONE = frozenset({
 
 
 def old_fetch(*counts: int) -> OffsetFetchRequest:
-    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=list(range(count))) for count in counts]
+    topics = [
+        OffsetFetchRequestTopic(name=f"t{number}" if number else "t", partition_indexes=list(range(count)))
+        for number, count in enumerate(counts)
+    ]
     return OffsetFetchRequest(group_id=GROUP, topics=topics)
 
 
 def group(name: str, *counts: int) -> OffsetFetchRequestGroup:
-    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=list(range(count))) for count in counts]
+    topics = [
+        OffsetFetchRequestTopics(name=f"t{number}" if number else "t", partition_indexes=list(range(count)))
+        for number, count in enumerate(counts)
+    ]
     return OffsetFetchRequestGroup(group_id=name, topics=topics)
 
 

@@ -2,15 +2,22 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pybroker.broker.broker_server import BrokerServer
+from pybroker.metadata.image import ImageDelta
 from pybroker.metrics import _counts_python, exporter
-from pybroker.metrics.broker_metrics import BrokerMetrics, TopicMetrics
+from pybroker.metrics.broker_metrics import FORGOTTEN_PER_STEP, BrokerMetrics, TopicMetrics
 from pybroker.metrics.exporter import BrokerCollector
 from pybroker.metrics.request_metrics import RequestMetrics
+
+if TYPE_CHECKING:
+    from pybroker.metadata.image import ClusterImage, TopicImage
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -56,11 +63,32 @@ def test_topics() -> None:
     metrics.no_topic.bytes_in = 1
     metrics.topic("a").bytes_in = 5
     metrics.topic("b").bytes_in = 2
-    metrics.forget_topic("b")
-    metrics.forget_topic("never there")
+    for _ in metrics.forget_topics(["b", "never there"]):
+        pass
     samples = scrape(metrics)
     name = "kafka_server_brokertopicmetrics_bytesin_total"
     assert {key: value for key, value in samples.items() if key.startswith(name)} == {name: 8, f"{name}[topic=a]": 5}
+
+
+def test_many_deleted_topics_are_forgotten_in_steps_and_the_rest_is_gone_through_once() -> None:
+    metrics = BrokerMetrics()
+    names = [f"t{number}" for number in range(3 * FORGOTTEN_PER_STEP)]
+    for name in [*names, "kept"]:
+        metrics.topic(name).bytes_in = 2
+    metrics.no_topic.bytes_in = 1
+    total, lists = metrics.all_topics.bytes_in, [metrics._counted]
+    delta = ImageDelta(removed=tuple(cast("TopicImage", SimpleNamespace(name=name)) for name in names))
+    image = cast("ClusterImage", None)
+    steps = BrokerServer._forget_metrics(cast("BrokerServer", SimpleNamespace(metrics=metrics)), image, image, delta)
+    assert steps is not None
+    for number, _ in enumerate(steps, start=1):
+        assert len(metrics.topics) == len(names) + 1 - number * FORGOTTEN_PER_STEP
+        lists.append(metrics._counted)
+        assert metrics.all_topics.bytes_in == total, "a scrape in between sees each number once"
+    assert len(lists) == 1 + 3
+    assert all(one is lists[0] for one in lists), "the others are copied only at the end"
+    assert metrics._counted == [metrics.no_topic, metrics.topic("kept")]
+    assert (metrics.no_topic.bytes_in, metrics.all_topics.bytes_in) == (total - 2, total)
 
 
 def test_every_counter_of_a_topic_is_exported() -> None:

@@ -2,7 +2,8 @@
 
 Behaviour
     The response shows durable state. An unknown group, and a group of the classic protocol, is GROUP_ID_NOT_FOUND, with a text.
-    Every group is UNSUPPORTED_VERSION where ConsumerGroupHeartbeat is.
+    Every group is UNSUPPORTED_VERSION where ConsumerGroupHeartbeat is. A group that is named again is described once; Kafka
+    describes it each time.
 Versions
     v1 kind of the members.
 Not done
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.nodes import GROUP_OPERATIONS
-from pybroker.api.pieces import Pieces
+from pybroker.api.pieces import Once, Pieces, first_of
 from pybroker.metadata.features import serves_consumer_groups
 from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
@@ -29,10 +30,22 @@ from pybroker.protocol.messages.consumer_group_describe import (
 
 if TYPE_CHECKING:
     from asyncio import Future
+    from collections.abc import Container, Hashable, Iterator
 
     from pybroker.api.context import RequestContext, Services
 
-PIECES: Final = Pieces(("group_ids", "groups"), elements=5)
+
+def _leave_out_repeats(request: Any, known: Container[Hashable]) -> set[Hashable]:
+    named: set[Hashable] = set()
+    request.group_ids = first_of(request.group_ids, known, named, str)
+    return named
+
+
+def _large(response: Any) -> Iterator[Hashable]:
+    return (one.group_id for one in response.groups if one.members)
+
+
+PIECES: Final = Pieces(("group_ids", "groups"), elements=5, once=Once(leave_out=_leave_out_repeats, large=_large))
 
 
 def handle(
@@ -41,6 +54,7 @@ def handle(
     request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse | Future[ConsumerGroupDescribeResponse]:
     """Describe each group."""
+    _leave_out_repeats(request, ())
     if not broker.config.has_consumer_groups or not serves_consumer_groups(broker.controller.image):
         code = ErrorCode.UNSUPPORTED_VERSION
         refused = [DescribedGroup(group_id=name, error_code=code, error_message=code.message) for name in request.group_ids]

@@ -3,6 +3,7 @@
 Behaviour
     The response has metadata and assignments only while the group is Stable, and shows durable state. An unknown group is Dead
     without an error, as it always was; from v6 it is GROUP_ID_NOT_FOUND, with a text.
+    A group that is named again is described once; Kafka describes it each time.
 Versions
     v1 throttle time. v3 authorized operations (KIP-430). v4 group instance id (KIP-345). v5 flexible. v6 error texts (KIP-1043).
 Not done
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.nodes import GROUP_OPERATIONS
-from pybroker.api.pieces import Pieces
+from pybroker.api.pieces import Once, Pieces, first_of
 from pybroker.coordinator.classic.group import GroupState
 from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
@@ -25,18 +26,31 @@ from pybroker.protocol.messages.describe_groups import DescribedGroup, DescribeG
 
 if TYPE_CHECKING:
     from asyncio import Future
+    from collections.abc import Container, Hashable, Iterator
 
     from pybroker.api.context import RequestContext, Services
 
 _NOT_FOUND_VERSION: Final = 6
 
-PIECES: Final = Pieces(("groups", "groups"), elements=5)
+
+def _leave_out_repeats(request: Any, known: Container[Hashable]) -> set[Hashable]:
+    named: set[Hashable] = set()
+    request.groups = first_of(request.groups, known, named, str)
+    return named
+
+
+def _large(response: Any) -> Iterator[Hashable]:
+    return (one.group_id for one in response.groups if one.members)
+
+
+PIECES: Final = Pieces(("groups", "groups"), elements=5, once=Once(leave_out=_leave_out_repeats, large=_large))
 
 
 def handle(
     broker: Services, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | Future[DescribeGroupsResponse]:
     """Describe each group."""
+    _leave_out_repeats(request, ())
     responses: list[Any] = []
     for group_id in request.groups:
         one: Deferred[Any, DescribedGroup] = Deferred(

@@ -3,6 +3,8 @@
 Behaviour
     Every idempotent or transactional producer that has not been silent for producer.id.expiration.ms, with its last sequence and
     the offset where its open transaction begins. Only the leader responds with producers: NOT_LEADER_OR_FOLLOWER.
+    A partition that is named again is described once. Kafka describes it each time, so that a request of 400 kB has a response
+    of gigabytes where there are many producers.
 Versions
     Only one.
 Not done
@@ -12,9 +14,9 @@ Source: KafkaApis.handleDescribeProducersRequest, UnifiedLog.activeProducers; KI
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.pieces import Pieces
+from pybroker.api.pieces import Once, Pieces, first_of
 from pybroker.api.slices import in_slices
 from pybroker.metadata import names
 from pybroker.model import TopicPartition
@@ -29,11 +31,29 @@ from pybroker.protocol.messages.describe_producers import (
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Generator
+    from collections.abc import Container, Generator, Hashable, Iterator
 
     from pybroker.api.context import RequestContext, Services
 
-PIECES: Final = Pieces(("topics.partition_indexes", "topics.partitions"), elements=20)
+
+def _leave_out_repeats(request: Any, known: Container[Hashable]) -> set[Hashable]:
+    named: set[Hashable] = set()
+    for topic in request.topics:
+        name = topic.name
+        topic.partition_indexes = first_of(topic.partition_indexes, known, named, lambda number, name=name: (name, number))  # type: ignore[misc]
+    return named
+
+
+def _large(response: Any) -> Iterator[Hashable]:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.active_producers:
+                yield topic.name, partition.partition_index
+
+
+PIECES: Final = Pieces(
+    ("topics.partition_indexes", "topics.partitions"), elements=20, once=Once(leave_out=_leave_out_repeats, large=_large)
+)
 _PRODUCERS_PER_STEP: Final = 100
 
 
@@ -43,6 +63,7 @@ def handle(
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse | Future[DescribeProducersResponse]:
     """Respond from the logs' producers; others get their turn while there are many."""
+    _leave_out_repeats(request, ())
     return in_slices(_describe(broker, request))
 
 

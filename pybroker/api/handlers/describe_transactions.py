@@ -3,7 +3,7 @@
 Behaviour
     State, timeout, begin, producer and partitions of each id. An id that does not exist is TRANSACTIONAL_ID_NOT_FOUND, the empty
     one INVALID_REQUEST. The state that is shown is durable. While a transaction ends, all of its partitions are shown until the
-    last one has its marker.
+    last one has its marker. An id that is named again is described once; Kafka describes it each time.
 Versions
     Only one.
 Not done
@@ -18,7 +18,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, Union
 
 from pybroker.api.deferred import Deferred
-from pybroker.api.pieces import Pieces
+from pybroker.api.pieces import Once, Pieces, first_of
 from pybroker.api.slices import complete, in_slices
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_transactions import (
@@ -30,13 +30,27 @@ from pybroker.protocol.messages.describe_transactions import (
 
 if TYPE_CHECKING:
     from asyncio import Future
+    from collections.abc import Container, Hashable, Iterator
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.transaction.state import Transaction
 
 Outcome = Union["Transaction", ErrorCode]
 
-PIECES: Final = Pieces(("transactional_ids", "transaction_states"), elements=20)
+
+def _leave_out_repeats(request: Any, known: Container[Hashable]) -> set[Hashable]:
+    named: set[Hashable] = set()
+    request.transactional_ids = first_of(request.transactional_ids, known, named, str)
+    return named
+
+
+def _large(response: Any) -> Iterator[Hashable]:
+    return (one.transactional_id for one in response.transaction_states if one.topics)
+
+
+PIECES: Final = Pieces(
+    ("transactional_ids", "transaction_states"), elements=20, once=Once(leave_out=_leave_out_repeats, large=_large)
+)
 
 
 def handle(
@@ -45,6 +59,7 @@ def handle(
     request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse | Future[DescribeTransactionsResponse]:
     """Describe each id."""
+    _leave_out_repeats(request, ())
     outcomes: list[Any] = []
     for transactional_id in request.transactional_ids:
         one: Deferred[Outcome, Outcome] = Deferred(lambda outcome: outcome)

@@ -18,11 +18,11 @@ Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache; KIP-430, KIP-5
 from __future__ import annotations
 
 from collections.abc import Awaitable, Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.metadata_topics import MetadataTopics, metadata_brokers
 from pybroker.api.nodes import CLUSTER_OPERATIONS, reach
-from pybroker.api.pieces import Pieces
+from pybroker.api.pieces import Once, Pieces, first_of
 from pybroker.api.response_memo import REQUEST_BYTES_MAX
 from pybroker.api.slices import in_slices
 from pybroker.metadata.names import invalid_name_reason, is_internal
@@ -36,12 +36,37 @@ from pybroker.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Hashable, Iterator
+
     from pybroker.api.context import RequestContext, Services
 
 KEEPS_RESPONSES: Final = True
 """The responses follow from the image, the client's address and the request; see `ResponseMemo`. They share their topics."""
 
-PIECES: Final = Pieces(("topics", "topics"), elements=50, uncounted_bytes=REQUEST_BYTES_MAX)
+
+def _leave_out_repeats(request: Any, known: Container[Hashable]) -> set[Hashable]:
+    named: set[Hashable] = set()
+    request.topics = first_of(request.topics, known, named, _name_of)
+    return named
+
+
+def _name_of(topic: MetadataRequestTopic) -> Hashable:
+    return topic.name if topic.topic_id == ZERO_TOPIC_ID else topic.topic_id
+
+
+def _large(response: Any) -> Iterator[Hashable]:
+    for topic in response.topics:
+        if topic.partitions:
+            yield topic.name
+            yield topic.topic_id
+
+
+PIECES: Final = Pieces(
+    ("topics", "topics"),
+    elements=50,
+    uncounted_bytes=REQUEST_BYTES_MAX,
+    once=Once(leave_out=_leave_out_repeats, large=_large),
+)
 """Only what is handled at once is kept for the next request. Its topics are shared, so that each takes some microseconds."""
 
 

@@ -4,6 +4,8 @@ Behaviour
     Partitions without an offset have -1 and no error; so has an unknown group. Null topics ask for all partitions that have an
     offset. The response shows durable offsets. With `require_stable` a partition whose offset an open transaction has written is
     UNSTABLE_OFFSET_COMMIT, and the client asks again.
+    A group whose topics are null is in the response once, however often it is named; Kafka repeats all of its offsets. So is a
+    partition with long metadata in a large request.
 Versions
     v0 a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as when Kafka kept offsets in ZooKeeper. v2 null topics, error
     of the group; up to v7 its partitions have that error, too. v3 throttle time. v5 leader epoch. v6 flexible. v7 require stable
@@ -23,6 +25,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.api.deferred import Deferred
+from pybroker.api.offsets_once import OFFSETS_ONCE, leave_out_groups
 from pybroker.api.pieces import Pieces
 from pybroker.coordinator.offsets import NOTHING_COMMITTED, OffsetsOfGroup
 from pybroker.coordinator.records import CommittedOffset, OffsetKey
@@ -62,8 +65,11 @@ STEP_PARTITIONS: Final = 1_000
 
 _NO_OFFSETS: Final[Mapping[int, CommittedOffset]] = MappingProxyType({})
 
+
 PIECES: Final = Pieces(
-    ("groups.topics.partition_indexes", "groups.topics.partitions"), ("topics.partition_indexes", "topics.partitions")
+    ("groups.topics.partition_indexes", "groups.topics.partitions"),
+    ("topics.partition_indexes", "topics.partitions"),
+    once=OFFSETS_ONCE,
 )
 
 
@@ -109,6 +115,8 @@ def handle(
         deferred = Deferred(respond)
         broker.groups.fetch(GroupId(request.group_id), select, deferred.complete, is_stable=request.require_stable)
         return deferred.response()
+    if len(request.groups) > 1:
+        leave_out_groups(request, ())
     responses: list[Any] = [_fetch_group(broker, version, group, is_stable=request.require_stable) for group in request.groups]
     if any(isinstance(response, asyncio.Future) for response in responses):
         return asyncio.ensure_future(_all(responses))

@@ -15,6 +15,7 @@ from pybroker.coordinator.transaction import forgetting
 from pybroker.coordinator.transaction.ending import after_prepared, timeout_timer
 from pybroker.coordinator.transaction.records import tombstone
 from pybroker.coordinator.transaction.state import PREPARED, State
+from pybroker.listed import cut_short
 from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ def clean_up(shard: TransactionShard, now_ms: int, rest: Iterator[str] | None = 
         if one is not None and _is_old(one, newest_ms):
             result.records.append(tombstone(transactional_id))
             logger.info(
-                "Transactional id %s is removed: no producer has used it for %d ms", transactional_id, now_ms - one.update_ms
+                "Transactional id %s is removed: no producer has used it for %d ms",
+                cut_short(transactional_id),
+                now_ms - one.update_ms,
             )
         if count == STEP_IDS or len(result.records) == EXPIRED_MAX:
             pause_ms, next_step = 1, partial(clean_up, rest=rest)
