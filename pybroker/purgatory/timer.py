@@ -34,6 +34,10 @@ class WakeUp(Protocol):
 
 
 NEVER_MS: Final = math.inf
+AT_WORK_MS: Final = -math.inf
+"""The time of the wake-up while tasks expire: what they add arms none, because that is done once at the end."""
+MOVED_PER_STEP: Final = 200
+"""The tasks of a bucket that are placed again before the time is looked at: about 1 us for each."""
 
 CallAt = Callable[[int, Callable[[], None]], WakeUp]
 
@@ -85,7 +89,7 @@ class OperationTimer:
         now_ms = self._clock.monotonic_ms()
         expiration_ms = now_ms + delay_ms
         if self._wake_up is None and wheel.next_expiration_ms is None:
-            wheel.advance(now_ms)  # an idle wheel stood still; from here the delay finds its finest bucket
+            wheel.collect(now_ms)  # an idle wheel stood still; from here the delay finds its finest bucket
         if delay_ms <= 0 or not wheel.add(task, expiration_ms):
             _expire(task)
         elif expiration_ms < self._wake_up_ms:
@@ -115,23 +119,23 @@ class OperationTimer:
         self._wake_up, self._wake_up_ms = self._call_at(next_ms, self._woken), next_ms
 
     def _woken(self) -> None:
-        """Expire tasks for at most `slice_s`, and the others in the next turn: thousands may expire in the same millisecond."""
+        """Move and expire tasks for at most `slice_s`, and the others in the next turn: thousands may be due together."""
         wheel, now_ms = self._wheel, self._clock.monotonic_ms()
-        self._wake_up, self._wake_up_ms = None, NEVER_MS
-        wheel.collect(now_ms)
+        self._wake_up, self._wake_up_ms = None, AT_WORK_MS
         end = perf_counter() + self.slice_s
-        while (task := wheel.next_expired()) is not None:
-            assert isinstance(task, TimerTask)
-            _expire(task)
-            if wheel.has_expired and perf_counter() >= end:
-                self._wake_up_again(now_ms)
+        while True:
+            if not wheel.has_expired:
+                wheel.collect(now_ms, most=MOVED_PER_STEP)
+            if (task := wheel.next_expired()) is not None:
+                assert isinstance(task, TimerTask)
+                _expire(task)
+            if not wheel.is_due(now_ms):
+                self._wake_up_ms = NEVER_MS
+                self._arm()
                 return
-        self._arm()
-
-    def _wake_up_again(self, now_ms: int) -> None:
-        if self._wake_up is not None:  # an expiry has armed it
-            self._wake_up.cancel()
-        self._wake_up, self._wake_up_ms = self._call_at(now_ms, self._woken), now_ms
+            if perf_counter() >= end:
+                self._wake_up, self._wake_up_ms = self._call_at(now_ms, self._woken), now_ms
+                return
 
     def soon(self, work: Callable[[], None]) -> None:
         """Call `work` in the next turn."""

@@ -11,6 +11,10 @@ Cost
     non-empty *buckets*, so the caller sleeps until `next_expiration_ms` and an idle wheel costs nothing. A cancelled timer is
     gone at once; its bucket may stay in the heap, empty, until its time: at most 20 per wheel.
 
+    A coarse bucket may hold any number of timers when it comes due. `collect` moves as many of them as the caller bears in one
+    step. Until the last is moved, the wheel's time stands where the bucket begins: no timer expires early or before an earlier
+    one, timers are added and cancelled as ever, and what is due meanwhile is late by those steps.
+
 Example
     At 0 ms, a timer for 45 ms overflows into the second wheel's bucket [40, 60). `advance(40)` empties that bucket and places the
     timer again, now 5 ms away, into the first wheel's bucket [45, 46). `advance(45)` returns it.
@@ -24,6 +28,7 @@ Hierarchical Timing Wheels" (1987).
 from __future__ import annotations
 
 import heapq
+import sys
 from typing import Final
 
 TICK_MS: Final = 1
@@ -93,9 +98,10 @@ class _Wheel:
 class TimingWheel:
     """All timers of one owner. Not thread-safe: it belongs to the loop."""
 
-    __slots__ = ("_due", "_expired", "_wheel")
+    __slots__ = ("_due", "_expired", "_moving", "_wheel")
 
     def __init__(self, now_ms: int) -> None:
+        self._moving = _Bucket()  # timers of a bucket that came due, which are being placed again
         self._expired = _Bucket()  # timers whose time has come
         self._wheel = _Wheel(tick_ms=TICK_MS, now_ms=now_ms)
         self._due: list[_Bucket] = []
@@ -103,6 +109,8 @@ class TimingWheel:
     @property
     def next_expiration_ms(self) -> int | None:
         """When `advance` has something to do next, in ms of the caller's clock; None when idle. May be early, never late."""
+        if self._expired._next is not self._expired or self._moving._next is not self._moving:
+            return self._wheel.now_ms
         return self._due[0].expiration_ms if self._due else None
 
     def add(self, timer: Timer, expiration_ms: int) -> bool:
@@ -128,7 +136,8 @@ class TimingWheel:
 
     def advance(self, now_ms: int) -> list[Timer]:
         """Move the time to `now_ms` and return the timers that expired, no longer pending, in order of their buckets."""
-        self.collect(now_ms)
+        while not self.collect(now_ms):
+            pass
         expired: list[Timer] = []
         while (timer := self.next_expired()) is not None:
             expired.append(timer)
@@ -148,24 +157,44 @@ class TimingWheel:
         """Whether `next_expired` has another timer."""
         return self._expired._next is not self._expired
 
-    def collect(self, now_ms: int) -> None:
-        """Move the time to `now_ms` and keep the timers that expired for `next_expired`. Until then they can be cancelled."""
-        expired = self._expired
-        while self._due and self._due[0].expiration_ms <= now_ms:
-            bucket = heapq.heappop(self._due)
-            bucket.is_queued = False
-            self._move_to(bucket.expiration_ms)  # before placing again: the finer wheels must stand where this bucket begins
-            timer = bucket._next
-            bucket._previous = bucket._next = bucket  # all timers leave it; the links of each are set below or by `add`
-            while timer is not bucket:
-                following = timer._next
-                timer._bucket = None
-                if not self.add(timer, timer.expiration_ms):
-                    last = expired._previous
-                    timer._bucket, timer._previous, timer._next = expired, last, expired
-                    last._next = expired._previous = timer
-                timer = following
-        self._move_to(now_ms)
+    def is_due(self, now_ms: int) -> bool:
+        """Return whether `next_expired` or, at that time, `collect` has something to do."""
+        next_ms = self.next_expiration_ms
+        return next_ms is not None and next_ms <= now_ms
+
+    def collect(self, now_ms: int, *, most: int = sys.maxsize) -> bool:
+        """Move the time to `now_ms` and keep the timers that expired for `next_expired`. Until then they can be cancelled.
+
+        At most `most` timers are moved. Returns False if there may be more: the time then stands at the bucket whose timers are
+        being placed again, and another call continues.
+        """
+        moving, expired = self._moving, self._expired
+        for _ in range(most):
+            timer = moving._next
+            if timer is moving:
+                if not self._due or self._due[0].expiration_ms > now_ms:
+                    self._move_to(now_ms)
+                    return True
+                self._open(heapq.heappop(self._due))
+                continue
+            following = timer._next
+            moving._next, following._previous = following, moving
+            timer._bucket = None  # its links are set below or by `add`
+            if not self.add(timer, timer.expiration_ms):
+                last = expired._previous
+                timer._bucket, timer._previous, timer._next = expired, last, expired
+                last._next = expired._previous = timer
+        return False
+
+    def _open(self, bucket: _Bucket) -> None:
+        """Let all timers of a bucket that is due be placed again, at the same cost however many they are."""
+        bucket.is_queued = False
+        self._move_to(bucket.expiration_ms)  # before placing again: the finer wheels must stand where this bucket begins
+        first, last, moving = bucket._next, bucket._previous, self._moving
+        if first is not bucket:
+            moving._next, moving._previous = first, last
+            first._previous = last._next = moving
+            bucket._previous = bucket._next = bucket
 
     def _move_to(self, now_ms: int) -> None:
         wheel: _Wheel | None = self._wheel

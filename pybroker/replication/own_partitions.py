@@ -1,9 +1,9 @@
 """The partitions of this broker, as the cluster's image has them.
 
 A change may bring or remove 10,000 partitions, so it is followed in three steps, the first and the last in slices, as
-`metadata/following.py` describes. The logs of new partitions are made before any request can know the new image. Then, at once,
-new partitions are served and removed ones are not. Then the logs of removed partitions are deleted, and settings reach the other
-logs.
+`metadata/following.py` describes. The logs of new partitions are made, and removed partitions listed, before any request can know
+the new image. Then, at once, new partitions are served and removed ones are not: that step looks each of them up, and makes and
+frees none. Then the removed partitions are freed, their logs deleted, and settings reach the other logs.
 
 Source: ReplicaManager.applyDelta.
 """
@@ -18,6 +18,7 @@ from pybroker.model import FIRST_OFFSET, TopicPartition
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.replication.partition import Partition
 from pybroker.replication.refusals import Refusals
+from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,8 +31,12 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
     from pybroker.model import BrokerId, Offset, TopicId
 
+    _Removed = tuple[TopicPartition, TopicId]
+
 logger = logging.getLogger("pybroker.replication.replica_manager")
 
+LISTED_PER_STEP: Final = 1_000
+"""Partitions that a change removes and that are listed in one step."""
 OFFLINE_PER_STEP: Final = 20
 """Partitions that are marked offline in one step; each completes the requests that wait for it."""
 
@@ -45,6 +50,7 @@ class OwnPartitions:
         "_log_manager",
         "_prepared",
         "_refusal",
+        "_removed",
         "_wake",
         "image",
         "moves",
@@ -71,6 +77,7 @@ class OwnPartitions:
         self.offline: set[TopicPartition] = set()
         self.moves: DirectoryMoves
         self._prepared: dict[TopicPartition, Partition] = {}  # made for the next image, and not served before
+        self._removed: list[_Removed] = []  # by the next image
         self._refusal: KafkaError | OSError | None = None  # why the last preparation ended early
 
     def start(self, image: ClusterImage) -> None:
@@ -104,7 +111,22 @@ class OwnPartitions:
     # Following
 
     def prepare(self, _new: ClusterImage, delta: ImageDelta) -> Iterator[None]:
-        """Make the logs of partitions that the change adds. `follow` raises the errors of logs that cannot be made."""
+        """Make the logs of partitions that the change adds, and list those that it removes. `follow` raises the errors of logs
+        that cannot be made.
+        """
+        for topic in delta.removed:
+            yield from self._list_removed(topic, range(len(topic.partitions)))
+        for old, topic in delta.changed:
+            yield from self._list_removed(topic, self._no_longer_own(old, topic))
+        yield from self._make(delta)
+
+    def _list_removed(self, topic: TopicImage, numbers: Sequence[int]) -> Iterator[None]:
+        for start in range(0, len(numbers), LISTED_PER_STEP):
+            some = numbers[start : start + LISTED_PER_STEP]
+            self._removed += [(TopicPartition(topic.name, number), topic.topic_id) for number in some]
+            yield
+
+    def _make(self, delta: ImageDelta) -> Iterator[None]:
         try:
             resolved = _resolver(self._config)
             for topic in (*delta.added, *(topic for _, topic in delta.changed)):
@@ -117,20 +139,18 @@ class OwnPartitions:
             self._refusal = error
 
     def follow(self, new: ClusterImage, delta: ImageDelta) -> Iterator[None]:
-        """Serve the partitions that the change adds, and none that it removes. Returns what is left to do, which raises OSError
-        or KafkaError if a log could not be made. Logs that were made before that are kept until the change is taken back.
+        """Serve the partitions that a prepared change adds, and none that it removes. Returns what is left to do, which raises
+        OSError or KafkaError if a log could not be made. Logs that were made before are kept until the change is taken back.
         """
         self.image = new
-        removed: list[tuple[TopicPartition, TopicId]] = []
-        for topic in delta.removed:
-            removed += [(TopicPartition(topic.name, number), topic.topic_id) for number in range(len(topic.partitions))]
-        for old, topic in delta.changed:
-            removed += [(TopicPartition(topic.name, number), topic.topic_id) for number in self._no_longer_own(old, topic)]
-        known = [one for one in removed if self._forget(one[0])]
+        removed, self._removed = self._removed, []
+        were_online = [self.online.pop(one[0], None) for one in removed]  # kept, because to free many takes long
+        were_offline = {one[0] for one in removed if one[0] in self.offline} if self.offline else set()
+        self.offline -= were_offline
         self.online |= self._prepared
         added, self._prepared = list(self._prepared), {}
         refusal, self._refusal = self._refusal, None
-        return self._finish(removed, known, added, delta, refusal)
+        return self._finish(self._remove(removed, were_online, were_offline), added, delta, refusal)
 
     def _no_longer_own(self, old: TopicImage, topic: TopicImage) -> list[int]:
         if old.partitions == topic.partitions:
@@ -138,25 +158,35 @@ class OwnPartitions:
         owned = {number for number, one in enumerate(topic.partitions) if self._broker_id in one.replicas}
         return [number for number, one in enumerate(old.partitions) if self._broker_id in one.replicas and number not in owned]
 
+    def _remove(
+        self, removed: list[_Removed], were_online: list[Partition | None], were_offline: set[TopicPartition]
+    ) -> Iterator[None]:
+        for number, (topic_partition, topic_id) in enumerate(removed):
+            if were_online[number] is not None or topic_partition in were_offline:
+                were_online[number] = None
+                self._delete(topic_partition, topic_id)
+            yield
+        for topic_partition, _ in removed:
+            self._wake(topic_partition)
+            yield
+        yield from emptied(removed, were_online, were_offline)
+
     def _finish(
         self,
-        removed: list[tuple[TopicPartition, TopicId]],
-        known: list[tuple[TopicPartition, TopicId]],
+        removal: Iterator[None],
         added: list[TopicPartition],
         delta: ImageDelta,
         refusal: KafkaError | OSError | None,
     ) -> Iterator[None]:
-        for topic_partition, topic_id in known:
-            self._delete(topic_partition, topic_id)
-            yield
-        for topic_partition in (*(one for one, _ in removed), *added):
+        yield from removal
+        for topic_partition in added:
             self._wake(topic_partition)
             yield
         resolved = _resolver(self._config)
         for old_topic, topic in delta.changed:
             yield from self._change(old_topic, topic, resolved)
         if delta.removed:  # a topic that was deleted and created again in one change
-            yield from self.prepare(self.image, delta)
+            yield from self._make(delta)
             self.online |= self._prepared
             self._prepared = {}
             refusal, self._refusal = refusal or self._refusal, None
@@ -205,13 +235,6 @@ class OwnPartitions:
                 if config is not None:
                     partition.log.config = config
             yield
-
-    def _forget(self, topic_partition: TopicPartition) -> bool:
-        """Serve a partition no longer, and return whether it was one of this broker."""
-        is_online = self.online.pop(topic_partition, None) is not None
-        is_offline = topic_partition in self.offline
-        self.offline.discard(topic_partition)
-        return is_online or is_offline
 
     def _delete(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
         try:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.clock import ManualClock
-from pybroker.purgatory.timer import OperationTimer, TimerTask
+from pybroker.purgatory.timer import MOVED_PER_STEP, OperationTimer, TimerTask
+from pybroker.purgatory.timing_wheel import Timer, TimingWheel
 
 if TYPE_CHECKING:
     import pytest
@@ -189,3 +190,48 @@ def test_tasks_that_are_left_for_the_next_turn_do_not_hold_back_a_later_one() ->
         timer.add(Recorded(expired_ms, clock), delay_ms)
     loop.run_until(100)
     assert expired_ms == [10, 10, 10, 30]
+
+
+def test_very_many_tasks_in_one_coarse_bucket_are_moved_in_steps_and_expire_at_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, expired_ms, moved = ManualClock(0), list[int](), list[int]()
+    loop = Loop(clock)
+    timer = OperationTimer(clock, loop.call_at, slice_s=0.0)
+    for number in range(3_000):
+        timer.add(Recorded(expired_ms, clock), 160_000 + number % 7)
+    add = TimingWheel.add
+
+    def counted(wheel: TimingWheel, one: Timer, expiration_ms: int) -> bool:
+        moved[-1] += 1
+        return add(wheel, one, expiration_ms)
+
+    monkeypatch.setattr(TimingWheel, "add", counted)
+    while loop.pending:
+        (handle,) = loop.pending
+        clock.advance(max(0, handle.when_ms - clock.monotonic_ms()))
+        handle.is_done = True
+        moved.append(0)
+        handle.callback()
+        if len(moved) == 3:
+            timer.add(Recorded(expired_ms, clock), 3)
+    assert max(moved) <= MOVED_PER_STEP
+    assert sum(moved) >= 3_000
+    assert expired_ms == sorted([*(160_000 + number % 7 for number in range(3_000)), 160_003])
+
+
+def test_a_task_that_expires_and_adds_another_costs_none_that_expires_with_it() -> None:
+    clock, expired_ms = ManualClock(0), list[int]()
+    loop = Loop(clock)
+    timer = OperationTimer(clock, loop.call_at)
+
+    class Again(Recorded):
+        def expire(self) -> None:
+            super().expire()
+            timer.add(Recorded(expired_ms, clock), 20)
+
+    timer.add(Again(expired_ms, clock), 10)
+    timer.add(Recorded(expired_ms, clock), 10)
+    loop.run_until(100)
+    assert expired_ms == [10, 10, 30]
+    assert [handle.when_ms for handle in loop.asked] == [10, 20, 30]

@@ -42,3 +42,63 @@ def test_an_idle_wheel_has_nothing_to_wait_for_and_a_busy_one_is_never_late() ->
     assert wheel.advance(40) == []
     assert wheel.next_expiration_ms == 45
     assert len(wheel.advance(45)) == 1
+
+
+@given(
+    delays_ms=st.lists(st.integers(1, FAR_MS), max_size=60),
+    steps=st.lists(st.tuples(st.integers(0, FAR_MS // 10), st.integers(1, 5)), max_size=40),
+    cancelled=st.lists(st.integers(0, 99), max_size=40),
+    added_ms=st.lists(st.integers(1, FAR_MS), max_size=40),
+)
+def test_a_bucket_that_is_half_moved_loses_no_timer(
+    delays_ms: list[int], steps: list[tuple[int, int]], cancelled: list[int], added_ms: list[int]
+) -> None:
+    wheel, now_ms = TimingWheel(0), 0
+    timers = [Timer() for _ in delays_ms]
+    for timer, delay_ms in zip(timers, delays_ms, strict=True):
+        assert wheel.add(timer, delay_ms)
+    pending = set(timers)
+
+    def expire() -> None:
+        while (timer := wheel.next_expired()) is not None:
+            assert timer.expiration_ms <= now_ms, "not early"
+            pending.remove(timer)  # once, and not if it was cancelled
+
+    for step_ms, most in [*steps, (FAR_MS * 2, 5)]:
+        now_ms += step_ms
+        while not wheel.collect(now_ms, most=most):
+            if cancelled and timers:
+                timer = timers[cancelled.pop() % len(timers)]
+                assert timer.cancel() == (timer in pending)
+                pending.discard(timer)
+            if added_ms:
+                timers.append(Timer())
+                assert wheel.add(timers[-1], now_ms + added_ms.pop())
+                pending.add(timers[-1])
+            if most % 2:
+                expire()
+        expire()
+        assert all(timer.expiration_ms > now_ms for timer in pending), "not late"
+        assert all(timer.is_pending for timer in pending)
+        assert not wheel.is_due(now_ms)
+    assert all(timer.expiration_ms > now_ms for timer in pending)
+    assert set(wheel.advance(now_ms + FAR_MS)) == pending
+    assert wheel.next_expiration_ms is None
+
+
+def test_no_step_moves_more_timers_of_a_coarse_bucket_than_it_may() -> None:
+    wheel = TimingWheel(0)
+    timers = [Timer() for _ in range(1_000)]
+    for number, timer in enumerate(timers):
+        assert wheel.add(timer, 8_000 + number)
+    assert wheel.next_expiration_ms == 8_000
+    assert not wheel.collect(8_000, most=100)
+    assert wheel.next_expiration_ms == 8_000, "there is more to do at once"
+    assert timers[-1].cancel()
+    assert not wheel.add(Timer(), 8_000)
+    assert wheel.add(timers[-1], 8_001), "the bucket that is half moved is the present"
+    assert [wheel.collect(8_000, most=100) for _ in range(10)] == [False] * 9 + [True]
+    assert wheel.next_expired() is timers[0]
+    assert not wheel.has_expired
+    assert wheel.advance(8_001) == [timers[1], timers[-1]]
+    assert set(wheel.advance(9_000)) == {*timers[2:-1]}

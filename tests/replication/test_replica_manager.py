@@ -11,6 +11,9 @@ from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.model import BrokerId, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import RecordError, RecordValidationError
+from pybroker.replication import own_partitions
+from pybroker.replication.own_partitions import LISTED_PER_STEP
+from pybroker.replication.partition import Partition
 from pybroker.replication.replica_manager import ReplicaManager
 from testing.scenes.replication.appended import append_records
 from testing.scenes.replication.scene import BROKER, MIB, ReplicaScene, params, topic_id, wanted
@@ -34,6 +37,43 @@ def test_partitions_and_logs_come_and_go_with_the_image() -> None:
     assert scene.manager.partition(TopicPartition("t", 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert scene.manager.partition(TopicPartition("elsewhere", 0)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert scene.manager.partition(TopicPartition("elsewhere", 1)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_the_step_that_removes_many_partitions_makes_and_frees_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = ReplicaScene()
+    scene.topic("t", MANY)
+    scene.topic("u")
+    new, delta = scene.image.changed(revision=scene.image.revision + 1, removed_topics=["t"])
+    steps = sum(1 for _ in scene.manager.prepare(new, delta))
+    assert steps >= MANY // LISTED_PER_STEP
+    assert len(scene.manager.partitions) == MANY + 1, "others still see the image before"
+    made: list[TopicPartition] = []
+    freed: list[None] = []
+
+    class Counted(Partition):
+        __slots__ = ()
+
+        def __del__(self) -> None:
+            freed.append(None)
+
+    for partition in scene.manager.partitions.values():
+        partition.__class__ = Counted
+    del partition
+
+    def counted(topic: str, number: int) -> TopicPartition:
+        made.append(TopicPartition(topic, number))
+        return made[-1]
+
+    monkeypatch.setattr(own_partitions, "TopicPartition", counted)
+    rest = scene.manager.follow(scene.image, new, delta)
+    assert (made, freed) == ([], [])
+    assert list(scene.manager.partitions) == [("u", 0)]
+    assert scene.manager.partition(TopicPartition("t", 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    before = 0
+    for _ in rest:
+        assert len(freed) - before <= 1, "one in a step"
+        before = len(freed)
+    assert (before, len(scene.logs.deleted), len(scene.logs.logs)) == (MANY, MANY, 1)
 
 
 def test_a_topic_made_again_has_a_new_log() -> None:

@@ -11,6 +11,7 @@
     marker_results  what the result of a marker means for its transaction
     partitions      the partitions of a transaction by topic, in steps
     forgetting      takes partitions that were removed out of the transactions that have them
+    removed         the partitions that were removed, by topic
     lost            names transactions that a lost machine has brought back in part
     records         the records of `__transaction_state`, as bytes and back
 

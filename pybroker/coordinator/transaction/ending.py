@@ -94,7 +94,7 @@ def _ending(shard: TransactionShard, transactional_id: str, transaction: Transac
         transaction.producer_id,
         transaction.epoch,
         transaction.state is State.PREPARE_COMMIT,
-        transaction.partitions - shard.gone if shard.gone else transaction.partitions,
+        shard.gone.left_of(transaction.partitions) if shard.gone else transaction.partitions,
         shard.coordinator_epoch,
         transaction.client_version,
     )
@@ -135,7 +135,7 @@ def _send(shard: TransactionShard, _now_ms: int, ending: Ending) -> CoordinatorR
     if transaction is None:
         return CoordinatorResult()
     # A partition that was removed meanwhile may be there again, as another one.
-    ending = ending._replace(partitions=(ending.partitions & transaction.partitions) - shard.gone)
+    ending = ending._replace(partitions=shard.gone.left_of(ending.partitions & transaction.partitions))
     return CoordinatorResult(parked_responses=[ParkedResponse(shard.settings.send, ending)])
 
 

@@ -15,7 +15,7 @@ from pybroker.coordinator.transaction.ending import RETRY_MS, write
 from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pybroker.coordinator.transaction.shard import TransactionShard
     from pybroker.model import TopicPartition
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 STEP_COST: Final = 2_000
 WRITE_COST: Final = 20
 """The cost of writing a transaction, as a multiple of the cost of looking at it."""
-PARTITIONS_OF_COST: Final = 100
-"""The number of partitions of a transaction whose copy costs as much as to look at a transaction."""
+PARTITIONS_OF_COST: Final = 10
+"""The number of partitions of a transaction that cost as much to look at, and to copy, as a transaction."""
 
 
 def missing(shard: TransactionShard, exists: Callable[[TopicPartition], bool]) -> Iterator[int]:
@@ -38,11 +38,11 @@ def missing(shard: TransactionShard, exists: Callable[[TopicPartition], bool]) -
         yield 0
 
 
-def begin(shard: TransactionShard, _now_ms: int, gone: Iterable[TopicPartition]) -> CoordinatorResult:
-    """Note partitions that were removed, and begin to take them out of open and ending transactions in a later turn, because all
-    shards do it.
+def begin(shard: TransactionShard, _now_ms: int, gone: Mapping[str, int]) -> CoordinatorResult:
+    """Note topics that were deleted, by their numbers of partitions, and begin to take them out of open and ending transactions
+    in a later turn, because all shards do it.
     """
-    shard.gone.update(gone)
+    shard.gone.add_topics(gone)
     shard.forgetting = iter(())  # a walk that has begun ends, and all is done from the start
     return CoordinatorResult(timers=[START])
 
@@ -62,9 +62,12 @@ def _forget_some(shard: TransactionShard, _now_ms: int, rest: Iterator[str]) -> 
     for transactional_id in rest:
         cost += 1
         one = shard.transactions.get(transactional_id)
-        if one is not None and not shard.gone.isdisjoint(one.partitions):
-            result.records.append(write(shard, transactional_id, one._replace(partitions=one.partitions - shard.gone)))
-            cost += WRITE_COST + len(one.partitions) // PARTITIONS_OF_COST
+        if one is not None and one.partitions:
+            cost += len(one.partitions) // PARTITIONS_OF_COST
+            left = shard.gone.left_of(one.partitions)
+            if len(left) < len(one.partitions):
+                result.records.append(write(shard, transactional_id, one._replace(partitions=left)))
+                cost += WRITE_COST
         if cost >= STEP_COST:
             is_over = False
             break

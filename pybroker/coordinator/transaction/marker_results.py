@@ -59,7 +59,7 @@ class MarkerResults:
 
     def __init__(self, has_open_transaction: Callable[[TopicPartition, ProducerId], bool]) -> None:
         self._has_open_transaction = has_open_transaction
-        self._causes: dict[TopicPartition, ErrorCode] = {}
+        self._causes: dict[str, dict[int, ErrorCode]] = {}  # by topic and number
 
     def judge(
         self, ending: Ending, codes: Mapping[TopicPartition, ErrorCode]
@@ -70,7 +70,8 @@ class MarkerResults:
             if code in DONE or (
                 code is ErrorCode.INVALID_PRODUCER_EPOCH and not self._has_open_transaction(topic_partition, ending.producer_id)
             ):
-                self._causes.pop(topic_partition, None)
+                if self._causes:
+                    self._causes.get(topic_partition.topic, {}).pop(topic_partition.partition, None)
             elif code in FENCED:
                 is_fenced = True
                 self._log_fenced(ending, topic_partition, code)
@@ -81,17 +82,17 @@ class MarkerResults:
                 yield
         return frozenset(left), is_fenced
 
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget the causes of partitions that were removed: a new partition of the same name is another one."""
-        if self._causes:
-            for topic_partition in partitions:
-                self._causes.pop(topic_partition, None)
+    def forget(self, topics: Iterable[str]) -> None:
+        """Forget the causes of topics that were deleted: a new topic of the same name is another one."""
+        for topic in topics if self._causes else ():
+            self._causes.pop(topic, None)
 
     def _log_again(self, ending: Ending, topic_partition: TopicPartition, code: ErrorCode) -> None:
         level = logging.WARNING if code in PASSING else logging.ERROR
-        if self._causes.get(topic_partition) is code:
+        causes = self._causes.setdefault(topic_partition.topic, {})
+        if causes.get(topic_partition.partition) is code:
             level = logging.DEBUG
-        self._causes[topic_partition] = code
+        causes[topic_partition.partition] = code
         logger.log(
             level,
             "%s cannot take the marker of %s (producer %d, epoch %d) now: %s; the broker tries again, less and less often",

@@ -83,7 +83,8 @@ class MarkerWriter:
         self._queue: deque[Generator[None, None, None]] = deque()
         self._results = MarkerResults(self._has_open_transaction)
         self._removal_count = 0
-        self._removed: dict[TopicPartition, int] = {}  # the number of the removal, while markers wait
+        self._removed: dict[str, tuple[int, int]] = {}
+        """While markers wait: of each deleted topic, the number of its last removal, and of partitions, which only grows."""
 
     def send(self, ending: Ending) -> None:
         """Write the markers of a transaction, and report to `sent` when all partitions have responded."""
@@ -110,12 +111,15 @@ class MarkerWriter:
         if len(self._queue) == 1:
             self._run()
 
-    def note_removed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that partitions were removed, so that no marker that waits goes to a new partition of the same name."""
-        self._results.forget(partitions)
+    def note_removed(self, topics: Mapping[str, int]) -> None:
+        """Note that topics were deleted, by their numbers of partitions, so that no marker that waits goes to a new partition of
+        the same name.
+        """
+        self._results.forget(topics)
         if self._queue:
             self._removal_count += 1
-            self._removed.update(dict.fromkeys(partitions, self._removal_count))
+            for topic, count in topics.items():
+                self._removed[topic] = self._removal_count, max(count, self._removed.get(topic, (0, 0))[1])
 
     def _has_open_transaction(self, topic_partition: TopicPartition, producer_id: ProducerId) -> bool:
         found = self._replicas.partition(topic_partition)
@@ -160,7 +164,8 @@ class MarkerWriter:
         for topic, numbers in topics.items():
             for number in numbers:
                 topic_partition = TopicPartition(topic, number)
-                if self._removed.get(topic_partition, 0) > removal_count:
+                removal, count = self._removed.get(topic, (0, 0))
+                if removal > removal_count and number < count:
                     respond(topic_partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 else:
                     self.write(topic_partition, marker, respond)

@@ -118,11 +118,11 @@ class TransactionCoordinator:
         """Follow a change of the cluster. The replica manager must have followed it before."""
         self.topic.follow_change(delta, self.runtime.partitions, self._load, self.runtime.unload)
         # Also of a topic that was created again: it is another topic.
-        gone = [TopicPartition(topic.name, number) for topic in delta.removed for number in range(len(topic.partitions))]
+        gone = {topic.name: len(topic.partitions) for topic in delta.removed}
         if gone:
             self.markers.note_removed(gone)
             for shard in self.runtime.loading_shards:
-                shard.gone.update(gone)
+                shard.gone.add_topics(gone)
             for partition in self.runtime.partitions():
                 self.runtime.write(partition, partial(forgetting.begin, gone=gone), ignore)
 

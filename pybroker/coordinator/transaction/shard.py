@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pybroker.coordinator.transaction.removed import RemovedPartitions
+
 if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import CoordinatorRecord
     from pybroker.coordinator.transaction.ending import Ending
     from pybroker.coordinator.transaction.state import Transaction
-    from pybroker.model import CoordinatorEpoch, TopicPartition
+    from pybroker.model import CoordinatorEpoch
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ class TransactionShard:
         self.due: list[str] = []
         self.ending: set[str] = set()
         self.attempts: Counter[str] = Counter()
-        self.gone: set[TopicPartition] = set()
+        self.gone = RemovedPartitions()
         self.forgetting: Iterator[str] = iter(())
         self.partition = -1  # of the topic; set with the epoch when the loading ends
         self.coordinator_epoch: CoordinatorEpoch

@@ -83,7 +83,7 @@ def timed_out(folder: Path, count: int, *, limit_ms: float = LIMIT_MS) -> Turns:
         for _ in range(3):  # the wake-up, and the timers that it sets
             whole.clock.advance(1_000)
             whole.timer._woken()
-            await turned_until(lambda: not whole.timer._wheel.has_expired, "the timers that are due")
+            await turned_until(lambda: not whole.timer._wheel.is_due(whole.clock.monotonic_ms()), "the timers that are due")
         for _ in range(count // ending.ABORTED_MAX + 1):
             whole.clock.advance(2)
             whole.timer._woken()

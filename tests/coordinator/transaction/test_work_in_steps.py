@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,8 +14,10 @@ from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.coordinator.runtime.result import Producer as ProducerOfId
 from pybroker.coordinator.transaction import ending, forgetting, operations, unattended
 from pybroker.coordinator.transaction.partitions import STEP_PARTITIONS
+from pybroker.coordinator.transaction.removed import RemovedPartitions
 from pybroker.coordinator.transaction.shard import TransactionSettings, TransactionShard
 from pybroker.coordinator.transaction.state import State, Transaction
+from pybroker.metadata.image import ImageDelta
 from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.api.whole import Whole
@@ -107,6 +111,34 @@ async def test_a_removed_partition_leaves_many_transactions_in_steps(tmp_path: P
     assert not any(shard.gone for shard in shards(whole))
     assert await producer.add(0) == [NONE]
     assert await producer.send(0, b"a") == NONE
+
+
+async def test_that_a_large_topic_was_deleted_is_noted_by_all_shards_without_its_partitions(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    before, old = whole.controller.image, whole.controller.image.topics["t"]
+    large = replace(old, partitions=old.partitions * (50_000 // len(old.partitions)))
+    blocks = sys.getallocatedblocks()
+    whole.transactions.apply_image(before, before, ImageDelta(removed=(large,)))
+    assert sys.getallocatedblocks() - blocks < 5_000, "objects; less than a tenth of one for each partition"
+    for shard in shards(whole):
+        assert not shard.gone.isdisjoint([TopicPartition("t", 49_999)])
+        assert shard.gone.isdisjoint([TopicPartition("t", 50_000), TopicPartition("u", 0)])
+
+
+def test_partitions_of_deleted_topics_and_single_ones_were_removed() -> None:
+    removed = RemovedPartitions()
+    some = frozenset(TopicPartition(topic, number) for topic in "tu" for number in range(5))
+    assert (bool(removed), removed.isdisjoint(some), removed.left_of(some)) == (False, True, some)
+    removed.add(TopicPartition("u", 4))
+    removed.add_topics({"t": 3})
+    removed.add_topics({"t": 1})  # made again with fewer, and deleted again
+    assert removed
+    assert removed.left_of(some) == {("t", 3), ("t", 4), ("u", 0), ("u", 1), ("u", 2), ("u", 3)}
+    assert removed.isdisjoint(removed.left_of(some))
+    assert not removed.isdisjoint([TopicPartition("u", 4)])
+    assert not removed.isdisjoint([TopicPartition("t", 2)])
+    removed.clear()
+    assert (bool(removed), removed.left_of(some)) == (False, some)
 
 
 async def test_no_marker_goes_to_a_topic_that_was_made_again_before_its_name_is_forgotten(tmp_path: Path) -> None:
