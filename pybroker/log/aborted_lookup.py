@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 PIECE_ENTRIES: Final = 120
 """About the entries of a window, which are looked at together."""
 
+SEGMENT_ENTRIES: Final = 4
+"""About the entries that take as long as a segment without any: a log may have very many such segments."""
+
 
 def look_up_in_memory(
     log: Log, *, fetch_offset: Offset, upper_offset: Offset, entries_max: int
@@ -39,6 +42,9 @@ def look_up_in_memory(
     for segment in log.segments.starting_with(fetch_offset):
         index = segment.transaction_index
         if index.is_loaded and not index.count:
+            looked_at += SEGMENT_ENTRIES
+            if looked_at > entries_max:
+                return None, looked_at
             continue
         index.may_read = False
         try:

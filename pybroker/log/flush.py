@@ -18,13 +18,20 @@ What is synced
     Rejected: one job that syncs all logs which are due. Each is synced once in either way; the first would wait for
     the last.
 
+Very many segments
+    The loop writes the indexes of a segment before the thread syncs them. So a flush of more than `SEGMENTS_PER_JOB`
+    segments has several jobs, the oldest segments first. The last one syncs the names and the snapshot of the producers,
+    and the recovery point moves after it, as if the flush had one job. Segments that are deleted between two jobs are
+    left out; after a truncation the flush begins again.
+
 Source: UnifiedLog.append (flushInterval), LocalLog.flush of Kafka, which sync inline.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log.checkpoints.checkpoint import PARTITION_METADATA_FILE
 from pybroker.model import FIRST_OFFSET, Offset
@@ -33,10 +40,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pybroker.log.log import Log
+    from pybroker.log.producers.producer_state import PendingSnapshot
     from pybroker.log.segments.segment import LogSegment
     from pybroker.model import Offset
 
 RETRY_MS = 1_000
+SEGMENTS_PER_JOB: Final = 100
 
 
 class FlushState:
@@ -45,7 +54,8 @@ class FlushState:
     Attributes:
         target: the offset that the running flush, or the next one, must reach.
         is_under_way: a flush is in the thread.
-        sealed: complete segments whose indexes may not be durable, though the recovery point may have passed them.
+        sealed: complete segments whose indexes may not be durable, though the recovery point may have passed them; those
+            of them that the log still has are in order of the offsets.
         has_new_names: files were made, renamed or cut since the log's directory was last synced.
         is_new: the file with the topic's id was never synced.
         is_due: names or a snapshot must become durable, even if all records are.
@@ -57,14 +67,14 @@ class FlushState:
     def __init__(self) -> None:
         self.target = FIRST_OFFSET
         self.is_under_way = False
-        self.sealed: list[LogSegment] = []
+        self.sealed: dict[LogSegment, None] = {}
         self.has_new_names = False
         self.is_new = self.is_due = False
         self.are_indexes_behind = False
 
     def seal(self, segment: LogSegment) -> None:
         """Note that `segment` is complete because a new segment is the active one."""
-        self.sealed.append(segment)
+        self.sealed[segment] = None
         self.has_new_names = True
         self.are_indexes_behind = False
 
@@ -116,13 +126,30 @@ def forget(log: Log) -> None:
     log.unsettled_upto = min(log.unsettled_upto, end_offset) if log.unsettled_from < end_offset else FIRST_OFFSET
 
 
+class _Flush(NamedTuple):
+    """A flush that is under way: what it reaches, and where its next job begins."""
+
+    target: Offset
+    begin: Offset
+    truncations: int
+    pending: PendingSnapshot | None
+    """The snapshot of when the flush began: a later one may lie above its target."""
+
+
 def _start(log: Log) -> None:
     """Begin the next flush, unless a flush is running."""
-    state, target, generation = log.flush_state, log.flush_state.target, log.truncations
-    if state.is_under_way or log.is_closed:
-        return
+    state = log.flush_state
+    if not state.is_under_way and not log.is_closed:
+        _run_job(log, _Flush(state.target, log.recovery_point, log.truncations, log.producers.pending))
+
+
+def _run_job(log: Log, one: _Flush) -> None:
+    """Run the next job of a flush, and then the others."""
+    state = log.flush_state
+    due, begin = _due(log, begin=one.begin, target=one.target, count_max=SEGMENTS_PER_JOB)
+    is_last = begin is None
     try:
-        work, done_with = sync_work(log, target)
+        work, done_with = _names_work(log, due, one.pending) if is_last else _segments_work(log, due)
     except OSError as error:  # the records stay; if the append failed now, they would be sent again and be there twice
         _failed(log, error)
         return
@@ -137,10 +164,14 @@ def _start(log: Log) -> None:
         if error is not None:
             _failed(log, error)
             return
+        if begin is not None and one.truncations == log.truncations:
+            if not log.is_closed:
+                _run_job(log, one._replace(begin=begin))
+            return
         was_settled = log.is_settled
-        if generation == log.truncations:
-            log.recovery_point = max(log.recovery_point, target)
-        if state.target > log.recovery_point or state.sealed:
+        if is_last and one.truncations == log.truncations:
+            log.recovery_point = max(log.recovery_point, one.target)
+        if state.target > log.recovery_point or state.sealed or (state.is_due and not is_last):
             _start(log)
         if not was_settled:
             log.on_settled()
@@ -156,6 +187,36 @@ def _failed(log: Log, error: OSError) -> None:
         directory.retry_later(log.services.clock.time_ms() + RETRY_MS, lambda: _start(log))
 
 
+def _due(log: Log, *, begin: Offset, target: Offset, count_max: int | None = None) -> tuple[list[LogSegment], Offset | None]:
+    """Return what a job syncs, in order of the offsets: sealed segments, and all that have offsets from `begin` to `target`.
+
+    At most `count_max` segments; the offset is where the next job begins, None after the last one.
+    """
+    sealed, segments = log.flush_state.sealed, log.segments
+    first = segments[max(segments.floor_index(begin), 0)].base_offset
+    due: list[LogSegment] = []
+    gone: list[LogSegment] = []
+    for segment in sealed:
+        if segment not in segments:
+            gone.append(segment)
+        elif segment.base_offset >= first or len(due) == count_max:
+            break
+        else:
+            due.append(segment)
+    for segment in gone:
+        del sealed[segment]
+    while sealed and (last := next(reversed(sealed))) not in segments:
+        del sealed[last]
+    end = max(target, last.base_offset + 1) if sealed else target  # all that are sealed are due
+    for segment in islice(segments.starting_with(begin), None if count_max is None else count_max + 1):
+        if segment.base_offset >= end:
+            break
+        if len(due) == count_max:
+            return due, max(begin, segment.base_offset)
+        due.append(segment)
+    return due, None
+
+
 def sync_work(
     log: Log, target: Offset, *, is_closing: bool = False
 ) -> tuple[Callable[[], None], Callable[[OSError | None], bool]]:
@@ -165,28 +226,55 @@ def sync_work(
     The function returns whether a failure only means that files were deleted meanwhile. With `is_closing` the indexes
     of the active segment are synced too. Raises OSError.
     """
-    state, segments, directory = log.flush_state, log.segments, log.log_directory
-    active, filesystem, path = segments.active, log.filesystem, log.path
-    sealed = [segment for segment in state.sealed if segment in segments]
-    due = [segment for segment in segments.starting_with(log.recovery_point) if segment.base_offset < target]
-    due += [segment for segment in sealed if segment not in due]
-    if is_closing and active not in due:
+    due, _ = _due(log, begin=log.recovery_point, target=target)
+    active = log.segments.active
+    if is_closing and (not due or due[-1] is not active):
         due.append(active)
+    return _names_work(log, due, log.producers.pending, is_closing=is_closing)
+
+
+def _segments_work(
+    log: Log, due: list[LogSegment], *, is_closing: bool = False
+) -> tuple[Callable[[], None], Callable[[OSError | None], bool]]:
+    """Return what to run in a thread to make segments durable, and a function as that of `sync_work`. Raises OSError."""
+    state, segments, active = log.flush_state, log.segments, log.segments.active
+    sealed = [segment for segment in due if segment in state.sealed]
     work = [segment.sync_work(is_data_only=segment is active and not is_closing) for segment in due]
-    if log.epochs.is_behind:
-        log.epochs.write()
-    epochs_path = log.epochs.path if log.epochs.is_dirty else None
-    # Compaction may remove all records that the log has of a producer: then only a snapshot knows the producer.
-    pending = log.producers.pending
-    snapshot, snapshot_offset = log.producers.snapshot_to_sync, log.producers.last_snapshot_offset
-    has_new_names = state.has_new_names or epochs_path is not None or snapshot is not None or pending is not None
-    is_new, truncations, is_due = state.is_new, log.truncations, state.is_due
-    state.are_indexes_behind |= active in due and not is_closing
-    log.epochs.is_dirty = state.has_new_names = state.is_new = False
+    state.are_indexes_behind |= not is_closing and bool(due) and due[-1] is active
 
     def sync() -> None:
         for sync_segment in work:
             sync_segment()
+
+    def done(error: OSError | None) -> bool:
+        if error is not None:
+            return isinstance(error, FileNotFoundError) and (log.is_closed or any(segment not in segments for segment in due))
+        for segment in sealed:
+            state.sealed.pop(segment, None)
+        while state.sealed and (first := next(iter(state.sealed))) not in segments:
+            del state.sealed[first]
+        return False
+
+    return sync, done
+
+
+def _names_work(
+    log: Log, due: list[LogSegment], pending: PendingSnapshot | None, *, is_closing: bool = False
+) -> tuple[Callable[[], None], Callable[[OSError | None], bool]]:
+    """Return the same for the last segments of a flush, all names, and what is beside the segments. Raises OSError."""
+    state, directory, filesystem, path = log.flush_state, log.log_directory, log.filesystem, log.path
+    sync_segments, segments_done = _segments_work(log, due, is_closing=is_closing)
+    if log.epochs.is_behind:
+        log.epochs.write()
+    epochs_path = log.epochs.path if log.epochs.is_dirty else None
+    # Compaction may remove all records that the log has of a producer: then only a snapshot knows the producer.
+    snapshot, snapshot_offset = log.producers.snapshot_to_sync, log.producers.last_snapshot_offset
+    has_new_names = state.has_new_names or epochs_path is not None or snapshot is not None or pending is not None
+    is_new, truncations, is_due = state.is_new, log.truncations, state.is_due
+    log.epochs.is_dirty = state.has_new_names = state.is_new = False
+
+    def sync() -> None:
+        sync_segments()
         directory.sync_names()  # otherwise a durable file might have no name after a power failure
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile, maybe alone
             if snapshot is not None:
@@ -209,10 +297,9 @@ def sync_work(
             if pending is not None and not log.is_closed:
                 is_wanted = truncations == log.truncations and log.segments.has(pending.offset)
                 log.producers.note_written(pending, is_wanted=is_wanted)
-            state.sealed = [segment for segment in state.sealed if segment in segments and segment not in sealed]
-            return False
+            return segments_done(None)
         state.has_new_names, state.is_new = state.has_new_names or has_new_names, state.is_new or is_new
         log.epochs.is_dirty |= epochs_path is not None
-        return isinstance(error, FileNotFoundError) and (log.is_closed or any(segment not in segments for segment in due))
+        return segments_done(error)
 
     return sync, done

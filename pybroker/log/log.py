@@ -467,6 +467,7 @@ class Log(LogEnd):
     def release(self) -> None:
         """Release the files without writing anything; the log must not be used afterwards."""
         self.is_closed = True
+        self.on_settled = _nothing  # it refers to this log: a cycle that was frozen would never be freed
         for segment in self.segments:
             segment.release()
 

@@ -166,6 +166,12 @@ class Partition(LeaderState):
         stable = self.last_stable_offset
         return high_watermark if stable == high_watermark.offset else self.log.offset_metadata(stable)
 
+    def end_offset(self, isolation: FetchIsolation) -> Offset:
+        """Return where reading ends for `isolation`, without looking for its position, which may wait for a disk."""
+        if isolation is _LOG_END:
+            return self.log.settled_end_offset
+        return self.high_watermark if isolation is FetchIsolation.HIGH_WATERMARK else self.last_stable_offset
+
     # Writing
 
     def _check_isr(self) -> None:

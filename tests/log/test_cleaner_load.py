@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pybroker.config.load import load
 from pybroker.log.cleaner.cleanable import cleanable
+from pybroker.log.files.filesystem import Filesystem
 from pybroker.model import Offset
 from testing.scenes.compacted_log import CompactedLog
 
@@ -61,3 +62,42 @@ def test_a_new_rate_holds_from_the_next_turn_on(tmp_path: Path) -> None:
         fast.append(setting.turn())
     assert len(fast) > 1
     assert max(fast) < 0.02, "100 MB a second"
+
+
+class CountingRenames(Filesystem):
+    """A file system that counts renames."""
+
+    def __init__(self) -> None:
+        self.renames = 0
+
+    def rename(self, source: str, target: str) -> None:
+        self.renames += 1
+        super().rename(source, target)
+
+
+def test_no_step_replaces_more_than_a_hundred_segments(tmp_path: Path) -> None:
+    setting = CompactedLog(tmp_path, filesystem=(filesystem := CountingRenames()), segment_bytes=1 << 20)
+    for number in range(350):
+        setting.put((b"k%d" % number, b"v"))
+        setting.roll()
+    before = setting.records()
+    most = 0
+
+    def clean() -> None:
+        nonlocal most
+        is_over = False
+        while not is_over:
+            filesystem.renames = 0
+            setting.turn()
+            most = max(most, filesystem.renames)
+            is_over = setting.turns[0][0] >= 1
+
+    clean()
+    assert 100 < most <= 4 * 100 + 8, "those of the old segments, and the new one's"
+    assert setting.records() == before
+    assert len(setting.log.segments) == 5, "four groups and the active one"
+    setting.put((b"k", b"v"))
+    setting.roll()
+    clean()
+    assert len(setting.log.segments) == 2, "the next cleaning joins more"
+    assert setting.records()[:-1] == before

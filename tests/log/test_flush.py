@@ -9,8 +9,10 @@ import pytest
 
 from pybroker.log.directories.directory import LogDirectory
 from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.flush import SEGMENTS_PER_JOB
 from pybroker.log.log import Log
 from pybroker.log.results import run_inline
+from pybroker.log.segments.segments import Segments
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import KafkaError
 from testing.scenes.logs import Disk, FaultyFilesystem, HeldThread, append, batch, delete_old_segments
@@ -75,7 +77,7 @@ def test_complete_segments_are_synced_with_their_indexes_though_their_data_was_s
     append(log, batch(1, size=150))
     assert len(log.segments) == 2
     assert {f"{0:020d}.index", f"{0:020d}.timeindex", f"{1:020d}.log", "events-3"} <= {*filesystem.take()}
-    assert log.flush_state.sealed == []
+    assert not log.flush_state.sealed
     assert log.safe_recovery_point == log.recovery_point == 2
 
 
@@ -225,3 +227,82 @@ def test_what_was_recovered_and_cannot_be_made_durable_is_not_served(tmp_path: P
     with pytest.raises(KafkaError):
         disk.open()
     assert disk.directory.is_offline
+
+
+SEGMENTS = 2 * SEGMENTS_PER_JOB + 50
+
+
+def with_many_segments(tmp_path: Path) -> tuple[HeldThread, Log]:
+    """Return a log whose flush has done the first of its segments, while many more were completed."""
+    _, thread, log = slow(tmp_path, segment_bytes=100)
+    for _ in range(SEGMENTS + 2):
+        append(log, batch())
+    assert len(log.segments) == SEGMENTS + 2
+    assert len(thread.jobs) == 1
+    thread.run_next()
+    taken(log)
+    return thread, log
+
+
+def taken(log: Log) -> list[str]:
+    """Return the synced data files and directories, in order of their names."""
+    assert isinstance(log.filesystem, Watched)
+    return [name for name in log.filesystem.take() if not name.endswith("index")]
+
+
+def test_a_flush_of_very_many_segments_has_several_jobs_and_the_recovery_point_moves_after_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread, log = with_many_segments(tmp_path)
+    monkeypatch.setattr(Segments, "__iter__", None)  # to walk all segments for each that is due would take quadratic time
+    first = 1
+    for count in (SEGMENTS_PER_JOB, SEGMENTS_PER_JOB):
+        assert log.safe_recovery_point == log.recovery_point == 1
+        thread.run_next()
+        assert taken(log) == [f"{offset:020d}.log" for offset in range(first, first + count)]
+        first += count
+    thread.run_next()
+    assert {f"{offset:020d}.log" for offset in range(first, SEGMENTS + 1)} | {"events-3"} <= {*taken(log)}
+    assert log.recovery_point == log.safe_recovery_point == SEGMENTS + 1
+    assert (thread.jobs, log.flush_state.sealed) == ([], {})
+
+
+def test_a_flush_in_several_jobs_ends_where_the_log_ended_when_it_began(tmp_path: Path) -> None:
+    thread, log = with_many_segments(tmp_path)
+    thread.run_next()
+    append(log, batch())
+    thread.run_next()
+    thread.run_next()
+    assert log.recovery_point == log.safe_recovery_point == SEGMENTS + 1
+    assert {"00000000000000000252.log"} & {*log.filesystem.names.values()}  # type: ignore[attr-defined]  # those of Watched
+    thread.run_next()
+    assert (log.recovery_point, thread.jobs, log.flush_state.sealed) == (SEGMENTS + 2, [], {})
+
+
+def test_a_flush_in_several_jobs_begins_again_after_a_truncation(tmp_path: Path) -> None:
+    thread, log = with_many_segments(tmp_path)
+    thread.run_next()
+    log.truncate_to(Offset(50))
+    append(log, batch())
+    append(log, batch())
+    thread.run_next()
+    assert log.recovery_point == 1, "what was cut and written again is not durable"
+    taken(log)
+    thread.run_next()
+    assert {f"{offset:020d}.log" for offset in range(1, 50)} <= {*taken(log)}
+    while thread.jobs:
+        thread.run_next()
+    assert log.recovery_point == log.segments.active.base_offset
+    assert not log.flush_state.sealed
+
+
+def test_segments_that_are_deleted_between_two_jobs_of_a_flush_are_left_out(tmp_path: Path) -> None:
+    thread, log = with_many_segments(tmp_path)
+    thread.run_next()
+    log.increment_log_start_offset(Offset(220), high_watermark=log.log_end_offset)
+    log.delete_below_start(now_ms=0)
+    while thread.jobs:
+        thread.run_next()
+    assert log.recovery_point == log.safe_recovery_point == SEGMENTS + 1
+    assert not log.flush_state.sealed
+    assert f"{SEGMENTS:020d}.log" in taken(log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,10 +14,13 @@ from pybroker.log.checkpoints.offset_checkpoint import COMPANION_SUFFIX
 from pybroker.log.directories.claims import InconsistentDirectoryError, LogDirectoryInUseError
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import LogServices
-from pybroker.log.manager.manager import LogManager
-from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
+from pybroker.log.manager.manager import SEGMENTS_PER_STEP, LogManager
+from pybroker.log.producers.producer_entry import ProducerEntry
+from pybroker.log.producers.producer_state import PRODUCERS_PER_STEP
+from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, ProducerId, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, content, read_batches
+from testing.scenes.steps import HeldSteps
 
 
 def started(disk: Disk, **options: object) -> LogManager:
@@ -262,3 +266,26 @@ def test_segments_that_roll_faster_than_the_disk_are_synced_once_each(tmp_path: 
     assert slow.queue == []
     assert log.recovery_point == 39
     assert 3 * 39 <= len(synced) <= 3 * 41 + 2, "data and two indexes of each segment, and in each flush the youngest snapshot"
+
+
+def test_what_a_deleted_log_has_many_of_is_freed_in_steps(tmp_path: Path) -> None:
+    disk, steps = Disk(tmp_path, segment_bytes=100), HeldSteps()
+    manager = disk.manager(run_steps=steps)
+    manager.start()
+    log = manager.create(TP, TOPIC_ID, disk.config)
+    for _ in range(3 * SEGMENTS_PER_STEP):
+        append(log, batch())
+    segments = [weakref.ref(segment) for segment in log.segments]
+    for number in range(2 * PRODUCERS_PER_STEP):
+        log.producers.producers[ProducerId(number)] = ProducerEntry(ProducerId(number))
+    manager.delete(TP, TOPIC_ID)
+    del log
+    alive = []
+    while steps.step():
+        alive.append(sum(one() is not None for one in segments))
+    assert alive == [100, 50, 0, 0, 0, 0], "three steps for the segments, two for the producers, and the end"
+    small = manager.create(TP, TOPIC_ID, disk.config)
+    append(small, batch())
+    manager.delete(TP, TOPIC_ID)
+    assert not steps.jobs
+    manager.stop()

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker.api.handlers.list_offsets import LATEST, look_up
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.log.results import LogOffsetMetadata
 from pybroker.metadata.image import PartitionImage
@@ -13,6 +14,7 @@ from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.fetch_data import FetchIsolation, FetchPartitionData
 from pybroker.replication.partition import Partition
+from pybroker.slicing import run_through
 from testing.scenes.replication.model_log import ModelLog
 from testing.scenes.replication.scene import BROKER, ReplicaScene, params, topic_id, wanted
 
@@ -162,6 +164,16 @@ def test_reading_ends_where_the_isolation_requires() -> None:
         assert data.records.size == size
         assert (data.high_watermark, data.last_stable_offset, data.log_start_offset) == (3, 1, 0)
         assert bool(data.aborted_transactions) == (asked.isolation is FetchIsolation.TXN_COMMITTED)
+
+
+def test_the_last_offset_for_a_consumer_is_known_without_a_lookup_in_the_log() -> None:
+    partition = replica(image(isr=(1, 2)), 10, 20, 30, 40)
+    partition.update_follower(BrokerId(2), at(partition, 3))
+    partition.log.producers.first_unstable_offset = Offset(1)  # type: ignore[misc]
+    partition.leader_epoch_start_offset = Offset(0)
+    partition.log.error = OSError("a lookup")  # type: ignore[attr-defined]  # of the model
+    found = {isolation: run_through(look_up(partition, LATEST, isolation)).offset for isolation in FetchIsolation}
+    assert found == {FetchIsolation.LOG_END: 4, FetchIsolation.HIGH_WATERMARK: 3, FetchIsolation.TXN_COMMITTED: 1}
 
 
 def test_an_open_transaction_beyond_the_high_watermark_changes_nothing() -> None:

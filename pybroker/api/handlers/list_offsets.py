@@ -140,7 +140,7 @@ def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> 
     found = None
     if timestamp != LATEST:
         found = yield from log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    end_offset = partition.end_metadata(isolation).offset
+    end_offset = partition.end_offset(isolation)
     if found is not None and found.offset < end_offset:
         return found
     if isolation is not FetchIsolation.LOG_END and partition.leader_epoch_start_offset > partition.high_watermark:

@@ -48,6 +48,11 @@ if TYPE_CHECKING:
 WRITE_BYTES: Final = 1 << 19
 _STAYS_WITHOUT_RECORDS: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
+_SEGMENTS_PER_GROUP: Final = 100
+"""All segments of a group are replaced in one step, with up to four renames each; the next cleaning joins more. Kafka has no such
+bound.
+"""
+
 _BATCHES_PER_STEP: Final = 64
 _LOOKED_AT: Final = Work(bytes=0, batches=_BATCHES_PER_STEP)
 NOTHING: Final[tuple[list[bytes], int, int, int]] = ([], 0, -1, 0)
@@ -181,7 +186,8 @@ def groups(log: Log, end_offset: Offset) -> Iterator[list[tuple[LogSegment, Offs
     size = 0
     for segment, end in _with_ends(log, start_offset=log.segments[0].base_offset, end_offset=end_offset):
         is_too_far = bool(group) and end - 1 - group[0][0].base_offset > RELATIVE_OFFSET_MAX
-        if group and (size + segment.size > log.config.segment_bytes or is_too_far):
+        is_full = size + segment.size > log.config.segment_bytes or len(group) == _SEGMENTS_PER_GROUP
+        if group and (is_full or is_too_far):
             yield group
             group, size = [], 0
         group.append((segment, end))

@@ -26,21 +26,25 @@ from pybroker.log.log import Log, LogServices
 from pybroker.log.manager import room_pass
 from pybroker.log.manager.loading import Loader
 from pybroker.log.manager.passes import LogPasses
+from pybroker.log.producers.producer_state import PRODUCERS_PER_STEP
 from pybroker.log.results import StepsRunner, ThreadRunner, run_inline, run_unsliced
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import run_through
+from pybroker.slicing import emptied, run_through
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from pybroker.config.topic import TopicConfig
     from pybroker.log.directories.claims import KnownDirectory
     from pybroker.log.manager.loading import TopicIdOf, UnopenedLog
+    from pybroker.log.producers.producer_entry import ProducerEntry
+    from pybroker.log.segments.segment import LogSegment
 
 logger = logging.getLogger(__name__)
 
 CLOSING_THREADS: Final = 16
+SEGMENTS_PER_STEP: Final = 50
 
 
 class LogManager:
@@ -80,6 +84,7 @@ class LogManager:
         self.made_again: list[TopicPartition] = []
         """Partitions of the metadata whose logs were in no directory: the start has made empty logs for them."""
         self._interrupted_moves: dict[TopicPartition, LogDirectory] = {}
+        self._run_steps = run_steps
         self.passes = LogPasses(self.directories, lambda: list(self._logs.values()), run_steps)
 
     # --- start and stop ---
@@ -280,6 +285,7 @@ class LogManager:
             self.leave_place(tp)
         if log is not None:
             log.log_directory.log_count -= 1
+            self._free_later(log)
             self._give_up(log, log.config.file_delete_delay_ms)
         unopened = self._unopened.pop(tp, None)
         if log is None and unopened is None:
@@ -292,6 +298,12 @@ class LogManager:
                 strays.delete_later(directory, unopened.found.path, tp, self.services.clock.time_ms())
             except OSError as error:
                 raise directory.fail(error) from error
+
+    def _free_later(self, log: Log) -> None:
+        """Keep what a large log has many of, and free it in steps: with the log, all of it would be freed in one."""
+        segments, producers = log.segments, log.producers.producers
+        if len(segments) > SEGMENTS_PER_STEP or len(producers) > PRODUCERS_PER_STEP:
+            self._run_steps("end of a log", _freed(list(segments), list(producers.values())))
 
     def _give_up(self, log: Log, delay_ms: int) -> None:
         """Free the name of the log's directory, and have it removed. Raises KafkaError; it is tried again if the disk works."""
@@ -329,6 +341,7 @@ class LogManager:
 
     def drop_future(self, future: Log) -> None:
         """Remove a future log. Raises KafkaError."""
+        self._free_later(future)
         self._give_up(future, 0)
 
     def replace(self, present: Log, future: Log) -> Log:
@@ -374,6 +387,7 @@ class LogManager:
         """Give up the files at the old place of a moved log, which is durable at its new place."""
         present = self._left.pop(tp)
         source = present.log_directory
+        self._free_later(present)
         try:
             self._give_up(present, present.config.file_delete_delay_ms)
         except KafkaError as error:
@@ -425,3 +439,9 @@ class LogManager:
         self.services.producer_id_expiration_ms = expiration_ms
         for log in self._logs.values():
             log.producers.expiration_ms = expiration_ms
+
+
+def _freed(segments: list[LogSegment], producers: list[ProducerEntry]) -> Generator[None, None, None]:
+    """Free in steps what nothing else refers to by then."""
+    yield from emptied(segments, count=SEGMENTS_PER_STEP)
+    yield from emptied(producers, count=PRODUCERS_PER_STEP)

@@ -35,6 +35,11 @@ class Segments:
     def __iter__(self) -> Iterator[LogSegment]:
         return iter(self._segments)
 
+    def __contains__(self, segment: LogSegment) -> bool:
+        """Return whether it is a segment of the log, by its place: a walk for each of very many would be quadratic."""
+        index = self.floor_index(segment.base_offset)
+        return index >= 0 and self._segments[index] is segment
+
     def __getitem__(self, index: int) -> LogSegment:
         return self._segments[index]
 
