@@ -101,7 +101,7 @@ async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, mon
     (group,) = (group for shard in whole.groups.runtime.shards for group in shard.classic_groups.values())
     for one in members(9):
         group.add(one, None)
-    request = DescribeGroupsRequest(groups=[GROUP, "h", GROUP, GROUP])
+    request = DescribeGroupsRequest(groups=[GROUP, "h"])
     at_once = await whole.ask(request, 5)
     whole.call_soon = asyncio.get_running_loop().call_soon
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
@@ -111,9 +111,9 @@ async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, mon
     while not sent.done():
         await asyncio.sleep(0)
         turns += 1
-    assert turns >= 9, "a group of ten members has four steps"
+    assert turns >= 4, "a group of ten members has four steps"
     in_steps = whole.read(await sent, request, 5)
-    assert [len(one.members) for one in in_steps.groups] == [10, 0, 10, 10]
+    assert [len(one.members) for one in in_steps.groups] == [10, 0]
     assert encode_response(in_steps, 5, 0) == encode_response(at_once, 5, 0)
 
 
