@@ -28,7 +28,7 @@ from pybroker.slicing import run_through
 from testing.scenes.api.whole import Whole
 from testing.turns import run_watched
 
-MANY = 150_000 if is_wanted() else 30_000  # the loop of the test also encodes the request, and decodes the response
+MANY = 100_000 if is_wanted() else 30_000  # the loop of the test also encodes the request, and decodes the response
 NAMES = [f"t{number}" for number in range(MANY)]
 
 
