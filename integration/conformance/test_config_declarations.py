@@ -48,7 +48,7 @@ OURS = {
     "pybroker.advertised.by.peer": "our own", "pybroker.advertised.outside": "our own",
     "pybroker.produce.inflation.max": "our own", "pybroker.request.elements.max": "our own",
     "pybroker.fetch.session.cache.partitions": "our own", "pybroker.first.request.timeout.ms": "our own",
-    "pybroker.request.progress.timeout.ms": "our own",
+    "pybroker.request.progress.timeout.ms": "our own", "pybroker.unsent.response.bytes.max": "our own",
 }  # fmt: skip
 """Properties of a broker that Kafka does not have."""
 
