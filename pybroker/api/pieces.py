@@ -65,6 +65,17 @@ def first_of(
     return first
 
 
+def once_by_name(asked: str, large: Callable[[Any], Iterable[Hashable]]) -> Once:
+    """Return how an API describes once what it names in the list `asked` of its request."""
+
+    def leave_out(request: Any, known: Container[Hashable]) -> set[Hashable]:
+        named: set[Hashable] = set()
+        setattr(request, asked, first_of(getattr(request, asked), known, named, str))
+        return named
+
+    return Once(leave_out=leave_out, large=large)
+
+
 class Pieces:
     """How requests of an API are cut, and responses joined.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.nodes import GROUP_OPERATIONS
-from pybroker.api.pieces import Once, Pieces, first_of
+from pybroker.api.pieces import Pieces, once_by_name
 from pybroker.metadata.features import serves_consumer_groups
 from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
@@ -30,22 +30,17 @@ from pybroker.protocol.messages.consumer_group_describe import (
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Container, Hashable, Iterator
+    from collections.abc import Hashable, Iterator
 
     from pybroker.api.context import RequestContext, Services
-
-
-def _leave_out_repeats(request: Any, known: Container[Hashable]) -> set[Hashable]:
-    named: set[Hashable] = set()
-    request.group_ids = first_of(request.group_ids, known, named, str)
-    return named
 
 
 def _large(response: Any) -> Iterator[Hashable]:
     return (one.group_id for one in response.groups if one.members)
 
 
-PIECES: Final = Pieces(("group_ids", "groups"), elements=5, once=Once(leave_out=_leave_out_repeats, large=_large))
+ONCE: Final = once_by_name("group_ids", _large)
+PIECES: Final = Pieces(("group_ids", "groups"), elements=5, once=ONCE)
 
 
 def handle(
@@ -54,7 +49,7 @@ def handle(
     request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse | Future[ConsumerGroupDescribeResponse]:
     """Describe each group."""
-    _leave_out_repeats(request, ())
+    ONCE.leave_out(request, ())
     if not broker.config.has_consumer_groups or not serves_consumer_groups(broker.controller.image):
         code = ErrorCode.UNSUPPORTED_VERSION
         refused = [DescribedGroup(group_id=name, error_code=code, error_message=code.message) for name in request.group_ids]

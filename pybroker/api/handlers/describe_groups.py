@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.nodes import GROUP_OPERATIONS
-from pybroker.api.pieces import Once, Pieces, first_of
+from pybroker.api.pieces import Pieces, once_by_name
 from pybroker.coordinator.classic.group import GroupState
 from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
@@ -26,31 +26,26 @@ from pybroker.protocol.messages.describe_groups import DescribedGroup, DescribeG
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Container, Hashable, Iterator
+    from collections.abc import Hashable, Iterator
 
     from pybroker.api.context import RequestContext, Services
 
 _NOT_FOUND_VERSION: Final = 6
 
 
-def _leave_out_repeats(request: Any, known: Container[Hashable]) -> set[Hashable]:
-    named: set[Hashable] = set()
-    request.groups = first_of(request.groups, known, named, str)
-    return named
-
-
 def _large(response: Any) -> Iterator[Hashable]:
     return (one.group_id for one in response.groups if one.members)
 
 
-PIECES: Final = Pieces(("groups", "groups"), elements=5, once=Once(leave_out=_leave_out_repeats, large=_large))
+ONCE: Final = once_by_name("groups", _large)
+PIECES: Final = Pieces(("groups", "groups"), elements=5, once=ONCE)
 
 
 def handle(
     broker: Services, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | Future[DescribeGroupsResponse]:
     """Describe each group."""
-    _leave_out_repeats(request, ())
+    ONCE.leave_out(request, ())
     responses: list[Any] = []
     for group_id in request.groups:
         one: Deferred[Any, DescribedGroup] = Deferred(

@@ -18,7 +18,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, Union
 
 from pybroker.api.deferred import Deferred
-from pybroker.api.pieces import Once, Pieces, first_of
+from pybroker.api.pieces import Pieces, once_by_name
 from pybroker.api.slices import complete, in_slices
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_transactions import (
@@ -30,7 +30,7 @@ from pybroker.protocol.messages.describe_transactions import (
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Container, Hashable, Iterator
+    from collections.abc import Hashable, Iterator
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.transaction.state import Transaction
@@ -38,19 +38,12 @@ if TYPE_CHECKING:
 Outcome = Union["Transaction", ErrorCode]
 
 
-def _leave_out_repeats(request: Any, known: Container[Hashable]) -> set[Hashable]:
-    named: set[Hashable] = set()
-    request.transactional_ids = first_of(request.transactional_ids, known, named, str)
-    return named
-
-
 def _large(response: Any) -> Iterator[Hashable]:
     return (one.transactional_id for one in response.transaction_states if one.topics)
 
 
-PIECES: Final = Pieces(
-    ("transactional_ids", "transaction_states"), elements=20, once=Once(leave_out=_leave_out_repeats, large=_large)
-)
+ONCE: Final = once_by_name("transactional_ids", _large)
+PIECES: Final = Pieces(("transactional_ids", "transaction_states"), elements=20, once=ONCE)
 
 
 def handle(
@@ -59,7 +52,7 @@ def handle(
     request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse | Future[DescribeTransactionsResponse]:
     """Describe each id."""
-    _leave_out_repeats(request, ())
+    ONCE.leave_out(request, ())
     outcomes: list[Any] = []
     for transactional_id in request.transactional_ids:
         one: Deferred[Outcome, Outcome] = Deferred(lambda outcome: outcome)
