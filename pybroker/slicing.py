@@ -8,7 +8,7 @@ coroutine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -130,3 +130,14 @@ class ManyValues(Collection[Value]):
 
     def __len__(self) -> int:
         return self._count
+
+
+def repeated(values: Iterable[Value]) -> Generator[None, None, ManyValues[Value]]:
+    """Return what is among `values` more than once. It yields between them."""
+    seen, again = ManyValues[Value](), ManyValues[Value]()
+    for value in values:
+        if not seen.add(value):
+            again.add(value)
+        yield
+    yield from seen.emptied()
+    return again

@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX
 from pybroker.model import BrokerId
-from pybroker.slicing import emptied
+from pybroker.slicing import ManyValues, repeated
 
 STEP: Final = 1_000
 REPLICAS_MAX: Final = 1_000
@@ -56,24 +56,19 @@ Item = TypeVar("Item")
 
 def apart(topics: Sequence[Topic]) -> Generator[None, None, tuple[list[Topic], list[str]]]:
     """Return the topics whose names occur once, and the names that occur more often."""
-    times: dict[str, int] = {}
-    for number, topic in enumerate(topics, 1):
-        times[topic.name] = times.get(topic.name, 0) + 1
-        if not number % STEP:
-            yield
+    repeated_names = yield from repeated(topic.name for topic in topics)
     once: list[Topic] = []
-    for number, topic in enumerate(topics, 1):
-        if times[topic.name] == 1:
-            once.append(topic)
-        if not number % STEP:
-            yield
     again: list[str] = []
-    for number, (name, count) in enumerate(times.items(), 1):
-        if count > 1:
-            again.append(name)
+    listed = ManyValues[str]()
+    for number, topic in enumerate(topics, 1):
+        if topic.name not in repeated_names:
+            once.append(topic)
+        elif listed.add(topic.name):
+            again.append(topic.name)
         if not number % STEP:
             yield
-    yield from emptied(times)
+    yield from repeated_names.emptied()
+    yield from listed.emptied()
     return once, again
 
 

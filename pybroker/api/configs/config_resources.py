@@ -5,7 +5,7 @@ Source: ConfigAdminManager.preprocess, ControllerConfigurationValidator, ConfigR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,7 @@ from pybroker.metadata.config_changes import SETTINGS_MAX, TOPIC_KIND, ConfigCha
 from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
 from pybroker.metadata.slices import finish, mapped
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import ManyValues
+from pybroker.slicing import repeated
 
 if TYPE_CHECKING:
     from pybroker.api.context import Services
@@ -69,14 +69,14 @@ async def alter(
 
     `is_incremental` distinguishes the two requests, whose resources differ in the operation of a setting.
     """
-    repeated = await finish(_repeated(resources))
+    again = await finish(repeated(map(identity, resources)))
     outcomes: list[KafkaError | None] = [None] * len(resources)
     wanted: list[tuple[int, ConfigChange]] = []
 
     def take(number_and_resource: tuple[int, Any]) -> None:
         index, resource = number_and_resource
         try:
-            if identity(resource) in repeated:
+            if identity(resource) in again:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             edits = _edits(resource, is_incremental=is_incremental)
             if resource.resource_type == ResourceType.BROKER_LOGGER and is_incremental:
@@ -92,18 +92,6 @@ async def alter(
     for (index, _), outcome in zip(wanted, errors, strict=True):
         outcomes[index] = outcome
     return outcomes
-
-
-def _repeated(resources: Sequence[Any]) -> Generator[None, None, Collection[tuple[int, str]]]:
-    """Return what is named more than once. It yields between resources."""
-    seen, repeated = ManyValues[tuple[int, str]](), ManyValues[tuple[int, str]]()
-    for resource in resources:
-        one = identity(resource)
-        if not seen.add(one):
-            repeated.add(one)
-        yield
-    yield from seen.emptied()
-    return repeated
 
 
 def _edits(resource: Any, *, is_incremental: bool) -> list[Edit]:
