@@ -25,6 +25,7 @@ from pybroker.protocol.messages.list_config_resources import ListConfigResources
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import Whole
+from testing.waiting import turns_until_done
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -410,8 +411,4 @@ async def test_many_resources_and_settings_are_handled_in_steps(tmp_path: Path, 
 
 async def turns_of(whole: Whole, request: object, version: int) -> int:
     """Return how many turns of the loop a request takes."""
-    sent, turns = whole.send(request, version), 0
-    while not sent.done():
-        await asyncio.sleep(0)
-        turns += 1
-    return turns
+    return await turns_until_done(whole.send(request, version))

@@ -25,6 +25,7 @@ from pybroker.protocol.messages.incremental_alter_configs import (
 from pybroker.protocol.messages.list_groups import ListGroupsRequest
 from testing.scenes.api.groups import GROUP, broker, join_request, member, versions
 from testing.scenes.api.whole import Whole
+from testing.waiting import turns_until_done
 from tests.coordinator.consumer.consumer_state import group_of, state_of
 
 HEARTBEAT_VERSIONS = versions(ApiKey.CONSUMER_GROUP_HEARTBEAT)
@@ -212,11 +213,7 @@ async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, mon
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
     monkeypatch.setattr(describe, "STEP", 2)
     sent = whole.send(request, 1)
-    turns = 0
-    while not sent.done():
-        await asyncio.sleep(0)
-        turns += 1
-    assert turns >= 2
+    assert await turns_until_done(sent) >= 2
     assert [len(one.members) for one in at_once.groups] == [5, 0]
     assert encode_response(whole.read(await sent, request, 1), 1, 0) == encode_response(at_once, 1, 0)
 

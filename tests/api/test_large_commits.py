@@ -36,6 +36,7 @@ from pybroker.records.batch import batches
 from testing.scenes.api.groups import GROUP, commit_request, member
 from testing.scenes.api.whole import Whole, frame_of, settled
 from testing.turns import run_watched
+from testing.waiting import turns_until_done
 from tests.api.offset_transactions import OffsetProducer
 from tests.api.transactions import broker
 
@@ -180,11 +181,7 @@ async def test_a_large_addition_gives_the_loop_back(tmp_path: Path, monkeypatch:
     in_slices(whole, monkeypatch)
     request = addition(producer, range(2_000))
     sent = whole.send(request, 3)
-    turns = 0
-    while not sent.done():
-        await asyncio.sleep(0)
-        turns += 1
-    assert turns > 1_000
+    assert await turns_until_done(sent) > 1_000
     (topic,) = whole.read(await sent, request, 3).results_by_topic_v3_and_below
     assert [one.partition_error_code for one in topic.results_by_partition] == [NONE] * 2_000
 

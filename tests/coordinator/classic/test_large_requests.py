@@ -24,6 +24,7 @@ from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from testing.scenes.api.groups import GROUP, broker, join_request
+from testing.waiting import turns_until_done
 
 
 @pytest.mark.parametrize(("count", "code"), [(PROTOCOLS_MAX, ErrorCode.MEMBER_ID_REQUIRED), (PROTOCOLS_MAX + 1, 42)])
@@ -45,11 +46,7 @@ async def test_many_assignments_are_looked_at_in_steps(tmp_path: Path, monkeypat
     assignments = [SyncGroupRequestAssignment(member_id=one, assignment=one.encode()) for one in ids]
     request = SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=member_id, assignments=assignments)
     sent = whole.send(request, 3)
-    turns = 0
-    while not sent.done():
-        await asyncio.sleep(0)
-        turns += 1
-    assert turns >= 10
+    assert await turns_until_done(sent) >= 10
     assert whole.read(await sent, request, 3).assignment == member_id.encode()
 
 
@@ -107,22 +104,10 @@ async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, mon
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
     monkeypatch.setattr(describe, "STEP_MEMBERS", 3)
     sent = whole.send(request, 5)
-    turns = 0
-    while not sent.done():
-        await asyncio.sleep(0)
-        turns += 1
-    assert turns >= 4, "a group of ten members has four steps"
+    assert await turns_until_done(sent) >= 4, "a group of ten members has four steps"
     in_steps = whole.read(await sent, request, 5)
     assert [len(one.members) for one in in_steps.groups] == [10, 0]
     assert encode_response(in_steps, 5, 0) == encode_response(at_once, 5, 0)
-
-
-async def turns_until_done(sent: asyncio.Future[bytes]) -> int:
-    turns = 0
-    while not sent.done():
-        await asyncio.sleep(0)
-        turns += 1
-    return turns
 
 
 async def test_many_members_get_their_generation_and_their_assignments_in_steps(
