@@ -17,10 +17,13 @@ COPY container/requirements-build.txt container/
 RUN python -m venv tools \
  && tools/bin/pip install --quiet --require-hashes --only-binary :all: -r container/requirements-build.txt
 
-# What native parts are compiled from, and nothing else: the layer that compiles them is kept while other code changes.
+# What native parts are compiled from, and nothing else: the layer that compiles them is kept while other code changes. Cython takes
+# a folder for a package by its __init__.py, whatever that contains.
 FROM tools AS native-sources
 COPY pybroker pybroker
-RUN find pybroker -type f ! -name '*.pyx' ! -name '*.pxd' ! -name '*.pxi' ! -name '*.h' ! -name '_*_python.py' -delete \
+RUN find pybroker -type f ! -name '*.pyx' ! -name '*.pxd' ! -name '*.pxi' ! -name '*.h' ! -name '_*_python.py' \
+      ! -name __init__.py -delete \
+ && find pybroker -name __init__.py -exec truncate --size=0 {} + \
  && find pybroker -type d -empty -delete
 
 FROM tools AS builder
@@ -33,7 +36,7 @@ COPY --from=native-sources /build/pybroker pybroker
 RUN touch README.md LICENSE && tools/bin/python setup.py --quiet build_ext
 COPY README.md LICENSE ./
 COPY pybroker pybroker
-RUN find pybroker -name '*.p[yx][xdi]' -exec touch --date=2000-01-01 {} + \
+RUN find pybroker \( -name '*.p[yx][xdi]' -o -name '_*_python.py' \) -exec touch --date=2000-01-01 {} + \
  && tools/bin/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist . \
  && tools/bin/pip --python /opt/pybroker/bin/python install --quiet --no-deps --no-index dist/*.whl
 # Without a compiler, an install continues in pure Python, which an image must not do.
