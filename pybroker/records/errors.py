@@ -37,6 +37,10 @@ class UnsupportedCompressionError(KafkaError):
         super().__init__(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
 
 
+class ConversionClosedError(Exception):
+    """A conversion was closed while a thread was at work on it. No client waits for its outcome."""
+
+
 class RecordError(NamedTuple):
     """Why the broker refused one record of a batch; goes into ProduceResponse v8+ as it is."""
 

@@ -26,6 +26,8 @@ A chunk is as many whole batches of the source as fit in the chunk's bytes, at l
 (it is in zstd, or damaged on disk), the response ends before it as in case C; the next fetch starts there and gets
 the error.
 
+`close` may be called while a thread converts: the conversion then ends with `ConversionClosedError` at its next batch or piece.
+
 Source: KIP-283; `LazyDownConversionRecords`, `LazyDownConversionRecordsSend`.
 """
 
@@ -49,7 +51,7 @@ from pybroker.records.batch import (
     entry_size,
 )
 from pybroker.records.convert import convertible_codec, down_convert, down_convert_entry
-from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionError
+from pybroker.records.errors import ConversionClosedError, CorruptRecordError, UnsupportedCompressionError
 
 LOOP_BYTES: Final = 256 << 10
 """A batch without a codec of up to this size is converted on the loop; a larger one in a thread."""
@@ -91,7 +93,8 @@ class LazyDownConversion(SendPart):
 
     `size` is Spre. `first_size` is the size of the first batch after conversion; it is 0 in case D, and
     `passed_offset` is then the first offset after the batches that were examined. The object owns `source`: `close`
-    closes it. Belongs to the loop.
+    closes it. Belongs to the loop, except while what `cold` returned, or `measure`, runs in a thread: then the loop may only call
+    `close`.
     """
 
     makes_bytes: ClassVar[bool] = True
@@ -100,6 +103,7 @@ class LazyDownConversion(SendPart):
         "_chunk_bytes",
         "_first",
         "_first_offset",
+        "_is_closed",
         "_left",
         "_overflow_message_size",
         "_padded",
@@ -136,7 +140,7 @@ class LazyDownConversion(SendPart):
         self._chunk_bytes = chunk_bytes
         self._position = 0  # where the next batch to convert is in the source
         self._first: bytes | memoryview | None = None
-        self._padded = False
+        self._padded = self._is_closed = False
         self._overflow_message_size = overflow_message_size
         self.records_converted = 0
         self.error: CorruptRecordError | UnsupportedCompressionError | None = None
@@ -159,6 +163,7 @@ class LazyDownConversion(SendPart):
         Raises:
             UnsupportedCompressionError: the batch is in zstd; the partition gets UNSUPPORTED_COMPRESSION_TYPE.
             CorruptRecordError: the batch is damaged; the partition gets CORRUPT_MESSAGE.
+            ConversionClosedError: `close` was called meanwhile.
         """
         source = self._source
         self.first_size = self._measure_first() if source.size else 0
@@ -184,7 +189,7 @@ class LazyDownConversion(SendPart):
         return self._source.slice(self._position, self._chunk_bytes).cold() or (self._prepare if self.is_long else None)
 
     def _prepare(self) -> None:
-        """Make the next chunk. Runs in a thread, during which nothing else uses this object."""
+        """Make the next chunk. Runs in a thread, during which the loop may only call `close`."""
         self._prepared = self._next_chunk(compressed_bytes_max=None)
 
     def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
@@ -198,7 +203,8 @@ class LazyDownConversion(SendPart):
         return parts
 
     def close(self) -> None:
-        """Release the source and the first batch."""
+        """Release the source and the first batch, and end the conversion that a thread has in hand."""
+        self._is_closed = True
         self._first = self._prepared = None
         self._left = 0
         self._source.close()
@@ -208,6 +214,7 @@ class LazyDownConversion(SendPart):
         is none.
         """
         while (entry := self._read_entry(self._position)) is not None:
+            self._ensure_open()
             size = len(entry)
             if entry[MAGIC_AT] == MAGIC and (codec := convertible_codec(batch := BatchView(entry))) is not None and not codec:
                 converted = kernels.down_converted_size(
@@ -256,6 +263,7 @@ class LazyDownConversion(SendPart):
         position, room = 0, self._left
         compressed_left = compressed_bytes_max
         while (size := entry_size(chunk, position)) is not None:
+            self._ensure_open()
             if compressed_left is not None and first is None:
                 if parts and _is_long(chunk, position, size=size, compressed_bytes_max=compressed_left):
                     return
@@ -277,6 +285,11 @@ class LazyDownConversion(SendPart):
             if data:
                 room -= len(data)
                 parts.append(data)
+
+    def _ensure_open(self) -> None:
+        """Raise ConversionClosedError if the object was closed."""
+        if self._is_closed:
+            raise ConversionClosedError
 
     def _may_fit(self, chunk: memoryview, *, position: int, size: int, room: int) -> bool:
         """Return False if the batch is known not to fit, so that the last batch of a response is not converted in vain."""

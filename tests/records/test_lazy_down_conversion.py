@@ -18,7 +18,7 @@ from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.records.convert import down_convert
-from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionError
+from pybroker.records.errors import ConversionClosedError, CorruptRecordError, UnsupportedCompressionError
 from pybroker.records.lazy_down_conversion import CHUNK_BYTES, LazyDownConversion, down_convert_eagerly
 from testing.scenes.record_lists import BOTH, kernels_of, some_records
 
@@ -45,6 +45,16 @@ class Slice:
 
     def close(self) -> None:
         self.is_closed = True
+
+
+class Warm(Slice):
+    """A slice that is in memory: nothing has to be read before it is converted."""
+
+    def slice(self, position: int, size: int) -> Warm:
+        return Warm(self.data[position : position + size], position)
+
+    def cold(self) -> None:
+        return None
 
 
 def batch_of(count: int, base_offset: int, *, value_size: int = 100, codec: CompressionType = CompressionType.NONE) -> bytes:
@@ -269,6 +279,32 @@ def test_the_source_is_asked_where_it_is_cold_and_closed_at_the_end() -> None:
     assert source.is_closed
     assert (part.cold(), part.pull(10)) == (None, ())
     part.close()
+
+
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
+def test_a_conversion_ends_when_it_is_closed_meanwhile(codec: CompressionType) -> None:
+    class Closing(Slice):
+        """Closes the conversion while its thread reads."""
+
+        def read(self, position: int, length: int) -> bytes:
+            if self.reads:
+                part.close()
+            return super().read(position, length)
+
+    source = batch_of(3000, 0, codec=codec)
+    part = LazyDownConversion(Closing(source), to_magic=1, first_offset=Offset(0), is_measured=False)
+    with pytest.raises(ConversionClosedError):
+        part.measure()
+    assert (part.kept_bytes, part.pull(1)) == (0, ())
+
+    part = LazyDownConversion(Warm(source), to_magic=1, first_offset=Offset(0))
+    part.drop_first()
+    prepare = part.cold()
+    assert prepare is not None
+    part.close()
+    with pytest.raises(ConversionClosedError):
+        prepare()
+    assert part.kept_bytes == 0
 
 
 def test_one_chunk_in_memory_whatever_the_fetch() -> None:
