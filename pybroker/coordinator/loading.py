@@ -7,7 +7,7 @@ Source: GroupMetadataManager.onLoaded, GroupCoordinatorRecordSerde.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.offsets import STEP_OFFSETS, forget_topics
@@ -37,7 +37,7 @@ LARGE_BYTES: Final = 4_096
 """A record of a group of more bytes is a step of its own: to read the subscriptions of its members takes up to 10 ms."""
 
 
-def replay_batch(shard: GroupShard, batch: BatchView, some: Iterable[Entry], skipped: Counter[int]) -> Iterator[None]:
+def replay_batch(shard: GroupShard, batch: BatchView, some: Iterator[Entry], skipped: Counter[int]) -> Iterator[None]:
     """Replay some records of a batch, and count those of types that mean nothing here in `skipped`. Yields after a large one."""
     names: bytes | None = None
     group_id, topic = GroupId(""), ""

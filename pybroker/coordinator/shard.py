@@ -168,9 +168,11 @@ class GroupShard:
         if group is None:
             if record.value is None:
                 return True
-            group = self.consumer_groups[group_id] = ConsumerGroup(group_id)
+            group = ConsumerGroup(group_id)
+        replay(group, record.key, record.value)  # raises before it changes anything
+        if group_id not in self.consumer_groups:
+            self.consumer_groups[group_id] = group
             self.classic_groups.pop(group_id, None)  # a simple group, made by offsets that compaction has left before this record
-        replay(group, record.key, record.value)
         return True
 
     def _replay_group(self, key: Any, value: Any) -> None:

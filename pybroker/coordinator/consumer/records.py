@@ -18,6 +18,7 @@ from pybroker.coordinator.runtime.result import CoordinatorRecord
 from pybroker.model import NO_GROUP_EPOCH, NO_MEMBER_EPOCH, GroupEpoch, MemberEpoch, group_epoch
 from pybroker.protocol.messages import group_records as messages
 from pybroker.protocol.messages.group_records import RecordType
+from pybroker.protocol.wire import DecodeError
 
 if TYPE_CHECKING:
     from pybroker.coordinator.consumer.group import ConsumerGroup, Topics
@@ -202,7 +203,7 @@ def _current_assignment(group: ConsumerGroup, key: Any, value: Any) -> None:
             member,
             epoch=MemberEpoch(value.member_epoch),
             previous_epoch=MemberEpoch(value.previous_member_epoch),
-            state=MemberState(value.state),
+            state=_state(value.state),
             assigned=_assignment(value.assigned_partitions),
             pending_revocation=_assignment(value.partitions_pending_revocation),
         )
@@ -225,6 +226,13 @@ def _regex(group: ConsumerGroup, key: Any, value: Any) -> None:
         group.regexes.pop(key.regular_expression, None)
     else:
         group.regexes[key.regular_expression] = frozenset(value.topics)
+
+
+def _state(number: int) -> MemberState:
+    try:
+        return MemberState(number)
+    except ValueError as error:
+        raise DecodeError(f"a member has the unknown state {number}") from error
 
 
 def _assignment(topics: Iterable[Any]) -> Assignment:

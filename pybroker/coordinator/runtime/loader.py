@@ -1,8 +1,8 @@
 """Fills shards from their logs, in slices, so that the event loop can do other work in between.
 
-The loader loads shards in turn, in the order of their partitions. A record that cannot be read fails its shard, because the
-records after it cannot be trusted to be complete; any other error fails the shard too. The other shards are loaded all the same.
-The loader skips records of unknown types, which a newer broker may have written.
+The loader loads shards in turn, in the order of their partitions. Any client may write to an internal topic, so the loader skips
+a record that cannot be decoded, and logs its offset. It also skips records of unknown types, which a newer broker may have written,
+and damaged batches. Any other error fails the shard; the other shards are loaded all the same.
 
 Source: CoordinatorLoaderImpl.
 """
@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import gc
 import logging
+import struct
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from itertools import chain, islice
+from operator import length_hint
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Generic
 
 from pybroker.coordinator.runtime.active import S
+from pybroker.protocol.wire import DecodeError
 from pybroker.records.batch import batches
 from pybroker.records.control import ControlType, control_type
 from pybroker.records.entries import entries
@@ -44,14 +47,18 @@ FREEZE_RECORDS: Final = 20_000
 long, and to go through a million offsets again and again costs a third of the loading, and later a pause of 100 ms now and then.
 """
 
+NAMED_RECORDS: Final = 10
+"""The log names this many records of a partition that cannot be decoded, and has the number of all."""
+
 _MARKERS: Final = frozenset({ControlType.COMMIT, ControlType.ABORT})
 
 Loading = Iterator[int]
 """An iterator that replays some records of a batch per step and yields their number."""
 
-ReplayBatch = Callable[[S, "BatchView", Iterable["Entry"], Counter[int]], Iterator[None] | None]
+ReplayBatch = Callable[[S, "BatchView", Iterator["Entry"], Counter[int]], Iterator[None] | None]
 """Replays some records of a batch into the shard, and counts the types that mean nothing there. The batch may belong to an open
-transaction; its marker comes later. Where a record may be large, what is returned replays the records in steps.
+transaction; its marker comes later. Where a record may be large, what is returned replays the records in steps. A record that
+raises DecodeError or struct.error has changed nothing, and is the last one that was taken from the iterator.
 """
 
 ReplayMarker = Callable[[S, "ProducerId", bool], Iterator[None]]
@@ -159,13 +166,13 @@ class Loader(Generic[S]):
 def replay_log(
     shard: S, log: Log, replay_batch: ReplayBatch[S], replay_marker: ReplayMarker[S] = no_markers, *, bytes_max: int
 ) -> Loading:
-    """Replay everything that is in `log`; damaged batches are logged and skipped.
+    """Replay everything that is in `log`; damaged batches, and records that cannot be decoded, are logged and skipped.
 
-    Raises KafkaError, OSError, DecodeError, struct.error, ImportError of a codec.
+    Raises KafkaError, OSError, ImportError of a codec.
     """
     offset = log.log_start_offset
     end_offset = log.log_end_offset
-    skipped: Counter[int] = Counter()
+    skipped, unreadable = Counter[int](), 0
     while offset < end_offset:
         batches_read: list[BatchView] = []
         reason: CorruptRecordError | None = None
@@ -193,13 +200,41 @@ def replay_log(
                         yield 0
                     yield 1
             else:
-                records = entries(batch)
-                while some := list(islice(records, STEP_RECORDS)):
-                    for _ in replay_batch(shard, batch, some, skipped) or ():
-                        yield 0
-                    yield len(some)
+                unreadable = yield from _replay_records(shard, log, batch, replay_batch, skipped, unreadable)
+    if unreadable:
+        logger.warning("%s: the broker skipped %d records that cannot be decoded", log.topic_partition, unreadable)
     for type_id, count in skipped.items():
         logger.warning("%s: the broker skipped %d records of the unknown type %d", log.topic_partition, count, type_id)
+
+
+def _replay_records(  # noqa: PLR0917  (each is of another kind)
+    shard: S, log: Log, batch: BatchView, replay_batch: ReplayBatch[S], skipped: Counter[int], unreadable: int
+) -> Generator[int, None, int]:
+    """Replay the records of a batch. Returns `unreadable`, and one more for each record that cannot be decoded."""
+    records = entries(batch)
+    index = 0
+    while some := list(islice(records, STEP_RECORDS)):
+        left = iter(some)
+        while True:
+            try:
+                for _ in replay_batch(shard, batch, left, skipped) or ():
+                    yield 0
+                break
+            except (DecodeError, struct.error) as error:
+                unreadable += 1
+                if unreadable <= NAMED_RECORDS:
+                    _log_unreadable(log, error, batch=batch, index=index + len(some) - length_hint(left) - 1)
+        index += len(some)
+        yield len(some)
+    return unreadable
+
+
+def _log_unreadable(log: Log, error: Exception, *, batch: BatchView, index: int) -> None:
+    """Log which record of the batch it is; its offset is no sum, because compaction leaves gaps."""
+    record = next(islice(batch.records(), index, None))
+    logger.warning(
+        "%s: the record at offset %d cannot be decoded (%s): the broker skips it", log.topic_partition, record.offset, error
+    )
 
 
 def _log_damage(log: Log, reason: object, *, first_offset: Offset, end_offset: Offset) -> None:

@@ -26,7 +26,7 @@ from pybroker.protocol.messages.transaction_records import (
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterator
 
     from pybroker.coordinator.transaction.shard import TransactionShard
     from pybroker.records.batch import BatchView
@@ -58,7 +58,7 @@ def to_bytes(record: CoordinatorRecord) -> Generator[None, None, tuple[bytes, by
 
 
 def replay_batch(
-    shard: TransactionShard, _batch: BatchView, some: Iterable[Entry], skipped: Counter[int]
+    shard: TransactionShard, _batch: BatchView, some: Iterator[Entry], skipped: Counter[int]
 ) -> Generator[None, None, None]:
     """Replay some records of a batch, large ones in steps, and count those of types that mean nothing here in `skipped`."""
     for key, value in some:

@@ -127,18 +127,47 @@ OFFSET = to_bytes(offset_record(GroupId("g"), "t", 0, CommittedOffset(Offset(5),
 @pytest.mark.parametrize(
     ("key", "value"),
     [(b"\x00\x01", b"\x00\x00"), (b"\x00", None), (b"\x00\x02\x00\x01g", b"\x00\x03\x00"), (b"\x00\x01", OFFSET[1]),
-     (b"\x00\x01\x00\x00", OFFSET[1]), (OFFSET[0] + b"\x00", OFFSET[1])],
+     (b"\x00\x01\x00\x00", OFFSET[1]), (OFFSET[0] + b"\x00", OFFSET[1]), (b"", b""), (OFFSET[0][:-5] + b"\xff\0\0\0\0", OFFSET[1]),
+     (b"\x00\x08\x00\x01k\x00\x01m", b"\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01\x63\x01\x01\x00")],  # a member in state 99
 )  # fmt: skip
-async def test_what_cannot_be_read_fails_its_partition(tmp_path: Path, key: bytes, value: bytes | None) -> None:
+async def test_a_record_that_cannot_be_decoded_is_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, key: bytes, value: bytes | None
+) -> None:
+    """The other records of its batch count, and those after it."""
     whole = await broker(tmp_path)
+    await whole.create("u", 6)
     await whole.ask(commit_request(offset=4), 8)
-    await whole.ask(commit_request(group_id="h", offset=5), 8)  # in partition 0
-    append(whole, batch_of(key, value))
+    log = whole.replicas.partition_or_raise(PARTITION).log
+    bad_offset = log.log_end_offset + 2
+    records = [(key, value) if at in {2, 3} else committed(partition=at) for at in range(6)]
+    append(whole, build_batch([Record(Offset(at), NOW_MS, *record) for at, record in enumerate(records)]))
+    await whole.ask(commit_request(partition=1, offset=5), 8)
     whole.serve()
-    response = await whole.ask(OffsetFetchRequest(group_id=GROUP, topics=None), 7)
-    assert response.error_code == ErrorCode.NOT_COORDINATOR
-    response = await whole.ask(OffsetFetchRequest(group_id="h", topics=None), 7)
-    assert response.error_code == 0
+    assert await offset(whole) == 4 + 5 + 4 * 100
+    lines = [record.message for record in caplog.records if "cannot be decoded" in record.message]
+    assert [line.partition(" cannot")[0] for line in lines[:2]] == [
+        f"{PARTITION}: the record at offset {bad_offset + number}" for number in range(2)
+    ]
+    assert lines[2:] == [f"{PARTITION}: the broker skipped 2 records that cannot be decoded"]
+
+
+def committed(*, partition: int) -> Entry:
+    offset = CommittedOffset(Offset(100), LeaderEpoch(-1), "", NOW_MS)
+    return to_bytes(offset_record(GroupId(GROUP), "u", partition, offset))
+
+
+async def test_the_log_names_some_of_very_many_records_that_cannot_be_decoded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = await broker(tmp_path)
+    for _ in range(3):
+        append(whole, build_batch([Record(Offset(at), NOW_MS, b"", None) for at in range(250)]))
+    await whole.ask(commit_request(offset=5), 8)
+    whole.serve()
+    assert await offset(whole) == 5
+    lines = [record.message for record in caplog.records if "cannot be decoded" in record.message]
+    assert len(lines) == loader.NAMED_RECORDS + 1
+    assert lines[-1] == f"{PARTITION}: the broker skipped 750 records that cannot be decoded"
 
 
 def flip(path: Path, at: int) -> None:
