@@ -29,7 +29,7 @@ from pybroker.api.slices import Pauses
 from pybroker.protocol.schema import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Hashable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Iterator
 
     from pybroker.api.context import RequestContext, Services
 
@@ -83,10 +83,11 @@ class Pieces:
     has the names of the response's lists for each way. A way that a request has no elements for is not its version's.
 
     A piece has at most `elements`, and so has a request that is handled at once, or any number in up to `uncounted_bytes`. What
-    a handler that has `once` is asked at once, it leaves out by itself.
+    a handler that has `once` is asked at once, it leaves out by itself. `bound` looks at a whole request before it is cut, and
+    may change it: a piece does not show how much all pieces want.
     """
 
-    __slots__ = ("_elements", "_once", "_uncounted_bytes", "_ways")
+    __slots__ = ("_bound", "_elements", "_once", "_uncounted_bytes", "_ways")
 
     def __init__(
         self,
@@ -94,10 +95,12 @@ class Pieces:
         elements: int = PIECE_ELEMENTS,
         uncounted_bytes: int = UNCOUNTED_BYTES,
         once: Once | None = None,
+        bound: Callable[[Services, RequestContext, Any], Awaitable[None]] | None = None,
     ) -> None:
         self._ways = [(asked.split("."), responded.split(".")) for asked, responded in ways]
         self._elements = elements
         self._once = once
+        self._bound = bound
         self._uncounted_bytes = uncounted_bytes if uncounted_bytes != UNCOUNTED_BYTES else min(elements, uncounted_bytes)
 
     def is_large(self, request: Any, size: int) -> bool:
@@ -113,6 +116,8 @@ class Pieces:
         """Return the response to a large request."""
         asked, responded = next((way for way in self._ways if getattr(request, way[0][0])), self._ways[0])
         whole = None
+        if self._bound is not None:
+            await self._bound(broker, context, request)
         pauses = Pauses()
         once, known = self._once, set[Any]()
         for piece, depth in cut(request, asked, self._elements):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from pybroker.slicing import run_slice
 from testing.scenes.api.cluster import ClusterScene
+from testing.scenes.api.whole import Whole
 from testing.turns import watched
 
 VERSIONS = range(message_versions(ApiKey.METADATA)[1] + 1)
@@ -238,3 +240,21 @@ async def test_a_response_of_several_slices_is_complete(monkeypatch: pytest.Monk
     assert isinstance(asked, asyncio.Future)
     assert [topic.name for topic in (await asked).topics] == ["a", "b", "c"]
     assert isinstance(metadata.handle(cluster.broker, cluster.context(12), MetadataRequest(topics=None)), MetadataResponse)
+
+
+@pytest.mark.parametrize(("count", "partitions"), [(41, 250), (10_001, 1), (101, 100)])
+@pytest.mark.parametrize("version", [1, 12])
+async def test_a_request_for_too_many_new_topics_creates_none(tmp_path: Path, count: int, partitions: int, version: int) -> None:
+    """Whether it is handled at once or in pieces; Kafka's own limit of a CreateTopics."""
+    whole = await Whole(tmp_path, num_partitions=partitions).start()
+    response = await whole.ask(names(*map(str, range(count))), version)
+    assert errors(response) == dict.fromkeys(map(str, range(count)), UNKNOWN)
+    assert not whole.controller.image.topics
+
+
+async def test_as_many_new_topics_as_one_request_may_create(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path, num_partitions=50).start()
+    await whole.create("known")
+    asked = [*map(str, range(200)), *map(str, range(200)), "known"]
+    assert not any(errors(await whole.ask(names(*asked), 12)).values())
+    assert len(whole.controller.image.topics) == 201

@@ -2,7 +2,8 @@
 
 Behaviour
     A topic that does not exist is created, if the broker and the request allow it, and the response has its leader at once: Kafka
-    responds with an error first, and clients ask again. Many requests for one new topic make one topic.
+    responds with an error first, and clients ask again. Many requests for one new topic make one topic. A request makes at most
+    as many partitions as one CreateTopics may (10,000): one that would make more creates nothing, as in Kafka.
     If the request has a topic id, only ids count and names are ignored, as in Kafka. A topic that the request has twice is in the
     response once. The structures of a response are made once per image of the cluster and shared by all responses.
 Versions
@@ -17,6 +18,7 @@ Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache; KIP-430, KIP-5
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,8 +26,9 @@ from pybroker.api.metadata_topics import MetadataTopics, metadata_brokers
 from pybroker.api.nodes import CLUSTER_OPERATIONS, reach
 from pybroker.api.pieces import Once, Pieces, first_of
 from pybroker.api.response_memo import REQUEST_BYTES_MAX
-from pybroker.api.slices import in_slices
+from pybroker.api.slices import Pauses, in_slices
 from pybroker.metadata.names import invalid_name_reason, is_internal
+from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX
 from pybroker.model import ZERO_TOPIC_ID, TopicId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.metadata import (
@@ -39,6 +42,11 @@ if TYPE_CHECKING:
     from collections.abc import Container, Hashable, Iterator
 
     from pybroker.api.context import RequestContext, Services
+
+logger = logging.getLogger(__name__)
+
+COUNTED_NAMES: Final = 1_000
+"""The names of a large request that are counted in a step."""
 
 KEEPS_RESPONSES: Final = True
 """The responses follow from the image, the client's address and the request; see `ResponseMemo`. They share their topics."""
@@ -61,11 +69,34 @@ def _large(response: Any) -> Iterator[Hashable]:
             yield topic.topic_id
 
 
+async def _bound_creation(broker: Services, context: RequestContext, request: Any) -> None:
+    """Let a large request create nothing if it would create too much."""
+    if not (request.allow_auto_topic_creation and broker.config.auto_create_topics_enable):
+        return
+    known, missing, pauses = broker.controller.image.topics, set[str](), Pauses()
+    for start in range(0, len(request.topics), COUNTED_NAMES):
+        some = request.topics[start : start + COUNTED_NAMES]
+        missing.update(topic.name for topic in some if topic.name is not None and topic.name not in known)
+        if _is_excessive(broker, context, len(missing)):
+            request.allow_auto_topic_creation = False
+            return
+        await pauses.between()
+
+
+def _is_excessive(broker: Services, context: RequestContext, missing_count: int) -> bool:
+    """Return whether the request asks for more new topics than one request may create; `missing_count` are not there."""
+    if missing_count * broker.config.num_partitions <= PARTITIONS_PER_REQUEST_MAX:
+        return False
+    logger.info("%s asks for more new topics than one request may create, so the broker creates none", context.connection)
+    return True
+
+
 PIECES: Final = Pieces(
     ("topics", "topics"),
     elements=50,
     uncounted_bytes=REQUEST_BYTES_MAX,
     once=Once(leave_out=_leave_out_repeats, large=_large),
+    bound=_bound_creation,
 )
 """Only what is handled at once is kept for the next request. Its topics are shared, so that each takes some microseconds."""
 
@@ -90,7 +121,7 @@ def handle(broker: Services, context: RequestContext, request: MetadataRequest) 
     missing = [name for name in names if name not in known]
     if missing and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
         creatable = [name for name in missing if invalid_name_reason(name) is None]
-        if creatable:
+        if creatable and not _is_excessive(broker, context, len(creatable)):
             return _create_and_respond(broker, context, request, names, creatable)
     return _respond(broker, context, request, _topics_by_name(broker, context, request, names, {}))
 
