@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -127,7 +127,8 @@ OFFSET = to_bytes(offset_record(GroupId("g"), "t", 0, CommittedOffset(Offset(5),
 @pytest.mark.parametrize(
     ("key", "value"),
     [(b"\x00\x01", b"\x00\x00"), (b"\x00", None), (b"\x00\x02\x00\x01g", b"\x00\x03\x00"), (b"\x00\x01", OFFSET[1]),
-     (b"\x00\x01\x00\x00", OFFSET[1]), (OFFSET[0] + b"\x00", OFFSET[1]), (b"", b""), (OFFSET[0][:-5] + b"\xff\0\0\0\0", OFFSET[1]),
+     (b"\x00\x01\x00\x00", OFFSET[1]), (OFFSET[0] + b"\x00", OFFSET[1]), (b"", b""),
+     (OFFSET[0][:-5] + b"\xff\0\0\0\0", OFFSET[1]),
      (b"\x00\x08\x00\x01k\x00\x01m", b"\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01\x63\x01\x01\x00")],  # a member in state 99
 )  # fmt: skip
 async def test_a_record_that_cannot_be_decoded_is_skipped(
@@ -204,7 +205,7 @@ async def test_whatever_fails_a_partition_the_others_are_loaded(
     await whole.ask(commit_request(offset=4), 8)  # in partition 1
     await whole.ask(commit_request(group_id="h", offset=5), 8)  # in partition 0
 
-    def replay(shard: GroupShard, batch: BatchView, some: Iterable[Entry], skipped: Counter[int]) -> None:
+    def replay(shard: GroupShard, batch: BatchView, some: Iterator[Entry], skipped: Counter[int]) -> None:
         for _ in loading.replay_batch(shard, batch, some, skipped):
             pass
         if "h" in shard.offsets:
@@ -233,8 +234,8 @@ def test_a_large_group_is_a_step_of_its_own() -> None:
 
     shard = GroupShard(mock.Mock())
     small, large = values(100), values(loading.LARGE_BYTES)
-    assert len(list(loading.replay_batch(shard, mock.Mock(), small, Counter()))) == 0
-    assert len(list(loading.replay_batch(shard, mock.Mock(), large, Counter()))) == 3
+    assert len(list(loading.replay_batch(shard, mock.Mock(), iter(small), Counter()))) == 0
+    assert len(list(loading.replay_batch(shard, mock.Mock(), iter(large), Counter()))) == 3
     assert len(shard.classic_groups[GroupId(GROUP)].members) == 1
 
 

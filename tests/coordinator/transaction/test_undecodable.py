@@ -27,10 +27,13 @@ def append(whole: Whole, key: bytes, value: bytes | None) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [(b"", b""), (b"\x00", None), (b"\x00\x00", b"\x00\x00"), (b"\x00\x00\x00\x01x", b"\x00"), (b"\x00\x00\x00\x01\xff", b"\x00\x00"),
+    [(b"", b""), (b"\x00", None), (b"\x00\x00", b"\x00\x00"), (b"\x00\x00\x00\x01x", b"\x00"),
+     (b"\x00\x00\x00\x01\xff", b"\x00\x00"),
      (b"\x00\x00\x00\x01x", b"\x00\x00" + bytes(14) + b"\x63" + bytes(20))],  # an unknown status
 )  # fmt: skip
-async def test_other_transactions_go_on(tmp_path: Path, caplog: pytest.LogCaptureFixture, key: bytes, value: bytes | None) -> None:
+async def test_other_transactions_continue(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, key: bytes, value: bytes | None
+) -> None:
     whole = await broker(tmp_path)
     producer = Producer(whole)
     assert await producer.init() == NONE
