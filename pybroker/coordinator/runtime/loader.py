@@ -1,8 +1,8 @@
 """Fills shards from their logs, in slices, so that the event loop can do other work in between.
 
 The loader loads shards in turn, in the order of their partitions. Any client may write to an internal topic, so the loader skips
-a record that cannot be decoded, and logs its offset. It also skips records of unknown types, which a newer broker may have written,
-and damaged batches. Any other error fails the shard; the other shards are loaded all the same.
+a record that cannot be decoded, and logs its offset. It also skips damaged batches, and records of unknown types, which a newer
+broker may have written. Any other error fails the shard; the other shards are loaded all the same.
 
 Source: CoordinatorLoaderImpl.
 """
