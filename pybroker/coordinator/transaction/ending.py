@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, TimerChange
 from pybroker.coordinator.transaction.records import FLEXIBLE_VERSION, record_of
 from pybroker.coordinator.transaction.state import PREPARED, State, Transaction
-from pybroker.listed import cut_short
 from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
@@ -201,7 +200,7 @@ def abort_due(shard: TransactionShard, now_ms: int) -> CoordinatorResult:
             aborted.append(transactional_id)
             logger.info(
                 "Transaction of %s (producer %d, epoch %d) is aborted: it was open for more than its timeout of %d ms",
-                cut_short(transactional_id),
+                transactional_id,
                 transaction.producer_id,
                 transaction.epoch,
                 transaction.timeout_ms,

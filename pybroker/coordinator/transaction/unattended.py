@@ -15,7 +15,6 @@ from pybroker.coordinator.transaction import forgetting
 from pybroker.coordinator.transaction.ending import after_prepared, timeout_timer
 from pybroker.coordinator.transaction.records import tombstone
 from pybroker.coordinator.transaction.state import PREPARED, State
-from pybroker.listed import cut_short
 from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def clean_up(shard: TransactionShard, now_ms: int, rest: Iterator[str] | None = 
             result.records.append(tombstone(transactional_id))
             logger.info(
                 "Transactional id %s is removed: no producer has used it for %d ms",
-                cut_short(transactional_id),
+                transactional_id,
                 now_ms - one.update_ms,
             )
         if count == STEP_IDS or len(result.records) == EXPIRED_MAX:
