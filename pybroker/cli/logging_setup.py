@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from pybroker.broker.standard_streams import StandardError
 from pybroker.config.setting import ConfigError
 
 FORMATS: Final = ("text", "json")
@@ -61,12 +62,21 @@ def set_up_logging(settings: Mapping[str, str], level_options: Iterable[str], fo
     style = format_option or settings.get("format", "text")
     if style not in FORMATS:
         raise ConfigError("format", style, f"must be one of {', '.join(FORMATS)}")
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _handler()
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
+
+
+def _handler() -> logging.Handler:
+    try:
+        return StandardError(sys.stderr.fileno())
+    except AttributeError:  # closed: its number is free, and that of a file soon
+        return logging.NullHandler()
+    except OSError:  # a replacement in a test
+        return logging.StreamHandler(sys.stderr)
 
 
 class _FieldsFormatter(logging.Formatter):
