@@ -136,7 +136,7 @@ def ours(cls: type, within: list[int]) -> tuple[Plain, ...]:
 def _our_field(field: Field, within: list[int]) -> Plain:
     versions = tuple(version for version in within if field.versions.has(version))
     if field.struct is not None:
-        element = field.struct.__name__
+        element = field.struct.__name__.removeprefix("Response")
     else:
         assert field.wire is not None
         element = KINDS.get(field.wire.kind) or CODES[field.wire.code]

@@ -1,6 +1,7 @@
 """The front of the broker: takes a decoded request to the handler of its API and the handler's response back to the connection.
 
-handlers/            one module per API; the listing of the folder is the list of what the broker serves
+handlers/            one module per API that the broker serves
+absent_features      the APIs of features that are off: the errors that they respond with
 configs/             what the handlers of configurations share: resources, described settings, loggers
 registry             the APIs with their versions, handlers and messages
 dispatch             request in, response out: decodes, calls the handler, turns errors into responses, counts

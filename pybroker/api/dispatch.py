@@ -173,8 +173,8 @@ class Dispatcher(DispatcherCore):
         except (ProtocolViolation, MemoryError):
             raise
         except Exception as error:
-            code = self._code_of(route.api, context, error)
-            response = await self._long_messages.run(_error_response, request, route.response, version, code)
+            reported = self._reported(route.api, context, error)
+            response = await self._long_messages.run(_error_response, request, route.response, version, reported)
         finally:
             let_go()
             reservation.end()
@@ -233,13 +233,13 @@ class Dispatcher(DispatcherCore):
         """
         if isinstance(error, MemoryError):
             raise error
-        return _error_response(request, api.response, context.api_version, self._code_of(api, context, error))
+        return _error_response(request, api.response, context.api_version, self._reported(api, context, error))
 
-    def _code_of(self, api: Api, context: RequestContext, error: BaseException) -> ErrorCode:
+    def _reported(self, api: Api, context: RequestContext, error: BaseException) -> KafkaError:
         if isinstance(error, KafkaError):
-            return error.code
+            return error
         self._log_bug(api, context, error)
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _log_bug(self, api: Api, context: RequestContext, error: BaseException) -> None:
         self._broker.metrics.unexpected_errors += 1
@@ -271,7 +271,7 @@ def _count_errors(metrics: RequestMetrics, codes: Sequence[int]) -> int:
     return none_count
 
 
-def _error_response(request: object, cls: type[Any], api_version: int, code: ErrorCode) -> object:
+def _error_response(request: object, cls: type[Any], api_version: int, error: KafkaError) -> object:
     from pybroker.api.error_response import error_response  # noqa: PLC0415 - imports messages that are rarely needed
 
-    return error_response(request, cls, api_version, code)
+    return error_response(request, cls, api_version, error)

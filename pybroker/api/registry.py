@@ -11,6 +11,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.api.absent_features import ABSENT_FEATURES
 from pybroker.api.error_counts import error_reader
 from pybroker.api.response_memo import ResponseMemo
 from pybroker.protocol.api_keys import ApiKey
@@ -81,17 +82,29 @@ _SERVED: Final = (
     ApiKey.END_TXN,
     ApiKey.WRITE_TXN_MARKERS,
     ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.DESCRIBE_ACLS,
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
     ApiKey.DESCRIBE_CONFIGS,
     ApiKey.ALTER_CONFIGS,
     ApiKey.ALTER_REPLICA_LOG_DIRS,
     ApiKey.DESCRIBE_LOG_DIRS,
     ApiKey.CREATE_PARTITIONS,
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
     ApiKey.DELETE_GROUPS,
     ApiKey.ELECT_LEADERS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
     ApiKey.OFFSET_DELETE,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    ApiKey.DESCRIBE_QUORUM,
     ApiKey.UPDATE_FEATURES,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.DESCRIBE_PRODUCERS,
@@ -104,7 +117,9 @@ _SERVED: Final = (
     ApiKey.LIST_CONFIG_RESOURCES,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
-"""The handler of each is `handle` in the module of `handlers` with the key's name, such as `list_offsets`."""
+"""The handler of each is `handle` in the module of `handlers` with the key's name, such as `list_offsets`, or that of an absent
+feature.
+"""
 
 APIS: Final[Mapping[int, Served]] = MappingProxyType({key: Served(key, api_name(key), *message_versions(key)) for key in _SERVED})
 
@@ -112,7 +127,7 @@ APIS: Final[Mapping[int, Served]] = MappingProxyType({key: Served(key, api_name(
 def load_api(key: int) -> Api:
     """Return what serves an API, imported at the first call. Raises KeyError for a key that is not served."""
     served = APIS[key]
-    handler = import_module(f"pybroker.api.handlers.{served.key.name.lower()}")
+    handler: Any = ABSENT_FEATURES.get(served.key) or import_module(f"pybroker.api.handlers.{served.key.name.lower()}")
     response = response_class(key)
     return Api(
         served.key,

@@ -8,8 +8,8 @@ from pybroker.api.error_counts import error_codes
 from pybroker.api.error_response import error_response
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import encode_response, request_class, response_class
-from pybroker.protocol.error_codes import ErrorCode
-from pybroker.protocol.messages import MESSAGES
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.messages import MESSAGES, alter_client_quotas
 from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from pybroker.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, TopicPartitions
 from pybroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -28,6 +28,7 @@ from pybroker.protocol.messages.produce import ProduceRequest
 from testing.scenes.messages import full
 
 CODE = ErrorCode.NOT_CONTROLLER
+ERROR = KafkaError(CODE, "why")
 NO_PLACE = {(ApiKey.DESCRIBE_LOG_DIRS, version) for version in (0, 1, 2)}
 
 
@@ -35,7 +36,7 @@ NO_PLACE = {(ApiKey.DESCRIBE_LOG_DIRS, version) for version in (0, 1, 2)}
 def test_every_api_can_report_an_error_in_every_version(key: int) -> None:
     versions = MESSAGES[key].versions
     for version in range(versions.lowest, versions.highest + 1):
-        response = error_response(full(request_class(key), version), response_class(key), version, CODE)
+        response = error_response(full(request_class(key), version), response_class(key), version, ERROR)
         assert type(response) is response_class(key)
         assert encode_response(response, version, 1)
         codes = set(error_codes(response)) - {ErrorCode.NONE}  # which Fetch has for itself before v7
@@ -43,32 +44,38 @@ def test_every_api_can_report_an_error_in_every_version(key: int) -> None:
 
 
 def test_what_expects_no_response_gets_none() -> None:
-    assert error_response(ProduceRequest(acks=0), response_class(ApiKey.PRODUCE), 9, CODE) is None
+    assert error_response(ProduceRequest(acks=0), response_class(ApiKey.PRODUCE), 9, ERROR) is None
 
 
 def test_the_response_names_what_was_asked() -> None:
     offsets = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[3])])
     partition = OffsetFetchResponsePartition(partition_index=3, committed_offset=-1, error_code=CODE)
     topic = OffsetFetchResponseTopic(name="t", partitions=[partition])
-    assert error_response(offsets, OffsetFetchResponse, 1, CODE) == OffsetFetchResponse(topics=[topic])
-    assert error_response(offsets, OffsetFetchResponse, 7, CODE) == OffsetFetchResponse(error_code=CODE)
+    assert error_response(offsets, OffsetFetchResponse, 1, ERROR) == OffsetFetchResponse(topics=[topic])
+    assert error_response(offsets, OffsetFetchResponse, 7, ERROR) == OffsetFetchResponse(error_code=CODE)
     group = OffsetFetchRequestGroup(group_id="g", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[3])])
-    assert error_response(OffsetFetchRequest(groups=[group]), OffsetFetchResponse, 8, CODE) == OffsetFetchResponse(
+    assert error_response(OffsetFetchRequest(groups=[group]), OffsetFetchResponse, 8, ERROR) == OffsetFetchResponse(
         groups=[OffsetFetchResponseGroup(group_id="g", error_code=CODE)]
     )
-    coordinator = Coordinator(key="k", node_id=-1, port=-1, error_code=CODE)
+    coordinator = Coordinator(key="k", node_id=-1, port=-1, error_code=CODE, error_message="why")
     assert error_response(
-        FindCoordinatorRequest(coordinator_keys=["k"]), FindCoordinatorResponse, 6, CODE
+        FindCoordinatorRequest(coordinator_keys=["k"]), FindCoordinatorResponse, 6, ERROR
     ) == FindCoordinatorResponse(coordinators=[coordinator])
     election = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[5])])
-    response = error_response(election, ElectLeadersResponse, 0, CODE)
+    response = error_response(election, ElectLeadersResponse, 0, ERROR)
     assert isinstance(response, ElectLeadersResponse)
-    assert response.replica_election_results[0].partition_result == [PartitionResult(partition_id=5, error_code=CODE)]
+    result = PartitionResult(partition_id=5, error_code=CODE, error_message="why")
+    assert response.replica_election_results[0].partition_result == [result]
+    quota = alter_client_quotas.EntityData(entity_type="user", entity_name=None)
+    asked = alter_client_quotas.AlterClientQuotasRequest(entries=[alter_client_quotas.EntryData(entity=[quota])])
+    entry = alter_client_quotas.ResponseEntryData(error_code=CODE, error_message="why", entity=[quota])
+    wanted = alter_client_quotas.AlterClientQuotasResponse(entries=[entry])
+    assert error_response(asked, type(wanted), 1, ERROR) == wanted
 
 
 def test_a_request_for_everything_gets_a_response_without_elements() -> None:
-    assert error_response(ElectLeadersRequest(topic_partitions=None), ElectLeadersResponse, 0, CODE) == ElectLeadersResponse()
-    assert error_response(DescribeGroupsRequest(), DescribeGroupsResponse, 0, CODE) == DescribeGroupsResponse()
+    assert error_response(ElectLeadersRequest(topic_partitions=None), ElectLeadersResponse, 0, ERROR) == ElectLeadersResponse()
+    assert error_response(DescribeGroupsRequest(), DescribeGroupsResponse, 0, ERROR) == DescribeGroupsResponse()
 
 
 def test_the_code_of_a_whole_response_counts_when_it_means_more_than_its_elements() -> None:

@@ -13,22 +13,33 @@ from pybroker.model import ZERO_TOPIC_ID
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
+    create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
+    expire_delegation_token,
     find_coordinator,
     get_telemetry_subscriptions,
     incremental_alter_configs,
@@ -40,11 +51,13 @@ from pybroker.protocol.messages import (
     offset_delete,
     offset_for_leader_epoch,
     push_telemetry,
+    renew_delegation_token,
     update_features,
 )
 from testing.scenes.api.whole import Whole
 
 TOPIC, BROKER, GROUP = 2, 4, 32
+NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 class Case(NamedTuple):
@@ -153,6 +166,20 @@ def coordinator(kind: int) -> Callable[[int], object]:
     return make
 
 
+def quorum(topic: str) -> Callable[[int], object]:
+    asked = describe_quorum.TopicData(topic_name=topic, partitions=[describe_quorum.PartitionData(partition_index=0)])
+    return lambda _: describe_quorum.DescribeQuorumRequest(topics=[asked])
+
+
+def credential(user: str) -> Callable[[int], object]:
+    asked = [describe_user_scram_credentials.UserName(name=user)] if user else None
+    return lambda _: describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=asked)
+
+
+def absent(request: type[Any], code: ErrorCode, **values: Any) -> Case:
+    return Case(None, lambda _: request(**values), code)
+
+
 DIRECTORY: list[str] = [""]  # of the broker of the moment
 
 CASES = {
@@ -209,6 +236,29 @@ CASES = {
         None, lambda _: describe_transactions.DescribeTransactionsRequest(transactional_ids=["nope"]), ErrorCode.NOT_COORDINATOR
     ),
     ApiKey.LIST_TRANSACTIONS: Case(lambda _: list_transactions.ListTransactionsRequest(), None),
+    ApiKey.DESCRIBE_QUORUM: Case(quorum("__cluster_metadata"), quorum("t"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Case(lambda _: describe_client_quotas.DescribeClientQuotasRequest(), None),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Case(credential(""), credential("nobody"), ErrorCode.RESOURCE_NOT_FOUND),
+    ApiKey.DESCRIBE_ACLS: absent(describe_acls.DescribeAclsRequest, ErrorCode.SECURITY_DISABLED),
+    ApiKey.CREATE_ACLS: absent(
+        create_acls.CreateAclsRequest, ErrorCode.SECURITY_DISABLED, creations=[create_acls.AclCreation()]
+    ),
+    ApiKey.DELETE_ACLS: absent(
+        delete_acls.DeleteAclsRequest, ErrorCode.SECURITY_DISABLED, filters=[delete_acls.DeleteAclsFilter()]
+    ),
+    ApiKey.CREATE_DELEGATION_TOKEN: absent(create_delegation_token.CreateDelegationTokenRequest, NO_TOKENS),
+    ApiKey.RENEW_DELEGATION_TOKEN: absent(renew_delegation_token.RenewDelegationTokenRequest, NO_TOKENS),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: absent(expire_delegation_token.ExpireDelegationTokenRequest, NO_TOKENS),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: absent(
+        describe_delegation_token.DescribeDelegationTokenRequest, NO_TOKENS, owners=None
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: absent(
+        alter_client_quotas.AlterClientQuotasRequest, ErrorCode.UNSUPPORTED_VERSION, entries=[alter_client_quotas.EntryData()]
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: absent(
+        alter_user_scram_credentials.AlterUserScramCredentialsRequest, ErrorCode.UNSUPPORTED_VERSION,
+        deletions=[alter_user_scram_credentials.ScramCredentialDeletion(name="nobody")],
+    ),
 }  # fmt: skip
 
 

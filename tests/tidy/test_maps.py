@@ -12,7 +12,7 @@ from testing.places import ROOT
 
 WITHOUT_MAP = {
     "pybroker": "the table of docs/design/architecture.md is its map",
-    "pybroker/api/handlers": "the listing of the folder is the list of what the broker serves",
+    "pybroker/api/handlers": "one module per API",
     "pybroker/protocol/messages": "one module per API",
 }
 PACKAGES = sorted(path.parent for base in ("pybroker", "testing") for path in (ROOT / base).rglob("__init__.py"))

@@ -1,7 +1,8 @@
 """The messages: declarations only, one module per API, imported when the API is first used.
 
 Class names are those of Kafka's JSON definitions, attributes are its field names in snake_case. Fields and versions are those of
-Kafka 4.4, and of 3.9 for what 4.0 dropped; `integration/conformance/test_protocol_declarations.py` compares them.
+Kafka 4.4, and of 3.9 for what 4.0 dropped; `integration/conformance/test_protocol_declarations.py` compares them. Where request
+and response have different structs of one name, that of the response begins with Response.
 
 Some modules hold messages that are neither requests nor responses: `consumer_protocol`, and those whose names end in `_records`,
 but not `delete_records`.
@@ -53,17 +54,29 @@ _VERSIONS: Final = {
     ApiKey.END_TXN: ("0-5", "3+"),
     ApiKey.WRITE_TXN_MARKERS: ("0-2", "1+"),
     ApiKey.TXN_OFFSET_COMMIT: ("0-6", "3+"),
+    ApiKey.DESCRIBE_ACLS: ("0-3", "2+"),
+    ApiKey.CREATE_ACLS: ("0-3", "2+"),
+    ApiKey.DELETE_ACLS: ("0-3", "2+"),
     ApiKey.DESCRIBE_CONFIGS: ("0-4", "4+"),
     ApiKey.ALTER_CONFIGS: ("0-2", "2+"),
     ApiKey.ALTER_REPLICA_LOG_DIRS: ("0-2", "2+"),
     ApiKey.DESCRIBE_LOG_DIRS: ("0-5", "2+"),
     ApiKey.CREATE_PARTITIONS: ("0-3", "2+"),
+    ApiKey.CREATE_DELEGATION_TOKEN: ("0-3", "2+"),
+    ApiKey.RENEW_DELEGATION_TOKEN: ("0-2", "2+"),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: ("0-2", "2+"),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: ("0-3", "2+"),
     ApiKey.DELETE_GROUPS: ("0-3", "2+"),
     ApiKey.ELECT_LEADERS: ("0-2", "2+"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ("0-1", "1+"),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: ("0-1", "0+"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ("0", "0+"),
     ApiKey.OFFSET_DELETE: ("0", "none"),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: ("0-1", "1+"),
+    ApiKey.ALTER_CLIENT_QUOTAS: ("0-1", "1+"),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("0", "0+"),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ("0", "0+"),
+    ApiKey.DESCRIBE_QUORUM: ("0-2", "0+"),
     ApiKey.UPDATE_FEATURES: ("0-2", "0+"),
     ApiKey.DESCRIBE_CLUSTER: ("0-2", "0+"),
     ApiKey.DESCRIBE_PRODUCERS: ("0", "0+"),

@@ -1,0 +1,74 @@
+"""The APIs of features that pybroker does not have: each request gets the error by which a client learns that the feature is off.
+
+Behaviour
+    The codes and messages are those of a Kafka without an authorizer, without SASL and without a secret for delegation tokens, to
+    a client that is not authenticated. An error is in each element of the response where it has elements, as `error_response`
+    makes it. Quotas and SCRAM credentials are the exception: such a Kafka stores them. pybroker would neither hold a client to
+    its quota nor ask it for a password, so a client that sets them must not believe that they are in force: UNSUPPORTED_VERSION,
+    which clients know as "this broker cannot do that". To describe them needs no error: there are none (`handlers`).
+
+Source: KafkaApis.handleDescribeAcls and allowTokenRequests, AclApis; KIP-48, KIP-140.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pybroker.api.context import RequestContext, Services
+
+
+class AbsentFeature(NamedTuple):
+    """The error that every request of an API gets. `purpose` and `not_done` are for docs/apis.md."""
+
+    purpose: str
+    not_done: str
+    code: ErrorCode
+    message: str | None = None
+
+    def handle(self, broker: Services, context: RequestContext, request: object) -> NoReturn:
+        """Refuse the request, as a handler does."""
+        del broker, context, request
+        raise KafkaError(self.code, self.message)
+
+
+_RULES: Final = (
+    "Authorization: everything is allowed, and every request gets SECURITY_DISABLED, as from a Kafka without an authorizer."
+)
+_TOKENS: Final = (
+    "Delegation tokens: every request gets DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as from a Kafka whose clients do not log in."
+)
+_NO_RULES: Final = ErrorCode.SECURITY_DISABLED
+_NO_TOKENS: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+_NO_AUTHORIZER: Final = "No Authorizer is configured."
+
+ABSENT_FEATURES: Final[Mapping[ApiKey, AbsentFeature]] = MappingProxyType({
+    ApiKey.DESCRIBE_ACLS: AbsentFeature(
+        "rules of access.", _RULES, _NO_RULES, "No Authorizer is configured on the broker"
+    ),
+    ApiKey.CREATE_ACLS: AbsentFeature("create rules of access.", _RULES, _NO_RULES, _NO_AUTHORIZER),
+    ApiKey.DELETE_ACLS: AbsentFeature("remove rules of access.", _RULES, _NO_RULES, _NO_AUTHORIZER),
+    ApiKey.CREATE_DELEGATION_TOKEN: AbsentFeature("a token by which others log in as a user.", _TOKENS, _NO_TOKENS),
+    ApiKey.RENEW_DELEGATION_TOKEN: AbsentFeature("let a token be valid for longer.", _TOKENS, _NO_TOKENS),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: AbsentFeature("let a token end.", _TOKENS, _NO_TOKENS),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: AbsentFeature("the tokens of users.", _TOKENS, _NO_TOKENS),
+    ApiKey.ALTER_CLIENT_QUOTAS: AbsentFeature(
+        "set and remove quotas.",
+        "Quotas: every change gets UNSUPPORTED_VERSION. Kafka would store it, and a client would believe that it is in force.",
+        ErrorCode.UNSUPPORTED_VERSION,
+        "This broker does not support quotas.",
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AbsentFeature(
+        "set and remove credentials for logins by SCRAM.",
+        "Logins: every change gets UNSUPPORTED_VERSION. Kafka would store it, and a client would believe that it is in force.",
+        ErrorCode.UNSUPPORTED_VERSION,
+        "This broker does not support SCRAM credentials.",
+    ),
+})  # fmt: skip
+"""By the key of the API."""

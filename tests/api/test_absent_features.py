@@ -1,0 +1,134 @@
+"""The APIs of features that are off: their responses are those of an Apache Kafka 3.9.2 without security.
+
+Only changes of quotas and credentials, which that Kafka would store, are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.protocol import codec
+from pybroker.protocol.codec import message_versions
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import create_acls, delete_acls
+from pybroker.protocol.messages import create_delegation_token as token
+from pybroker.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from pybroker.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from pybroker.protocol.messages.describe_acls import DescribeAclsRequest
+from pybroker.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from pybroker.protocol.messages.describe_delegation_token import DescribeDelegationTokenOwner, DescribeDelegationTokenRequest
+from pybroker.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from pybroker.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from pybroker.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from pybroker.protocol.schema import schema_of
+from testing.scenes.api.whole import Whole, frame_of, settled
+from testing.turns import run_watched
+
+NO_AUTHORIZER = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+
+
+async def responses(whole: Whole, request: Any) -> list[Any]:
+    """Return the response in each version."""
+    key = schema_of(type(request)).api_key
+    assert key is not None
+    lowest, highest = message_versions(key)
+    return [await whole.ask(request, version) for version in range(lowest, highest + 1)]
+
+
+async def test_there_are_no_rules_of_access(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    for response in await responses(whole, DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1)):
+        error = (response.error_code, response.error_message)
+        assert error == (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+        assert response.resources == []
+    created = create_acls.CreateAclsRequest(creations=[create_acls.AclCreation(resource_name=name) for name in "ab"])
+    for response in await responses(whole, created):
+        assert [(one.error_code, one.error_message) for one in response.results] == [NO_AUTHORIZER] * 2
+    deleted = delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter() for _ in range(3)])
+    for response in await responses(whole, deleted):
+        assert [(one.error_code, one.error_message) for one in response.filter_results] == [NO_AUTHORIZER] * 3
+        assert all(one.matching_acls == [] for one in response.filter_results)
+
+
+async def test_a_client_that_has_not_logged_in_gets_no_token(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    renewers = [token.CreatableRenewers(principal_type="User", principal_name="r")]
+    for response in await responses(whole, token.CreateDelegationTokenRequest(renewers=renewers, max_lifetime_ms=-1)):
+        times = (response.issue_timestamp_ms, response.expiry_timestamp_ms, response.max_timestamp_ms)
+        assert (response.error_code, response.token_id, response.hmac, times) == (code, "", b"", (-1, -1, -1))
+    for request in (RenewDelegationTokenRequest(hmac=b"t"), ExpireDelegationTokenRequest(hmac=b"t")):
+        for response in await responses(whole, request):
+            assert (response.error_code, response.expiry_timestamp_ms) == (code, -1)
+    for owners in (None, [], [DescribeDelegationTokenOwner(principal_type="User", principal_name="o")]):
+        for response in await responses(whole, DescribeDelegationTokenRequest(owners=owners)):
+            assert (response.error_code, response.tokens) == (code, [])
+
+
+async def test_there_are_no_quotas_and_none_can_be_set(tmp_path: Path) -> None:
+    """Assert that a change is refused: nothing would enforce it."""
+    whole = await Whole(tmp_path).start()
+    for components in ([], [ComponentData(entity_type="user", match_type=2, match=None)]):
+        for response in await responses(whole, DescribeClientQuotasRequest(components=components)):
+            assert (response.error_code, response.entries) == (0, [])
+    entities = [[EntityData(entity_type="client-id", entity_name="c")], [EntityData(entity_type="user", entity_name=None)]]
+    entries = [EntryData(entity=entity, ops=[OpData(key="producer_byte_rate", value=1.0)]) for entity in entities]
+    for response in await responses(whole, AlterClientQuotasRequest(entries=entries)):
+        assert [entry.entity for entry in response.entries] == entities
+        error = (ErrorCode.UNSUPPORTED_VERSION, "This broker does not support quotas.")
+        assert [(entry.error_code, entry.error_message) for entry in response.entries] == [error] * 2
+
+
+async def test_no_user_has_a_credential_and_none_can_be_set(tmp_path: Path) -> None:
+    whole = await Whole(tmp_path).start()
+    for everyone in (DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsRequest(users=[])):
+        (response,) = await responses(whole, everyone)
+        assert (response.error_code, response.results) == (0, [])
+    named = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in ("bob", "al", "bob")])
+    (response,) = await responses(whole, named)
+    repeated = "Cannot describe SCRAM credentials for the same user twice in a single request: bob"
+    missing = "Attempt to describe a user credential that does not exist: al"
+    assert [(one.user, one.error_code, one.error_message) for one in response.results] == [
+        ("bob", ErrorCode.DUPLICATE_RESOURCE, repeated),
+        ("al", ErrorCode.RESOURCE_NOT_FOUND, missing),
+    ]
+    changes = AlterUserScramCredentialsRequest(
+        deletions=[ScramCredentialDeletion(name="bob", mechanism=1)],
+        upsertions=[ScramCredentialUpsertion(name=name, mechanism=2, iterations=4096) for name in ("al", "bob")],
+    )
+    (response,) = await responses(whole, changes)
+    error = (ErrorCode.UNSUPPORTED_VERSION, "This broker does not support SCRAM credentials.")
+    assert [(one.user, (one.error_code, one.error_message)) for one in response.results] == [("bob", error), ("al", error)]
+
+
+COUNT = 8_000
+"""As many elements as are decoded on the loop; ten times as many are decoded in a thread."""
+LARGE: list[Any] = [
+    create_acls.CreateAclsRequest(creations=[create_acls.AclCreation() for _ in range(COUNT)]),
+    delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter() for _ in range(COUNT * 10)]),
+    AlterClientQuotasRequest(entries=[EntryData() for _ in range(COUNT)]),
+    AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name=str(number)) for number in range(COUNT * 10)]),
+    DescribeUserScramCredentialsRequest(users=[UserName(name=str(number)) for number in range(COUNT * 10)]),
+]
+
+
+@pytest.mark.judges_time
+@pytest.mark.skipif(not codec.IS_NATIVE, reason="to decode and encode such messages in Python takes longer than a turn may")
+@pytest.mark.parametrize("request_", LARGE, ids=lambda one: type(one).__name__)
+def test_a_large_request_gives_the_loop_back(tmp_path: Path, request_: Any) -> None:
+    async def ask() -> None:
+        whole = await Whole(tmp_path).start()
+        frame = frame_of(request_, 0)
+        await asyncio.sleep(0)  # what the client does is no part of the turn
+        await settled(whole.dispatcher.handle(whole.connection, frame))
+
+    turns = run_watched(ask)
+    assert turns.long_texts() == []

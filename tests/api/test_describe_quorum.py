@@ -1,0 +1,77 @@
+"""DescribeQuorum shows this broker as the only voter, with the number of the store's commits as its offset."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.api.handlers import describe_quorum
+from pybroker.metadata.image import BrokerRegistration, Endpoint
+from pybroker.model import ZERO_TOPIC_ID, BrokerId
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.codec import message_versions
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from testing.scenes.api.cluster import ClusterScene
+
+VERSIONS = range(message_versions(ApiKey.DESCRIBE_QUORUM)[1] + 1)
+
+
+def asking(*topics: tuple[str, list[int]]) -> DescribeQuorumRequest:
+    parts = [TopicData(topic_name=name, partitions=[PartitionData(partition_index=one) for one in ones]) for name, ones in topics]
+    return DescribeQuorumRequest(topics=parts)
+
+
+METADATA = asking(("__cluster_metadata", [0]))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_the_quorum_is_this_broker(version: int) -> None:
+    cluster = await ClusterScene().start(BrokerRegistration(broker_id=BrokerId(2), endpoints={"PLAINTEXT": Endpoint("two", 2)}))
+    cluster.broker.clock.advance(1234)  # type: ignore[attr-defined]  # a manual one
+    response = await cluster.ask(describe_quorum.handle, version, METADATA)
+    assert response.error_code == 0
+    ((topic_name, (partition,)),) = [(topic.topic_name, topic.partitions) for topic in response.topics]
+    assert (topic_name, partition.partition_index, partition.error_code) == ("__cluster_metadata", 0, 0)
+    assert (partition.leader_id, partition.leader_epoch, partition.observers) == (1, 0, [])
+    (voter,) = partition.current_voters
+    assert (voter.replica_id, voter.replica_directory_id) == (1, ZERO_TOPIC_ID)
+    assert (voter.last_fetch_timestamp, voter.last_caught_up_timestamp) == ((1234, 1234) if version >= 1 else (-1, -1))
+    nodes = [(node.node_id, [(one.name, one.host, one.port) for one in node.listeners]) for node in response.nodes]
+    assert nodes == ([(1, [("PLAINTEXT", "10.0.0.7", 9092)])] if version >= 2 else [])
+
+
+async def test_each_commit_of_the_store_moves_the_log_end_and_the_high_watermark() -> None:
+    cluster = await ClusterScene().start()
+
+    async def ends() -> tuple[int, int]:
+        response = await cluster.ask(describe_quorum.handle, 2, METADATA)
+        (partition,) = response.topics[0].partitions
+        return partition.current_voters[0].log_end_offset, partition.high_watermark
+
+    _, before = await cluster.controller._store.list()
+    assert await ends() == (before, before)
+    await cluster.create("t")
+    await cluster.controller.producer_ids.next()
+    _, after = await cluster.controller._store.list()
+    assert after == before + 2
+    assert await ends() == (after, after)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "request_",
+    [
+        asking(("__cluster_metadata", [1])),
+        asking(("__cluster_metadata", [0, 1])),
+        asking(("__cluster_metadata", [0]), ("__cluster_metadata", [0])),
+        asking(("t", [0, 7])),
+        asking(),
+    ],
+)
+async def test_nothing_else_is_described(version: int, request_: DescribeQuorumRequest) -> None:
+    cluster = await ClusterScene().start()
+    response = await cluster.ask(describe_quorum.handle, version, request_)
+    assert (response.error_code, response.nodes) == (0, [])
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    found = [(t.topic_name, p.partition_index, p.error_code, p.current_voters) for t in response.topics for p in t.partitions]
+    assert found == [(t.topic_name, p.partition_index, code, []) for t in request_.topics for p in t.partitions]
