@@ -94,7 +94,7 @@ COPY container/root/ /
 ENV PATH=/opt/pybroker/bin:/opt/kafka/bin:$PATH KAFKA_HOME=/opt/kafka PYBROKER_READY_FILE=/tmp/pybroker-ready
 # The base comes without compiled modules, and the user of the container may not write them: a start would compile all it imports.
 RUN python -c "import pybroker.cli.container_command, pybroker.container.directories, pybroker.container.lifecycle, pybroker.broker.process, \
-               pybroker.cli.logging_setup, pybroker.metrics.exporter, pybroker.coordinator.service, sqlite3, encodings.ascii" \
+               pybroker.cli.logging_setup, pybroker.metrics.http_server, pybroker.coordinator.service, sqlite3, encodings.ascii" \
  && pybroker tool install /opt/kafka/bin /usr/bin \
  && for name in topics configs consumer-groups console-consumer console-producer broker-api-versions; do \
       kafka-$name --help >/dev/null 2>&1 || test $? -lt 3 || exit 1; \

@@ -67,7 +67,7 @@ def test_the_configuration_imports_neither_prometheus_nor_the_network() -> None:
 def test_an_idle_broker_has_loaded_only_what_it_uses() -> None:
     code = (
         "import sys, pybroker.cli.start, pybroker.broker.process;"
-        "heavy = ('prometheus_client', 'pyarrow', 'pyspark', 'pybroker.coordinator', 'pybroker.pipeline');"
+        "heavy = ('prometheus_client', 'tornado', 'pyarrow', 'pyspark', 'pybroker.coordinator', 'pybroker.pipeline');"
         "print(*(name for name in heavy if name in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -44,7 +44,7 @@ from pybroker.log.log import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.directories import read_directories, write_directories
-from pybroker.metadata.names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from pybroker.metadata.names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
 from pybroker.metrics.broker_metrics import BrokerMetrics
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metadata.store.base import Store
-    from pybroker.metrics.exporter import MetricsServer
+    from pybroker.metrics.http_server import MetricsServer
     from pybroker.model import TopicId, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -117,11 +117,16 @@ class BrokerServer:
         Raises StartError, or OSError when an address cannot be bound.
         """
         self._share_descriptors()
-        await self._open_metadata()
-        self._build_replicas()
-        await self._open_logs()
-        self._follow_metadata()
-        bound = await self._open_to_clients()
+        self._start_metrics_page()  # first, so that it responds while logs are recovered
+        try:
+            await self._open_metadata()
+            self._build_replicas()
+            await self._open_logs()
+            self._follow_metadata()
+            bound = await self._open_to_clients()
+        except BaseException:
+            self._stop_metrics_page()
+            raise
         self._schedule_passes()
         self._register_gauges()
         return bound
@@ -148,8 +153,7 @@ class BrokerServer:
         await self.server.stop(STOP_GRACE_MS)
         produces.cancel()
         self.validations.close()
-        if self._metrics_server is not None:
-            self._metrics_server.stop()
+        self._stop_metrics_page()
         self._periodic.stop()
         self.background.stop()
         self.timer.close()
@@ -310,13 +314,10 @@ class BrokerServer:
         return self._transactions
 
     async def _open_to_clients(self) -> list[BoundListener]:
-        """Open the metrics page and the sockets. Raises StartError and OSError, after everything was closed again."""
+        """Open the sockets. Raises StartError and OSError, after everything was closed again."""
         try:
-            self._start_metrics_page()  # before the sockets, which open when nothing can fail any more
             return await self._open_sockets()
         except (OSError, StartError):  # an address in use is no reason to recover the logs at the next start
-            if self._metrics_server is not None:
-                self._metrics_server.stop()
             await self.disks.close(self.log_manager, self.replica_manager.known_high_watermark)
             await self.store.close()
             raise
@@ -413,7 +414,6 @@ class BrokerServer:
     def _register_gauges(self) -> None:
         metrics = self.metrics
         gauges.register_native_parts(metrics)
-        gauges.register_log(metrics)
         gauges.register_turns(metrics, current())
         gauges.register_network(metrics, self.server)
         gauges.register_free_memory(metrics, self.free_memory)
@@ -430,13 +430,22 @@ class BrokerServer:
         gauges.register_cluster(metrics, self.controller)
 
     def _start_metrics_page(self) -> None:
-        if self.config.metrics_listener:
-            from pybroker.metrics.exporter import MetricsServer  # noqa: PLC0415  50 ms that only a broker with a metrics page pays
+        config = self.config
+        if config.metrics_listener:
+            from pybroker.metrics.exporter import Scope  # noqa: PLC0415  only a broker with a metrics page pays for these imports
+            from pybroker.metrics.http_server import MetricsServer  # noqa: PLC0415
 
-            host, port = parse_address("metrics.listener", self.config.metrics_listener)
-            self._metrics_server = MetricsServer(self.metrics)
-            bound = host_and_port(host or "localhost", self._metrics_server.start(host, port))
+            hidden = frozenset() if config.pybroker_metrics_internal_topics else INTERNAL_TOPICS
+            scope = Scope(topics=config.pybroker_metrics_topics, hidden=hidden)
+            server = MetricsServer(self.metrics, scope, why_not_ready=lambda: self.lifecycle.why_not_ready)
+            host, port = parse_address("metrics.listener", config.metrics_listener)
+            bound = host_and_port(host or "localhost", server.start(host, port))
+            self._metrics_server = server
             logger.info("Metrics at http://%s/metrics", bound)
+
+    def _stop_metrics_page(self) -> None:
+        if self._metrics_server is not None:
+            self._metrics_server.stop()
 
     def _forget_metrics(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> Iterator[None] | None:
         return self.metrics.forget_topics([topic.name for topic in delta.removed]) if delta.removed else None

@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker import native
-from pybroker.broker import standard_streams
 from pybroker.log.files.open_files import OPEN_FILES
 from pybroker.log.retention.record_retention import known_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pybroker.broker.free_memory import FreeMemory
     from pybroker.clock import Clock
@@ -45,15 +44,6 @@ def register_native_parts(metrics: BrokerMetrics) -> None:
     found: dict[tuple[str, ...], int] = {(part,): int(is_native) for part, is_native in native.parts().items()}
     metrics.labelled_gauge(
         "pybroker_native_part", "Whether a part of the broker is native (1) or pure Python (0)", ("part",), found.copy
-    )
-
-
-def register_log(metrics: BrokerMetrics) -> None:
-    """Register the lines of the log that standard error did not take."""
-    metrics.counter(
-        "pybroker_log_lines_dropped_total",
-        "Lines of the log that were dropped, because standard error did not take them",
-        standard_streams.lines_dropped,
     )
 
 
@@ -246,19 +236,16 @@ def register_directories(metrics: BrokerMetrics, logs: LogManager) -> None:
 def register_logs(metrics: BrokerMetrics, logs: LogManager, cleaner: LogCleaner) -> None:
     """Register the gauges of each partition's log, and of compaction."""
 
-    def by_partition(read: Callable[[Log], int]) -> Callable[[], Mapping[tuple[str, ...], Number]]:
-        return lambda: {
-            (log.topic_partition.topic, str(log.topic_partition.partition)): read(log) for log in list(logs.all_logs())
-        }
+    def by_partition(read: Callable[[Log], int]) -> Callable[[], Iterator[tuple[str, int, Number]]]:
+        return lambda: ((*log.topic_partition, read(log)) for log in list(logs.all_logs()))
 
-    prefix, labels = "kafka_log_log", ("topic", "partition")
-    for name, text, read in (
-        ("size", "Bytes of data from the log start offset on", known_size),
-        ("numlogsegments", "Segments", lambda log: len(log.segments)),
-        ("logstartoffset", "First offset", lambda log: log.log_start_offset),
-        ("logendoffset", "Offset of the next record", lambda log: log.log_end_offset),
+    for name, text, adds_up, read in (
+        ("size", "Bytes of data from the log start offset on", True, known_size),
+        ("numlogsegments", "Segments", True, lambda log: len(log.segments)),
+        ("logstartoffset", "First offset", False, lambda log: log.log_start_offset),
+        ("logendoffset", "Offset of the next record", False, lambda log: log.log_end_offset),
     ):
-        metrics.labelled_gauge(f"{prefix}_{name}", text, labels, by_partition(read))
+        metrics.partition_gauge(f"kafka_log_log_{name}", text, by_partition(read), adds_up=adds_up)
     metrics.gauge(
         "pybroker_log_ranges_lost",
         "Ranges of offsets whose records were lost at this start",

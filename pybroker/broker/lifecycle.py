@@ -7,13 +7,11 @@ takes records: a client that waits for a healthy broker wants to send some. In i
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pybroker.broker.standard_streams import write_some
 from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
@@ -29,8 +27,6 @@ LOADING: Final = "starting: loading the consumer groups"
 NO_ROOM: Final = "no log directory has room for records: delete topics or records, or enlarge the volume"
 STOPPING: Final = "stopping"
 
-_RETRY_S: Final = 0.05
-
 
 class Lifecycle:
     """The lifecycle of `pybroker start`."""
@@ -38,10 +34,22 @@ class Lifecycle:
     def __init__(self, ready_file: ReadyFile | None = None) -> None:
         """Keep `ready_file`, which exists while the broker is ready."""
         self._ready_file = ready_file
-        self._address: tuple[str, int] | None = None  # set when clients can connect and the groups are loaded
+        self._address: tuple[str, int] | None = None  # set when clients can connect, and at a health check the groups are loaded
+        self._is_loading = False
         self._is_stopping = False
         self.has_room = True
         """Whether any log directory takes records, as of the last check."""
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """The reason why the broker is not ready; None if it is. Other threads may ask."""
+        if self._is_stopping:
+            return STOPPING
+        if not self.has_room:
+            return NO_ROOM
+        if self._address is not None:
+            return None
+        return LOADING if self._is_loading else STARTING
 
     async def before_sockets(self, controller: Controller) -> str | None:  # noqa: ARG002
         """Do what must precede the first client; the cluster exists. Returns why the broker cannot start, if it cannot."""
@@ -53,14 +61,18 @@ class Lifecycle:
         """Announce that clients can connect. `groups_loaded()` returns when all partitions' groups are loaded. Cancelled at the
         stop.
         """
+        address = local_address(bound[0])
         if self._ready_file is not None:
+            self._is_loading = True
             if self.has_room:
                 self._ready_file.forget(LOADING)
             await groups_loaded()
-            self._address = local_address(bound[0])
             if self.has_room:
-                self._ready_file.write(*self._address)
-        await _print(f"{self.lines(node_id)}READY {host_and_port(*local_address(bound[0]))}\n")
+                self._ready_file.write(*address)
+        self._address = address
+        sys.stdout.write(self.lines(node_id))
+        sys.stdout.write(f"READY {host_and_port(*address)}\n")
+        sys.stdout.flush()
 
     def lines(self, node_id: BrokerId) -> str:  # noqa: ARG002
         """Return the lines for standard output that precede the line that the broker is ready."""
@@ -90,21 +102,3 @@ class Lifecycle:
 def local_address(listener: BoundListener) -> tuple[str, int]:
     """Return the host and port by which a program on this machine reaches a listener."""
     return ("127.0.0.1" if listener.host in ("::", "0.0.0.0") else listener.host), listener.port  # noqa: S104  compared, not bound
-
-
-async def _print(text: str) -> None:
-    """Print as soon as standard output takes the text, while clients are served. A reader that is gone is no error."""
-    try:
-        descriptor = sys.stdout.fileno()
-    except (AttributeError, OSError):  # no stream, or a replacement of it in a test
-        print(text, end="")  # noqa: T201
-        return
-    rest = text.encode()
-    try:
-        while rest:
-            written = write_some(descriptor, rest)
-            rest = rest[written:]
-            if not written:
-                await asyncio.sleep(_RETRY_S)
-    except OSError as error:
-        logger.info("Standard output does not take the line that shows that the broker is ready: %s", error.strerror)

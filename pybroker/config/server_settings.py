@@ -54,6 +54,16 @@ SERVER_SETTINGS: Final = (
         "pybroker's own: host:port of the page with the metrics in Prometheus' text format; empty means no page.",
     ),
     Setting(
+        "pybroker.metrics.topics", _S, "all",
+        "pybroker's own: the metrics of topics have series for each topic and partition (all), for each topic with its partitions"
+        " summed (sum), or only for all topics together (none).",
+        one_of("all", "sum", "none"),
+    ),
+    Setting(
+        "pybroker.metrics.internal.topics", _B, True,
+        "pybroker's own: whether internal topics have series of their own among the metrics.",
+    ),
+    Setting(
         "pybroker.down.conversion.chunk.bytes", _I, 114688,
         "pybroker's own: bytes of whole batches that are converted at once for a client from before 0.11 (KIP-283). Kafka's are"
         " 131072.",

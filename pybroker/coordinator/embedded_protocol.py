@@ -18,6 +18,7 @@ Source: ConsumerProtocolSubscription.json, ConsumerProtocol; ClassicGroup.comput
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
@@ -28,6 +29,8 @@ from pybroker.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )
+
+logger = logging.getLogger(__name__)
 
 Message = TypeVar("Message", ConsumerProtocolSubscription, ConsumerProtocolAssignment)
 
@@ -80,7 +83,8 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
             if len(known) < _KEPT_SUBSCRIPTIONS:
                 known = (*known, subscription_bytes[_VERSION.size : end])
                 known_size += end
-    except (struct.error, UnicodeDecodeError, ValueError):
+    except (struct.error, UnicodeDecodeError, ValueError) as error:
+        logger.warning("The subscription of a consumer cannot be read: %s; the group counts as reading every topic", error)
         return None
     return frozenset(topics)
 

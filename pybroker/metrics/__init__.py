@@ -4,5 +4,7 @@ broker_metrics    all numbers of one broker, and the callbacks that read those o
 request_metrics   the counters and times of each API
 histogram         durations, counted per power of two
 counts            the counts behind a histogram, native or in Python (_counts_native, _counts_python)
-exporter          the page for Prometheus, in threads of its own
+exporter          the numbers in Prometheus' form
+pages             makes pages of them in a thread, one at a time, and leaves the interpreter to the loop in between
+http_server       serves the page, and whether the broker is alive and ready, in a thread of its own
 """

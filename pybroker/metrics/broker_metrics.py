@@ -71,6 +71,18 @@ class Reading(NamedTuple):
     read: LabelledRead
 
 
+class PartitionReading(NamedTuple):
+    """A gauge of each partition: `read` yields the topic, the partition and the number.
+
+    `adds_up` is whether the sum over partitions means something; a sum of offsets does not.
+    """
+
+    name: str
+    help: str
+    adds_up: bool
+    read: Callable[[], Iterable[tuple[str, int, Number]]]
+
+
 class Durations(NamedTuple):
     """A histogram of durations that its owner keeps."""
 
@@ -82,7 +94,16 @@ class Durations(NamedTuple):
 class BrokerMetrics:
     """The numbers of one broker."""
 
-    __slots__ = ("_counted", "conversion_ns", "durations", "readings", "requests", "topics", "unexpected_errors")
+    __slots__ = (
+        "_counted",
+        "conversion_ns",
+        "durations",
+        "partitions",
+        "readings",
+        "requests",
+        "topics",
+        "unexpected_errors",
+    )
 
     def __init__(self) -> None:
         self.requests: dict[int, RequestMetrics] = {}
@@ -94,6 +115,7 @@ class BrokerMetrics:
         self.unexpected_errors = 0
         """Bugs of the broker: handlers, jobs of disk threads and periodic tasks that raised unexpected exceptions."""
         self.readings: list[Reading] = []
+        self.partitions: list[PartitionReading] = []
         self.durations: list[Durations] = []
 
     @property
@@ -157,3 +179,9 @@ class BrokerMetrics:
         """Register a counter per key of what `read` returns; `name` ends in _total."""
         assert name.endswith("_total")
         self.readings.append(Reading(name, help_text, True, labels, read))
+
+    def partition_gauge(
+        self, name: str, help_text: str, read: Callable[[], Iterable[tuple[str, int, Number]]], *, adds_up: bool
+    ) -> None:
+        """Register a gauge of each partition; see `PartitionReading`. `read` as for `gauge`."""
+        self.partitions.append(PartitionReading(name, help_text, adds_up, read))

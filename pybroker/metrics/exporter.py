@@ -1,29 +1,26 @@
 """The numbers in Prometheus form, under the names that Kafka's users know from the usual rules of the JMX exporter.
 
-Imported only when metrics are on: prometheus_client costs some 7 MB and 50 ms.
+Each number is read while its line is written, so a page of many lines needs no second copy of them, and the thread that makes it
+can take breaks between any two (`pages.Breaks`).
 
 Source: kafka-2_0_0.yml of prometheus/jmx_exporter for the names; docs/metrics.md lists them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 if TYPE_CHECKING:
-    import threading
-    from wsgiref.simple_server import WSGIServer
-
-    from pybroker.metrics.broker_metrics import BrokerMetrics, Durations, Reading
+    from pybroker.metrics.broker_metrics import BrokerMetrics, Durations, Number, PartitionReading, Reading, TopicMetrics
     from pybroker.metrics.histogram import Histogram
 
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999)
-_STOP_SECONDS: Final = 2.0
 _MS_PER_NS: Final = 1e-6
 _S_PER_NS: Final = 1e-9
 BUCKET_BITS_MIN: Final = 14  # 16 us
@@ -94,115 +91,136 @@ UNEXPECTED: Final = Name(
 )
 
 
-class BrokerCollector(Collector):
-    """Makes one scrape's worth of metric families."""
+@dataclass(slots=True, frozen=True)
+class Scope:
+    """Which series of topics are on the page.
 
-    def __init__(self, metrics: BrokerMetrics) -> None:
+    `topics` is "all" for each topic and partition, "sum" for each topic with its partitions summed, "none" for only the sums of
+    all topics. Topics in `hidden` have no series of their own; the sums of all topics include them.
+    """
+
+    topics: str = "all"
+    hidden: frozenset[str] = frozenset()
+
+
+EVERYTHING: Final = Scope()
+
+
+class _Samples(list[Sample]):
+    """Samples that are made while they are written, with breaks. As a list it is empty."""
+
+    def __init__(self, source: Iterable[Sample], take_break: Callable[[], None]) -> None:
+        super().__init__()
+        self._source = source
+        self._take_break = take_break
+
+    def __iter__(self) -> Iterator[Sample]:
+        for sample in self._source:
+            self._take_break()
+            yield sample
+
+
+class BrokerCollector(Collector):
+    """Makes one scrape's worth of metric families. Each may be walked once."""
+
+    def __init__(self, metrics: BrokerMetrics, scope: Scope = EVERYTHING, take_break: Callable[[], None] = lambda: None) -> None:
+        """`take_break` is called before each sample."""
         self._metrics = metrics
+        self._scope = scope
+        self._take_break = take_break
 
     def collect(self) -> Iterator[Metric]:
         """Yield all families; those without a sample yet too, so that a dashboard finds them."""
         yield from self._requests()
         yield from self._topics()
-        conversion = _counter(CONVERSION_TIME)
-        for request, duration_ns in self._metrics.conversion_ns.items():
-            conversion.add_sample(CONVERSION_TIME.name, {"request": request}, duration_ns * _MS_PER_NS)
-        yield conversion
-        unexpected = _counter(UNEXPECTED)
-        unexpected.add_sample(UNEXPECTED.name, {}, self._metrics.unexpected_errors)
-        yield unexpected
-        yield from (_read(reading) for reading in self._metrics.readings)
-        yield from (_buckets(durations) for durations in self._metrics.durations)
+        metrics = self._metrics
+        conversions = (({"request": request}, ns * _MS_PER_NS) for request, ns in metrics.conversion_ns.items())
+        yield self._counter(CONVERSION_TIME, conversions)
+        yield self._counter(UNEXPECTED, [({}, metrics.unexpected_errors)])
+        yield from (self._read(reading) for reading in metrics.readings)
+        yield from (self._family(one.name, one.help, "histogram", _buckets(one)) for one in metrics.durations)
 
     # `list` and `dict` copy in one step of the interpreter, so that the loop's thread may add entries meanwhile.
 
     def _requests(self) -> Iterator[Metric]:
         apis = list(self._metrics.requests.values())
-        requests, errors = _counter(REQUESTS), _counter(ERRORS)
-        for api in apis:
-            for version, count in dict(api.requests).items():
-                requests.add_sample(REQUESTS.name, {"request": api.name, "version": str(version)}, count)
-            for error, count in dict(api.errors).items():
-                errors.add_sample(ERRORS.name, {"request": api.name, "error": error}, count)
-        yield requests
-        yield errors
+        requests = (
+            ({"request": api.name, "version": str(version)}, count)
+            for api in apis
+            for version, count in dict(api.requests).items()
+        )
+        yield self._counter(REQUESTS, requests)
+        errors = (({"request": api.name, "error": error}, count) for api in apis for error, count in dict(api.errors).items())
+        yield self._counter(ERRORS, errors)
         for name in REQUEST_BYTES:
-            family = _counter(name)
-            for api in apis:
-                family.add_sample(name.name, {"request": api.name}, getattr(api, name.attribute))
-            yield family
+            yield self._counter(name, [({"request": api.name}, getattr(api, name.attribute)) for api in apis])
         for name in REQUEST_TIMES:
-            family = Metric(name.name, name.help, "summary")
-            for api in apis:
-                _add_summary(family, {"request": api.name}, getattr(api, name.attribute))
-            yield family
+            times = [sample for api in apis for sample in _summary(name, {"request": api.name}, getattr(api, name.attribute))]
+            yield self._family(name.name, name.help, "summary", times)
 
     def _topics(self) -> Iterator[Metric]:
-        topics, together = list(self._metrics.topics.items()), self._metrics.all_topics
+        scope, together = self._scope, self._metrics.all_topics
+        shown = [] if scope.topics == "none" else list(self._metrics.topics.items())
+        topics = [(topic, metrics) for topic, metrics in shown if topic not in scope.hidden]
         for name in TOPIC_COUNTERS:
-            family = _counter(name)
-            family.add_sample(name.name, {}, getattr(together, name.attribute))
-            for topic, metrics in topics:
-                family.add_sample(name.name, {"topic": topic}, getattr(metrics, name.attribute))
-            yield family
+            yield self._counter(name, _of_topics(name.attribute, topics, together))
+        for reading in self._metrics.partitions:
+            if scope.topics == "all" or reading.adds_up:
+                yield self._family(reading.name, reading.help, "gauge", self._of_partitions(reading))
+
+    def _of_partitions(self, reading: PartitionReading) -> Iterator[Sample]:
+        scope, name = self._scope, reading.name
+        shown = ((topic, partition, value) for topic, partition, value in reading.read() if topic not in scope.hidden)
+        if scope.topics == "all":
+            for topic, partition, value in shown:
+                yield Sample(name, {"topic": topic, "partition": str(partition)}, value)
+        elif scope.topics == "sum":
+            sums: dict[str, Number] = {}
+            for topic, _, value in shown:
+                self._take_break()
+                sums[topic] = sums.get(topic, 0) + value
+            for topic, value in sums.items():
+                yield Sample(name, {"topic": topic}, value)
+        else:
+            yield Sample(name, {}, sum(value for _, _, value in reading.read()))
+
+    def _read(self, reading: Reading) -> Metric:
+        samples = (
+            Sample(reading.name, dict(zip(reading.labels, key, strict=True)), value) for key, value in reading.read().items()
+        )
+        return self._family(reading.name, reading.help, "counter" if reading.is_counter else "gauge", samples)
+
+    def _counter(self, name: Name, values: Iterable[tuple[dict[str, str], Number]]) -> Metric:
+        return self._family(name.name, name.help, "counter", (Sample(name.name, labels, value) for labels, value in values))
+
+    def _family(self, name: str, help_text: str, kind: str, samples: Iterable[Sample]) -> Metric:
+        family = Metric(name.removesuffix("_total") if kind == "counter" else name, help_text, kind)
+        family.samples = _Samples(samples, self._take_break)
+        return family
 
 
-def _counter(name: Name) -> Metric:
-    return Metric(name.name.removesuffix("_total"), name.help, "counter")
+def _of_topics(
+    attribute: str, topics: Iterable[tuple[str, TopicMetrics]], together: TopicMetrics
+) -> Iterator[tuple[dict[str, str], Number]]:
+    yield {}, getattr(together, attribute)
+    for topic, metrics in topics:
+        yield {"topic": topic}, getattr(metrics, attribute)
 
 
-def _add_summary(family: Metric, labels: dict[str, str], histogram: Histogram) -> None:
+def _summary(name: Name, labels: dict[str, str], histogram: Histogram) -> Iterator[Sample]:
     for quantile in QUANTILES:
-        family.add_sample(family.name, {**labels, "quantile": str(quantile)}, histogram.quantile(quantile) * _MS_PER_NS)
-    family.add_sample(f"{family.name}_count", labels, histogram.count)
-    family.add_sample(f"{family.name}_sum", labels, histogram.sum * _MS_PER_NS)
+        yield Sample(name.name, {**labels, "quantile": str(quantile)}, histogram.quantile(quantile) * _MS_PER_NS)
+    yield Sample(f"{name.name}_count", labels, histogram.count)
+    yield Sample(f"{name.name}_sum", labels, histogram.sum * _MS_PER_NS)
 
 
-def _read(reading: Reading) -> Metric:
-    name = reading.name.removesuffix("_total") if reading.is_counter else reading.name
-    family = Metric(name, reading.help, "counter" if reading.is_counter else "gauge")
-    for key, value in reading.read().items():
-        family.add_sample(reading.name, dict(zip(reading.labels, key, strict=True)), value)
-    return family
-
-
-def _buckets(durations: Durations) -> Metric:
-    """Return a histogram with a bucket per power of two."""
-    family = Metric(durations.name, durations.help, "histogram")
+def _buckets(durations: Durations) -> Iterator[Sample]:
+    """Yield a histogram with a bucket per power of two."""
     buckets, below = durations.histogram.buckets, 0
     for bits, count in enumerate(buckets):
         below += count
         if BUCKET_BITS_MIN <= bits <= BUCKET_BITS_MAX:
-            family.add_sample(f"{durations.name}_bucket", {"le": repr((1 << bits) * _S_PER_NS)}, below)
-    family.add_sample(f"{durations.name}_bucket", {"le": "+Inf"}, below)
-    family.add_sample(f"{durations.name}_count", {}, below)
-    family.add_sample(f"{durations.name}_sum", {}, durations.histogram.sum * _S_PER_NS)
-    return family
-
-
-class MetricsServer:
-    """The HTTP page with the metrics, in threads of its own, so that a slow reader holds up nothing else."""
-
-    def __init__(self, metrics: BrokerMetrics) -> None:
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(BrokerCollector(metrics))
-        self._server: WSGIServer | None = None
-        self._thread: threading.Thread | None = None
-
-    def start(self, host: str, port: int) -> int:
-        """Listen, and return the port, which is the given one unless that is 0. Raises OSError that names the address."""
-        assert self._server is None
-        try:
-            self._server, self._thread = start_http_server(port, addr=host or "0.0.0.0", registry=self._registry)  # noqa: S104
-        except OSError as error:
-            raise OSError(error.errno, f"metrics.listener={host}:{port}: cannot listen: {error.strerror or error}") from error
-        return self._server.server_port
-
-    def stop(self) -> None:
-        """Stop listening, within about a second; the rest of a response under way is dropped at the process's end."""
-        if self._server is None or self._thread is None:
-            return
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(_STOP_SECONDS)
-        self._server = self._thread = None
+            yield Sample(f"{durations.name}_bucket", {"le": repr((1 << bits) * _S_PER_NS)}, below)
+    yield Sample(f"{durations.name}_bucket", {"le": "+Inf"}, below)
+    yield Sample(f"{durations.name}_count", {}, below)
+    yield Sample(f"{durations.name}_sum", {}, durations.histogram.sum * _S_PER_NS)

@@ -4,7 +4,6 @@ broker          a whole broker on the simulated parts
 disk, nodes     the file system, and its files and directories
 faults          what fails on the disk, and when
 store           the metadata store
-clock           a manual clock whose wall time can be set
-loop            the event loop and the disk threads
+loop            the event loop, its clock and the disk threads
 subsets         every disk that a loss of power can leave
 """
