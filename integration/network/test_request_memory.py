@@ -19,8 +19,9 @@ from testing.process.kafka_peer import free_port
 from testing.samples import T0_MS, Sample
 from testing.waiting import until
 from testing.wire.batches import sample_batch
-from testing.wire.raw import API_VERSIONS, FETCH, METADATA, PRODUCE, Ask, Connection, fetch_body, produce_body
+from testing.wire.raw import API_VERSIONS, FETCH, METADATA, PRODUCE, Ask, Connection, fetch_body, produce_body, string
 from testing.wire.raw import request as framed_request
+from testing.wire.raw_groups import DESCRIBE_GROUPS, array, find_coordinator, join_alone
 
 pytestmark = pytest.mark.skipif(is_kafka(), reason="about this broker's own process and metrics page")
 
@@ -29,6 +30,7 @@ ANNOUNCED = struct.pack(">i", REQUEST_BYTES_MAX) + bytes(10)
 POOL_USED = "kafka_network_socketserver_memorypoolused"
 WAITING = "pybroker_connections_waiting_for_memory"
 CLOSED = "pybroker_strangers_closed_total"
+UNSENT = "pybroker_unsent_response_bytes"
 
 
 def gauge(port: int, name: str) -> float:
@@ -78,6 +80,30 @@ def test_large_responses_that_clients_do_not_read_are_bounded(start_broker: Call
         until(lambda: gauge(port, CLOSED) >= count - kept, "the connections that waited longest are closed")
         assert gauge(port, CLOSED) < count, "not all"
         serve_one(broker)
+
+
+def test_many_responses_of_less_than_a_megabyte_that_clients_do_not_read_are_bounded(
+    start_broker: Callable[..., BrokerProcess],
+) -> None:
+    port, bytes_max, count, size = free_port(), 8 << 20, 100, 900_000
+    settings = {"pybroker.unsent.response.bytes.max": str(bytes_max), "metrics.listener": f"127.0.0.1:{port}"}
+    broker = start_broker(settings)
+    find_coordinator(broker.bootstrap)
+    with Connection(broker.bootstrap) as member, Connection(broker.bootstrap) as reader:
+        identity = join_alone(member, "large", session_ms=300_000, metadata=bytes(size))
+        body = array([string(identity.group)])
+        ask = framed_request(DESCRIBE_GROUPS, 0, body)
+        with strangers(broker, count) as sockets:
+            for one in sockets:
+                one.sendall(ask)
+                assert gauge(port, UNSENT) <= bytes_max
+            assert len(reader.call(DESCRIBE_GROUPS, 0, body)) > size
+            most = bytes_max // (size // 3)  # the buffers of the sockets have a part of each
+            until(lambda: gauge(port, CLOSED) >= count - most, "the connections that waited longest are closed")
+            assert gauge(port, CLOSED) < count, "not all"
+            assert 0 < gauge(port, UNSENT) <= bytes_max
+        until(lambda: gauge(port, UNSENT) == 0, "a lost connection does not count")
+    broker.stop()
 
 
 def test_strangers_that_hold_the_whole_pool_do_not_keep_small_requests_waiting(

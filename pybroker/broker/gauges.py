@@ -64,6 +64,11 @@ def register_network(metrics: BrokerMetrics, server: SocketServer) -> None:
     metrics.gauge("kafka_network_requestchannel_requestqueuesize", "Requests in work", lambda: admission.queued_requests)
     metrics.gauge("pybroker_connections_waiting_for_memory", "Connections that wait for memory", lambda: admission.waiting)
 
+    metrics.gauge(
+        "pybroker_unsent_response_bytes",
+        "Bytes of responses that wait because their clients do not take them",
+        lambda: server.strangers.unsent_bytes,
+    )
     metrics.counter(
         "pybroker_strangers_closed_total",
         "Connections that were closed because they sent no request in time, did not continue with one, or took no response",

@@ -181,8 +181,8 @@ SERVER_SETTINGS: Final = (
     ),
     Setting(
         "pybroker.unsent.response.bytes.max", _L, 268_435_456,
-        "pybroker's own: while responses of more than 1 MB that clients have not taken have more bytes than this by sum,"
-        " connections are closed, at first those that have waited longest.", at_least(1 << 20),
+        "pybroker's own: when the responses that clients have not taken have more bytes than this by sum, connections are"
+        " closed at once, at first those that have waited longest.", at_least(1 << 20),
     ),
     Setting(
         "connection.failed.authentication.delay.ms", _I, 100,

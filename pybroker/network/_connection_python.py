@@ -20,14 +20,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing, ProtocolViolation
 from pybroker.network.mute import MuteEvent, MuteReason
 from pybroker.network.receiver import Receiver
-from pybroker.network.sender import COPIED_PIECE_BYTES, HIGH_WATER_BYTES, PIECE_BYTES, Sender
+from pybroker.network.sender import HIGH_WATER_BYTES, Sender, piece_bytes_for
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -116,8 +115,7 @@ class ConnectionCore:
         self.context.holder = self
         self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         self._receiver = Receiver(self._owner.scratch, self._owner.admission, self._owner.request_bytes_max, self)
-        piece_bytes = COPIED_PIECE_BYTES if _is_copying(self._transport) else PIECE_BYTES
-        large_pieces = self._owner.large_pieces
+        large_pieces, piece_bytes = self._owner.large_pieces, piece_bytes_for(self._transport)
         self._sender = Sender(self._transport, self, self.counters, large_pieces, piece_bytes=piece_bytes, now_ns=self._now_ns)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
@@ -192,8 +190,11 @@ class ConnectionCore:
     def pause_writing(self) -> None:
         """Stop sending: the transport is above its high water mark."""
         self._turns.begin()
-        self._sender.pause()
-        self._turns.end("no room to write")
+        try:
+            self._sender.pause()
+            self._owner.unread(self)
+        finally:
+            self._turns.end("no room to write")
 
     def resume_writing(self) -> None:
         """Send again: the transport is below its low water mark."""
@@ -201,6 +202,7 @@ class ConnectionCore:
         try:
             if self.is_open:
                 self._touch()
+                self._owner.taken(self)
                 self._guarded(self._sender.resume)
         finally:
             self._turns.end("room to write")
@@ -491,8 +493,3 @@ class ConnectionCore:
         """The socket's file descriptor."""
         descriptor: int = self._transport.get_extra_info("socket").fileno()
         return descriptor
-
-
-def _is_copying(transport: asyncio.Transport) -> bool:
-    """Return whether `writelines` joins its arguments: asyncio's own transports before 3.12 do."""
-    return sys.version_info < (3, 12) and type(transport).__module__.startswith("asyncio.")

@@ -47,6 +47,12 @@ class ConnectionOwner(Protocol):
     def requested(self, connection: ConnectionCore) -> None:
         """Note that the connection has completed its first request."""
 
+    def unread(self, connection: ConnectionCore) -> None:
+        """Note that the peer does not take its response at once: the transport is above its high water mark."""
+
+    def taken(self, connection: ConnectionCore) -> None:
+        """Note that the transport is below its low water mark."""
+
     def lost(self, connection: ConnectionCore) -> None:
         """Forget a connection that is gone. Only called when `opened` returned True."""
 

@@ -5,7 +5,8 @@ The contract is in `_sender_python.py`.
 
 from __future__ import annotations
 
-from typing import Final
+import sys
+from typing import TYPE_CHECKING, Final
 
 from pybroker.native import choose
 from pybroker.network import _sender_python
@@ -24,6 +25,9 @@ from pybroker.network._sender_python import (
     SenderOwner,
 )
 
+if TYPE_CHECKING:
+    from asyncio import Transport
+
 __all__ = [
     "COPIED_PIECE_BYTES",
     "HIGH_WATER_BYTES",
@@ -38,6 +42,13 @@ __all__ = [
     "Output",
     "Sender",
     "SenderOwner",
+    "piece_bytes_for",
 ]
 
 IS_NATIVE: Final = choose(_sender_python, globals())
+
+
+def piece_bytes_for(transport: Transport) -> int:
+    """Return the size of large pieces; `writelines` of asyncio's own transports before 3.12 joins its arguments."""
+    is_copying = sys.version_info < (3, 12) and type(transport).__module__.startswith("asyncio.")
+    return COPIED_PIECE_BYTES if is_copying else PIECE_BYTES

@@ -219,6 +219,14 @@ class SocketServer:
         self._connections.move_to_end(connection)
         return connection.active_ns + self.limits.connections_max_idle_ms * _NS_PER_MS // _NOTE_SHARE
 
+    def unread(self, connection: ConnectionCore) -> None:
+        """Count a response that the peer does not take at once."""
+        self.strangers.unread(connection, self._limits.unsent_response_bytes_max)
+
+    def taken(self, connection: ConnectionCore) -> None:
+        """Count a response no more."""
+        self.strangers.taken(connection)
+
     def lost(self, connection: ConnectionCore) -> None:
         """Forget a connection."""
         del self._connections[connection]

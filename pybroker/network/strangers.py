@@ -6,8 +6,8 @@ or with the sizes of requests that never come, keep its clients out. The rules h
     a connection has completed its first request after `first_request_timeout_ms`
     a request that is being received gets PROGRESS_BYTES, or its end, in every `request_progress_timeout_ms`; while other
         requests wait for memory, in every PRESSED_MS, and its end within half of `request_progress_timeout_ms`
-    large responses that peers have not taken have at most `unsent_response_bytes_max` by sum, or those that have waited longest
-        are given up
+    responses that peers have not taken have at most `unsent_response_bytes_max` by sum, or those that have waited longest for a
+        peer that takes nothing are given up, and after them those of peers that take something
     while clients wait for a connection because all are taken, connections are given up for them: at first those without a first
         request for GRACE_MS, then those that do not continue with a request, or with taking a response, for PRESSED_MS
 
@@ -15,8 +15,9 @@ Time for which the broker itself does not read is not counted. A client that has
 bound: it cannot be distinguished from an honest one. `max.connections.per.ip` keeps one address from taking all connections.
 
 Cost
-    A new connection is in a dict until its first request; one more comparison for each turn of a connection. Every LOOK_MS all
-    connections are looked at, SLICE of them in a turn of the loop.
+    A new connection is in a dict until its first request; one more comparison for each turn of a connection. A connection is in
+    another dict while its transport is above the high water mark. Every LOOK_MS all connections are looked at, SLICE of them in a
+    turn of the loop.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ logger = logging.getLogger(__name__)
 GRACE_MS: Final = 1_000
 PRESSED_MS: Final = 5_000
 PROGRESS_BYTES: Final = 1_024
-LARGE_UNSENT_BYTES: Final = 1 << 20
-"""A connection with less is not counted: a consumer has a piece of its response at the transport, whether it reads or not."""
+SPARED_MAX: Final = 100
+"""The number of connections that stay because their peers read, whenever responses have more than the bound."""
 LOOK_MS: Final = 1_000
 SLICE: Final = 1_000
 
@@ -58,16 +59,22 @@ class _Partial(NamedTuple):
 
 
 class Strangers:
-    """The connections of one server that it may close. `closed` counts those that it closed, for all reasons."""
+    """The connections of one server that it may close.
 
-    __slots__ = ("_fresh", "_now_ns", "_partial", "_stalled", "closed")
+    Attributes:
+        closed: the number of those that it closed, for all reasons.
+        unsent_bytes: what the responses take that peers have not taken, of the connections above their high water marks.
+    """
+
+    __slots__ = ("_fresh", "_now_ns", "_partial", "_stalled", "_unread", "closed", "unsent_bytes")
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
         self._fresh: OrderedDict[ConnectionCore, int] = OrderedDict()  # when they were opened; no first request yet
         self._partial: dict[ConnectionCore, _Partial] = {}
         self._stalled: OrderedDict[ConnectionCore, None] = OrderedDict()  # as of the last look
-        self.closed = 0
+        self._unread: OrderedDict[ConnectionCore, int] = OrderedDict()  # their unsent bytes; those that wait longest first
+        self.closed = self.unsent_bytes = 0
 
     def opened(self, connection: ConnectionCore) -> None:
         """Note a new connection."""
@@ -82,6 +89,20 @@ class Strangers:
         self._fresh.pop(connection, None)
         self._partial.pop(connection, None)
         self._stalled.pop(connection, None)
+        self.taken(connection)
+
+    def unread(self, connection: ConnectionCore, bytes_max: int) -> None:
+        """Count what a peer does not take at once, and close others until all that wait have at most `bytes_max`."""
+        self.taken(connection)
+        size = connection.unsent_bytes()
+        self.unsent_bytes += size
+        if self.unsent_bytes > bytes_max:
+            self._bound_unsent(bytes_max)
+        self._unread[connection] = size
+
+    def taken(self, connection: ConnectionCore) -> None:
+        """Forget what was counted of a connection: its peer has taken it."""
+        self.unsent_bytes -= self._unread.pop(connection, 0)
 
     def look(self, connections: list[ConnectionCore], limits: NetworkLimits, *, is_pressed: bool) -> Iterator[None]:
         """Look at all connections, and close those that are too slow; yield after each slice.
@@ -92,16 +113,12 @@ class Strangers:
         timeout_ms, whole_ms = limits.request_progress_timeout_ms, _FOREVER_MS
         if is_pressed:  # clients wait as long as the progress timeout by default, and their requests have to come, too
             timeout_ms, whole_ms = min(timeout_ms, PRESSED_MS), timeout_ms // 2
-        unread: list[tuple[int, ConnectionCore]] = []
         for start in range(0, len(connections), SLICE):
             now_ns = self._now_ns()
             for connection in connections[start : start + SLICE]:
                 if connection.is_open:
                     self._look_at(connection, now_ns=now_ns, timeout_ms=timeout_ms, whole_ms=whole_ms)
-                    if connection.is_sending and (size := connection.unsent_bytes()) >= LARGE_UNSENT_BYTES:
-                        unread.append((size, connection))
             yield
-        self._bound_unsent(unread, limits.unsent_response_bytes_max)
 
     def give_up(self, count: int) -> int:
         """Close up to `count` connections, because clients wait for one. Returns how many."""
@@ -118,15 +135,22 @@ class Strangers:
             self._close(connection, "it is stalled, and other clients wait for a connection")
         return len(late) + len(stalled)
 
-    def _bound_unsent(self, unread: list[tuple[int, ConnectionCore]], bytes_max: int) -> None:
-        """Close connections until the responses that wait have at most `bytes_max`; the last response may have more alone."""
-        total = sum(size for size, _ in unread)
-        unread.sort(key=lambda one: one[1].active_ns)
-        for size, connection in unread[:-1]:
-            if total <= bytes_max:
-                break
-            total -= size
-            if connection.is_open:
+    def _bound_unsent(self, bytes_max: int) -> None:
+        """Close the connections that have waited longest.
+
+        A peer that has taken something since its connection was counted waits from now on, but not all such peers do, because
+        those that read by the byte would then never be closed.
+        """
+        unread, left = self._unread, SPARED_MAX
+        while self.unsent_bytes > bytes_max and unread:
+            connection, before = unread.popitem(last=False)
+            size = connection.unsent_bytes()
+            self.unsent_bytes -= before
+            if size < before and left:
+                left -= 1
+                self.unsent_bytes += size
+                unread[connection] = size
+            elif connection.is_open:
                 reason = f"it does not take {size} bytes of its response, and all that wait have more than {bytes_max}"
                 self._close(connection, reason)
 

@@ -194,13 +194,15 @@ def find_coordinator(bootstrap: str, group: str = "any") -> None:
             time.sleep(0.005)
 
 
-def join_alone(connection: Connection, group: str, *, session_ms: int, instance: str | None = None) -> Identity:
+def join_alone(
+    connection: Connection, group: str, *, session_ms: int, instance: str | None = None, metadata: bytes | None = None
+) -> Identity:
     """Join an empty group and assign all to this member, which is then Stable in the first generation or in the existing
-    generation.
+    generation. `metadata` is what the member sends, or None for the subscription of topic t.
     """
-    member = ""
+    member, sent = "", subscription(["t"]) if metadata is None else metadata
     while True:
-        body = join_body(group, member, subscription(["t"]), session_ms=session_ms, rebalance_ms=session_ms, instance=instance)
+        body = join_body(group, member, sent, session_ms=session_ms, rebalance_ms=session_ms, instance=instance)
         joined = parse_join(call(connection, JOIN_GROUP, body))
         if joined.error != MEMBER_ID_REQUIRED:
             break

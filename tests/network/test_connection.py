@@ -49,6 +49,7 @@ class FakeServer:
         self.first_requests: list[ConnectionCore] = []
         self.watched: list[ConnectionCore] = []
         self.sent = 0
+        self.unsent: list[int] = []  # what was counted, one after the other
 
     def now_ns(self) -> int:
         return self.ns
@@ -79,6 +80,12 @@ class FakeServer:
 
     def requested(self, connection: ConnectionCore) -> None:
         self.first_requests.append(connection)
+
+    def unread(self, connection: ConnectionCore) -> None:
+        self.unsent.append(connection.unsent_bytes())
+
+    def taken(self, connection: ConnectionCore) -> None:
+        self.unsent.append(0)
 
     def lost(self, connection: ConnectionCore) -> None:
         self.lost_count += 1
@@ -120,6 +127,19 @@ async def test_a_turn_ends_after_its_number_of_requests_and_the_rest_is_not_read
     assert len(server.handled) == TURN_REQUESTS * 2 + 3
     assert (connection.mute_reasons, transport.is_reading_, len(transport.writes)) == (set(), True, 1)
     assert (server.admission.queued_requests, server.admission.pool.used) == (0, 0)
+
+
+async def test_a_response_is_counted_while_its_peer_does_not_take_it() -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    transport.deliver(framed(b"x"))
+    assert server.unsent == [], "what the socket takes costs nothing"
+    transport.takes_all, transport.high = False, 3
+    transport.on_full, transport.on_drained = connection.pause_writing, connection.resume_writing
+    transport.deliver(framed(b"xy"))
+    assert server.unsent == [len(framed(b"xy"))]
+    transport.drain()
+    assert server.unsent == [len(framed(b"xy")), 0]
 
 
 async def test_the_responses_of_several_turns_leave_together() -> None:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, cast
 
 from pybroker.network import strangers as module
 from pybroker.network.limits import NetworkLimits
-from pybroker.network.strangers import GRACE_MS, LARGE_UNSENT_BYTES, PRESSED_MS, PROGRESS_BYTES, SLICE, Strangers
+from pybroker.network.strangers import GRACE_MS, PRESSED_MS, PROGRESS_BYTES, SLICE, SPARED_MAX, Strangers
 
 if TYPE_CHECKING:
     from pybroker.network._connection_python import ConnectionCore
 
+BYTES_MAX = 8 << 20
 LIMITS = NetworkLimits(first_request_timeout_ms=60_000, request_progress_timeout_ms=30_000)
 
 
@@ -49,6 +50,17 @@ class Scene:
     def request(self, connection: FakeConnection) -> None:
         connection.requests += 1
         self.strangers.requested(cast("ConnectionCore", connection))
+
+    def unread(self, connection: FakeConnection, size: int) -> None:
+        """Let a response of this size wait for the peer."""
+        connection.unsent = size
+        self.strangers.unread(cast("ConnectionCore", connection), BYTES_MAX)
+
+    def taken(self, connection: FakeConnection) -> None:
+        self.strangers.taken(cast("ConnectionCore", connection))
+
+    def open(self) -> list[bool]:
+        return [connection.is_open for connection in self.connections]
 
     def look(self, after_ms: int = 0, *, is_pressed: bool = False) -> list[bool]:
         """Look at all connections, `after_ms` later. Returns which are open."""
@@ -165,22 +177,50 @@ def test_a_peer_that_reads_again_is_not_stalled() -> None:
     assert scene.strangers.give_up(10) == 0
 
 
-def test_large_responses_that_wait_are_bounded_by_sum() -> None:
+def test_responses_that_wait_are_bounded_by_sum_when_they_are_queued() -> None:
     scene = Scene(6)
-    for number, connection in enumerate(scene.connections):
-        scene.request(connection)
-        connection.is_sending = number != 1
-        connection.active_ns = 10 - number  # the last one has waited longest
-        connection.unsent = LIMITS.unsent_response_bytes_max // 3
-    small = scene.connections[4]
-    small.unsent = LARGE_UNSENT_BYTES - 1
-    assert scene.look() == [True, True, True, True, True, False], "three of four have no more than the bound"
-    assert scene.look() == [True, True, True, True, True, False]
-    scene.connections[3].unsent += 4
-    assert scene.look() == [True, True, True, False, True, False]
-    scene.connections[2].is_open = False
-    scene.connections[0].unsent = LIMITS.unsent_response_bytes_max * 2
-    assert scene.look()[0], "one alone may have more"
+    for connection in scene.connections[:4]:
+        scene.unread(connection, BYTES_MAX // 4)
+    assert scene.open() == [True] * 6, "four have no more than the bound"
+    scene.unread(scene.connections[4], 4)
+    assert scene.open() == [False, True, True, True, True, True], "the first one has waited longest"
+    scene.taken(scene.connections[1])
+    scene.unread(scene.connections[5], BYTES_MAX // 4)
+    assert scene.open() == [False, True, True, True, True, True], "what was taken does not count"
+    scene.unread(scene.connections[1], BYTES_MAX * 2)
+    assert scene.open() == [False, True, False, False, False, False], "one alone may have more"
+    assert scene.strangers.unsent_bytes == BYTES_MAX * 2
+    scene.strangers.lost(cast("ConnectionCore", scene.connections[1]))
+    assert scene.strangers.unsent_bytes == 0
+
+
+def test_many_small_responses_have_the_bound_of_a_large_one() -> None:
+    scene = Scene(2_000)
+    most = 0
+    for connection in scene.connections:
+        scene.unread(connection, 900_000)
+        most = max(most, scene.strangers.unsent_bytes)
+    assert most <= BYTES_MAX
+    assert sum(scene.open()) == BYTES_MAX // 900_000
+
+
+def test_a_peer_that_reads_slowly_stays_beside_peers_that_read_nothing() -> None:
+    scene = Scene(1_000)
+    slow = scene.connections[0]
+    scene.unread(slow, BYTES_MAX // 4)
+    for connection in scene.connections[1:]:
+        slow.unsent -= 1
+        scene.unread(connection, BYTES_MAX // 4)
+    assert scene.open() == [True] + [False] * 996 + [True] * 3
+
+
+def test_peers_that_all_read_by_the_byte_have_the_bound_too() -> None:
+    scene = Scene(4 * SPARED_MAX)
+    for connection in scene.connections:
+        for other in scene.connections:
+            other.unsent = max(other.unsent - 1, 0)
+        scene.unread(connection, BYTES_MAX // 8)
+        assert scene.strangers.unsent_bytes <= BYTES_MAX
 
 
 def test_a_look_at_many_connections_gives_the_loop_back() -> None:
@@ -196,5 +236,5 @@ def test_a_connection_that_is_lost_is_forgotten() -> None:
     scene.look()
     scene.strangers.lost(cast("ConnectionCore", connection))
     assert scene.strangers.give_up(10) == 0
-    assert not any(getattr(scene.strangers, name) for name in ("_fresh", "_partial", "_stalled"))
+    assert not any(getattr(scene.strangers, name) for name in ("_fresh", "_partial", "_stalled", "_unread"))
     assert module.LOOK_MS <= GRACE_MS
