@@ -35,7 +35,7 @@ ifndef SEED
 SEED := $(shell date +%s)
 endif
 
-.PHONY: run test bring spark-classes check native unit pure conformance integration spark random sanitize containers image container-lock environment wheel clean
+.PHONY: run test engine bring spark-classes check native unit pure conformance integration spark random sanitize containers image container-lock environment wheel clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
@@ -43,7 +43,7 @@ run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 # The checks use one core, tests and downloads wait now and then, so these and the first tiers run beside each other. They need no
 # Spark, which is installed meanwhile.
 test: $(VENV)/.unit  ## all checks and all tests, stock clients and Spark included
-	$(MAKE) --no-print-directory -j 5 --output-sync=target WORKERS=2 spark-classes bring check unit pure
+	$(MAKE) --no-print-directory -j 6 --output-sync=target WORKERS=2 engine spark-classes bring check unit pure
 	$(SIDE_BY_SIDE) integration
 
 check: $(VENV)/.unit  ## style, types, layers
@@ -55,6 +55,10 @@ check: $(VENV)/.unit  ## style, types, layers
 # Downloads come before the tests that need them, as they may take longer than a test may.
 bring: $(VENV)/.unit  ## the downloads that the tests compare with, and archives of Kafka's classes
 	$(BIN)/python -m testing.process.bring
+
+engine:  ## podman and the base image, on Debian: without an engine, the tests run the Dockerfile's commands in folders
+	-testing/containers/install.sh engine
+	-$(PYTHON) -m testing.containers.image base
 
 spark-classes: $(VENV)/.test  ## an archive of Spark's classes: without it, the tests with Spark only take longer
 	-$(BIN)/python -m testing.process.class_archive
@@ -88,8 +92,8 @@ containers: $(VENV)/.containers  ## the image and docker-compose.yml, built and 
 	testing/containers/install.sh
 	$(BIN)/python -m pytest integration/containers --timeout 1800 --durations 10  # the first test of each image builds it
 
-image: $(VENV)/.test  ## the container image, and what it weighs
-	$(BIN)/python -m testing.containers.image build
+image:  ## the container image, and what it weighs
+	$(PYTHON) -m testing.containers.image build
 
 container-lock: $(VENV)/.containers  ## pin the images' dependencies again: the newest versions, with their hashes
 	$(BIN)/python -m testing.containers.lock

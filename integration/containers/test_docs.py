@@ -74,8 +74,8 @@ class Reader:
             time.sleep(PAUSE_S)
 
     def _make(self, target: str) -> str:
-        """Run make with the engine and the environment of the tests; `-o` lets make take the environment for up to date."""
-        made = ["make", "--silent", target, f"VENV={sys.prefix}", "-o", f"{sys.prefix}/.test"]
+        """Run make with the engine and the Python of the tests."""
+        made = ["make", "--silent", target, f"PYTHON={sys.executable}"]
         environment = {**self._engine.full_environment, "ENGINE": self._engine.name}
         done = subprocess.run(
             made, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False

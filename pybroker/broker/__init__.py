@@ -12,6 +12,7 @@
     background           long work of the broker in slices of the loop, beside requests
     time_slice           has the scheduler let the loop run soon on a busy machine
     free_memory          gives memory back to the system after a peak
+    standard_streams     standard error and standard output, for which the broker does not wait
     gauges               what the objects of the broker show to the metrics
     dynamic_settings     what a change of a setting changes in the running broker
     lifecycle            what a command adds to the start and the stop

@@ -477,7 +477,7 @@ async def set_aside(store: Store | None, config: BrokerConfig, directories: Iter
                 known.append(KnownDirectory(directory_id=directory.properties.directory_id, path=directory.absolute_path))
     if store is not None and await store.get(CLUSTER_ID_KEY) is not None:
         raise AdoptionError("The metadata store is not new: the logs of its topics are not set aside")
-    now_ms, kept = SystemClock().time_ms(), []
+    now_ms, kept = SystemClock().monotonic_ms(), []
     for directory in directories:
         for entry in directory.filesystem.list(directory.path):
             tp = strays.partition_of(entry.name) or strays.partition_of_future(entry.name)

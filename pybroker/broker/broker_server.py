@@ -414,6 +414,7 @@ class BrokerServer:
     def _register_gauges(self) -> None:
         metrics = self.metrics
         gauges.register_native_parts(metrics)
+        gauges.register_log(metrics)
         gauges.register_turns(metrics, current())
         gauges.register_network(metrics, self.server)
         gauges.register_free_memory(metrics, self.free_memory)

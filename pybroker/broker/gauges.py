@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker import native
+from pybroker.broker import standard_streams
 from pybroker.log.files.open_files import OPEN_FILES
 from pybroker.log.retention.record_retention import known_size
 
@@ -44,6 +45,15 @@ def register_native_parts(metrics: BrokerMetrics) -> None:
     found: dict[tuple[str, ...], int] = {(part,): int(is_native) for part, is_native in native.parts().items()}
     metrics.labelled_gauge(
         "pybroker_native_part", "Whether a part of the broker is native (1) or pure Python (0)", ("part",), found.copy
+    )
+
+
+def register_log(metrics: BrokerMetrics) -> None:
+    """Register the lines of the log that standard error did not take."""
+    metrics.counter(
+        "pybroker_log_lines_dropped_total",
+        "Lines of the log that were dropped, because standard error did not take them",
+        standard_streams.lines_dropped,
     )
 
 

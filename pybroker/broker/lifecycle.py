@@ -7,11 +7,13 @@ takes records: a client that waits for a healthy broker wants to send some. In i
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pybroker.broker.standard_streams import write_some
 from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ STARTING: Final = "starting: checking and opening the logs, which takes longer a
 LOADING: Final = "starting: loading the consumer groups"
 NO_ROOM: Final = "no log directory has room for records: delete topics or records, or enlarge the volume"
 STOPPING: Final = "stopping"
+
+_RETRY_S: Final = 0.05
 
 
 class Lifecycle:
@@ -70,9 +74,7 @@ class Lifecycle:
             if self.has_room:
                 self._ready_file.write(*address)
         self._address = address
-        sys.stdout.write(self.lines(node_id))
-        sys.stdout.write(f"READY {host_and_port(*address)}\n")
-        sys.stdout.flush()
+        await _print(f"{self.lines(node_id)}READY {host_and_port(*address)}\n")
 
     def lines(self, node_id: BrokerId) -> str:  # noqa: ARG002
         """Return the lines for standard output that precede the line that the broker is ready."""
@@ -102,3 +104,21 @@ class Lifecycle:
 def local_address(listener: BoundListener) -> tuple[str, int]:
     """Return the host and port by which a program on this machine reaches a listener."""
     return ("127.0.0.1" if listener.host in ("::", "0.0.0.0") else listener.host), listener.port  # noqa: S104  compared, not bound
+
+
+async def _print(text: str) -> None:
+    """Print as soon as standard output takes the text, while clients are served. A reader that is gone is no error."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (AttributeError, OSError):  # no stream, or a replacement of it in a test
+        print(text, end="")  # noqa: T201
+        return
+    rest = text.encode()
+    try:
+        while rest:
+            written = write_some(descriptor, rest)
+            rest = rest[written:]
+            if not written:
+                await asyncio.sleep(_RETRY_S)
+    except OSError as error:
+        logger.info("Standard output does not take the line that shows that the broker is ready: %s", error.strerror)

@@ -33,11 +33,13 @@ def schedule_passes(
     every(config.log_retention_check_interval_ms, lambda: passes.clean_up(clock.time_ms()), initial_ms)
     every(config.log_flush_offset_checkpoint_interval_ms, passes.checkpoint, initial_ms)
     every(config.log_flush_start_offset_checkpoint_interval_ms, passes.checkpoint_start_offsets, initial_ms)
-    every(config.log_flush_scheduler_interval_ms, lambda: passes.flush_due(clock.time_ms()), initial_ms)
+    # `flush.ms` is a promise from the start on, so its first pass does not wait any longer than the others.
+    flush_look_ms = config.log_flush_scheduler_interval_ms
+    every(flush_look_ms, lambda: passes.flush_due(clock.monotonic_ms()), min(flush_look_ms, initial_ms))
     every(
         config.replica_high_watermark_checkpoint_interval_ms, lambda: passes.write_high_watermarks(replicas.known_high_watermark)
     )
     every(config.producer_id_expiration_check_interval_ms, lambda: passes.remove_expired_producers(clock.time_ms()))
-    every(REMOVAL_LOOK_MS, lambda: logs.remove_due(clock.time_ms()))
+    every(REMOVAL_LOOK_MS, lambda: logs.remove_due(clock.monotonic_ms()))
     every(ROOM_LOOK_MS, lambda: passes.look_for_room(on_room))
     every(SEALED_RELEASE_MS, passes.release_sealed)

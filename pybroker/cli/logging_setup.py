@@ -5,6 +5,9 @@
 `logger.info("Listening", extra={"port": port})` writes the line above: each attribute of a record that is not one of logging's
 own becomes a field. stdout is left to the line that shows that the broker is ready.
 
+Clients choose many of the texts in a line: ids, names, reasons. All texts enter the log through `escaped`, which replaces what is
+not printable by escapes (control characters, line ends, marks of direction), and cuts what is too long.
+
 A file can set what the options set: `format=text|json`, `level=LEVEL`, and `MODULE=LEVEL` for a module and all below it.
 """
 
@@ -16,6 +19,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from pybroker.broker.standard_streams import StandardError
 from pybroker.config.setting import ConfigError
 
 FORMATS: Final = ("text", "json")
@@ -30,6 +34,12 @@ LEVELS: Final = {
     "CRITICAL": logging.CRITICAL,
     "OFF": logging.CRITICAL + 1,
 }
+TEXT_MAX: Final = 200
+"""The characters of a client's text in a line that would be too long otherwise."""
+
+FIELD_MAX: Final = 3_800
+"""The characters of a field, such as the message: with the other fields, a line has about 4 kB."""
+
 _OWN: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 
 
@@ -52,12 +62,21 @@ def set_up_logging(settings: Mapping[str, str], level_options: Iterable[str], fo
     style = format_option or settings.get("format", "text")
     if style not in FORMATS:
         raise ConfigError("format", style, f"must be one of {', '.join(FORMATS)}")
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _handler()
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
+
+
+def _handler() -> logging.Handler:
+    try:
+        return StandardError(sys.stderr.fileno())
+    except AttributeError:  # closed: its number is free, and that of a file soon
+        return logging.NullHandler()
+    except OSError:  # a replacement in a test
+        return logging.StreamHandler(sys.stderr)
 
 
 class _FieldsFormatter(logging.Formatter):
@@ -70,19 +89,23 @@ class _FieldsFormatter(logging.Formatter):
             "time": f"{seconds}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "module": record.name,
-            "msg": record.getMessage(),
+            "msg": _message(record),
         }
         named.update((name, value) for name, value in vars(record).items() if name not in _OWN)
         return named
 
+    def traceback(self, record: logging.LogRecord) -> list[str]:
+        """Return the lines of the traceback of an error, if there is one."""
+        return self.formatException(record.exc_info).split("\n") if record.exc_info else []
+
 
 class TextFormatter(_FieldsFormatter):
-    """key=value, quoted where a value has blanks or quotes or is empty; a traceback follows on lines of its own."""
+    """key=value, quoted where a value has blanks or quotes or is empty; a traceback follows, indented, on lines of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line, and the traceback of an error."""
-        line = " ".join(f"{name}={_quoted(str(value))}" for name, value in self.fields(record).items())
-        return line if record.exc_info is None else f"{line}\n{self.formatException(record.exc_info)}"
+        line = " ".join(f"{name}={_bare_or_quoted(str(value))}" for name, value in self.fields(record).items())
+        return "\n  ".join((line, *(escaped(text, is_quoted=False) for text in self.traceback(record))))
 
 
 class JsonFormatter(_FieldsFormatter):
@@ -90,16 +113,48 @@ class JsonFormatter(_FieldsFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
-        import json
-
-        fields = self.fields(record)
-        if record.exc_info is not None:
-            fields["error"] = self.formatException(record.exc_info)
-        return json.dumps(fields, default=str)
+        values = {name: _json(value) for name, value in self.fields(record).items()}
+        if record.exc_info:
+            values["error"] = '"' + "\\n".join(map(escaped, self.traceback(record))) + '"'
+        return "{" + ", ".join(f'"{name}": {value}' for name, value in values.items()) + "}"
 
 
-def _quoted(text: str) -> str:
-    if text and text.isprintable() and not any(c in ' "=' for c in text):
-        return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    return f'"{escaped}"'
+def _message(record: logging.LogRecord) -> str:
+    """Return the message. If it is too long, each of its texts is cut first, so that the end of the message is still there."""
+    message = record.getMessage()
+    if len(message) > FIELD_MAX and isinstance(record.args, tuple) and len(record.args) > 1:
+        return str(record.msg) % tuple(arg if isinstance(arg, int | float) else _cut(str(arg)) for arg in record.args)
+    return message
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}... ({len(text)} characters)"
+
+
+def escaped(text: str, *, is_quoted: bool = True) -> str:
+    """Return the text with JSON's escapes for what is not printable, cut after `FIELD_MAX` characters of the result.
+
+    A text that will be in quotes gets escapes for quotes and backslashes too.
+    """
+    if text.isprintable() and len(text) <= FIELD_MAX // 2:
+        return text.replace("\\", "\\\\").replace('"', '\\"') if is_quoted else text
+    shown, room = [], FIELD_MAX
+    for character in text:
+        if character.isprintable():
+            shown.append(f"\\{character}" if is_quoted and character in '"\\' else character)
+        else:
+            units = character.encode("utf-16-be", "surrogatepass").hex()
+            shown.append("\\n" if character == "\n" else "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)))
+        room -= len(shown[-1])
+        if room < 0:
+            return f"{''.join(shown[:-1])}... ({len(text)} characters)"
+    return "".join(shown)
+
+
+def _bare_or_quoted(text: str) -> str:
+    shown = escaped(text)
+    return shown if text and text.isprintable() and not any(c in ' "=\\' for c in text) and " " not in shown else f'"{shown}"'
+
+
+def _json(value: object) -> str:
+    return str(value).lower() if isinstance(value, int | float) else f'"{escaped(str(value))}"'

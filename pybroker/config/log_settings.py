@@ -91,7 +91,11 @@ LOG_SETTINGS: Final = (
         "log.flush.start.offset.checkpoint.interval.ms", _I, 60_000,
         "How often log start offsets are written, in ms.", at_least(0),
     ),
-    Setting("log.initial.task.delay.ms", _L, 30_000, "Time before the first background pass over the logs, in ms.", at_least(0)),
+    Setting(
+        "log.initial.task.delay.ms", _L, 30_000,
+        "Time before the first background pass over the logs, in ms; flushes begin earlier if their interval is shorter.",
+        at_least(0),
+    ),
     Setting(
         "log.dir.failure.timeout.ms", _L, 30_000,
         "Time to report a failed data directory before the broker stops, in ms.", at_least(1), _LATER,

@@ -18,7 +18,6 @@ Source: ConsumerProtocolSubscription.json, ConsumerProtocol; ClassicGroup.comput
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
@@ -29,8 +28,6 @@ from pybroker.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-
-logger = logging.getLogger(__name__)
 
 Message = TypeVar("Message", ConsumerProtocolSubscription, ConsumerProtocolAssignment)
 
@@ -83,8 +80,7 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
             if len(known) < _KEPT_SUBSCRIPTIONS:
                 known = (*known, subscription_bytes[_VERSION.size : end])
                 known_size += end
-    except (struct.error, UnicodeDecodeError, ValueError) as error:
-        logger.warning("The subscription of a consumer cannot be read: %s; the group counts as reading every topic", error)
+    except (struct.error, UnicodeDecodeError, ValueError):
         return None
     return frozenset(topics)
 

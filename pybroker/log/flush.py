@@ -59,17 +59,18 @@ class FlushState:
         has_new_names: files were made, renamed or cut since the log's directory was last synced.
         is_new: the file with the topic's id was never synced.
         is_due: names or a snapshot must become durable, even if all records are.
+        is_retry_due: a flush found no descriptor, and the directory will try it again.
         are_indexes_behind: those of the active segment may not be durable; a clean stop must sync them.
     """
 
-    __slots__ = ("are_indexes_behind", "has_new_names", "is_due", "is_new", "is_under_way", "sealed", "target")
+    __slots__ = ("are_indexes_behind", "has_new_names", "is_due", "is_new", "is_retry_due", "is_under_way", "sealed", "target")
 
     def __init__(self) -> None:
         self.target = FIRST_OFFSET
         self.is_under_way = False
         self.sealed: dict[LogSegment, None] = {}
         self.has_new_names = False
-        self.is_new = self.is_due = False
+        self.is_new = self.is_due = self.is_retry_due = False
         self.are_indexes_behind = False
 
     def seal(self, segment: LogSegment) -> None:
@@ -87,7 +88,7 @@ def flush(log: Log, upto: Offset | None) -> None:
         return
     if upto is None:
         log.unflushed_messages = 0
-        log.last_flush_ms = log.services.clock.time_ms()
+        log.last_flush_ms = log.services.clock.monotonic_ms()
     if state.is_under_way:
         state.target = max(state.target, target)
     else:
@@ -182,9 +183,17 @@ def _run_job(log: Log, one: _Flush) -> None:
 def _failed(log: Log, error: OSError) -> None:
     """Note that nothing became durable. If only a descriptor was missing, the flush is tried again."""
     directory = log.log_directory
+    state = log.flush_state
     directory.fail(error)
-    if not directory.is_offline:
-        directory.retry_later(log.services.clock.time_ms() + RETRY_MS, lambda: _start(log))
+    if directory.is_offline or state.is_retry_due:
+        return
+    state.is_retry_due = True
+
+    def retry() -> None:
+        state.is_retry_due = False
+        _start(log)
+
+    directory.retry_later(log.services.clock.monotonic_ms() + RETRY_MS, retry)
 
 
 def _due(log: Log, *, begin: Offset, target: Offset, count_max: int | None = None) -> tuple[list[LogSegment], Offset | None]:

@@ -71,7 +71,8 @@ class Log(LogEnd):
         log_start_offset: records below it are logically deleted.
         log_end_offset: offset of the next record.
         recovery_point: the data below it is durable.
-        unflushed_messages: records appended since the last flush was begun.
+        unflushed_messages: records appended since the last flush was begun, which `flush.messages` counts.
+        last_flush_ms: when the last flush of everything was begun, or the log was opened; of the monotonic clock.
         unsettled_from, unsettled_upto: records between them, above the recovery point, must be durable before a client sees them.
         on_settled: called on the loop when `settled_end_offset` has moved because a flush has finished.
         config: replaceable at any time.
@@ -125,7 +126,7 @@ class Log(LogEnd):
         self.log_end_offset = FIRST_OFFSET
         self.recovery_point = FIRST_OFFSET
         self.unflushed_messages = 0
-        self.last_flush_ms = services.clock.time_ms()
+        self.last_flush_ms = services.clock.monotonic_ms()
         self.is_closed = False
         self.is_moving = False
         self.is_unfinished = False
@@ -412,9 +413,9 @@ class Log(LogEnd):
         """
         return truncate.increment_log_start_offset(self, offset, high_watermark=high_watermark)
 
-    def delete_below_start(self, *, now_ms: int, count_max: int | None = None) -> int:
+    def delete_below_start(self, *, count_max: int | None = None) -> int:
         """Delete the segments below the log start offset, after that is durable, at most `count_max`. Returns their number."""
-        return retention.delete_below_start(self, now_ms=now_ms, count_max=count_max)
+        return retention.delete_below_start(self, count_max=count_max)
 
     # --- life ---
 

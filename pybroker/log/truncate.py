@@ -34,10 +34,9 @@ def truncate_to(log: Log, offset: Offset) -> bool:
 
 
 def _truncate_to(log: Log, offset: Offset) -> None:
-    now_ms = log.services.clock.time_ms()
     try:
-        _drop_segments(log, [segment for segment in log.segments if segment.base_offset > offset], now_ms)
-        log.segments.active.truncate_to(offset, now_ms)
+        _drop_segments(log, [segment for segment in log.segments if segment.base_offset > offset])
+        log.segments.active.truncate_to(offset, log.services.clock.time_ms())
         _end_at(log, offset)
         finish(log)
     except OSError:
@@ -45,11 +44,11 @@ def _truncate_to(log: Log, offset: Offset) -> None:
         raise
 
 
-def _drop_segments(log: Log, segments: Sequence[LogSegment], now_ms: int) -> None:
+def _drop_segments(log: Log, segments: Sequence[LogSegment]) -> None:
     """Take out the last segments, the youngest first, so that the log ends with its last segment whenever a step fails."""
     for segment in reversed(segments):
         try:
-            delete_segments(log, [segment], now_ms)
+            delete_segments(log, [segment])
         finally:
             if segment.suffix == DELETED_SUFFIX:
                 _end_at(log, segment.base_offset)
@@ -83,7 +82,7 @@ def truncate_fully_and_start_at(log: Log, offset: Offset) -> None:
         # Made before the others are removed, under a name that no start takes for a segment's: from there on nothing
         # is opened.
         segment = LogSegment.create(log.filesystem, log.path, offset, log.config, now_ms=now_ms, suffix=CLEANED_SUFFIX)
-        _drop_segments(log, list(log.segments), now_ms)
+        _drop_segments(log, list(log.segments))
         segment.change_suffix("")
         log.segments.add(segment)
         log.log_start_offset = log.log_end_offset = offset
@@ -112,14 +111,14 @@ def increment_log_start_offset(log: Log, offset: Offset, *, high_watermark: Offs
     return True
 
 
-def delete_segments(log: Log, segments: Iterable[LogSegment], now_ms: int) -> None:
+def delete_segments(log: Log, segments: Iterable[LogSegment]) -> None:
     """Take segments out of the log, in their order. Their files are renamed now and removed after `file.delete.delay.ms`.
 
     After OSError the log has exactly the segments whose data still has its name.
     """
     if log.replacement is not None:
         log.replacement.settle()
-    due_ms = now_ms + log.config.file_delete_delay_ms
+    due_ms = log.services.clock.monotonic_ms() + log.config.file_delete_delay_ms
     for segment in segments:
         try:
             log.log_directory.remove_later(due_ms, segment.mark_deleted())

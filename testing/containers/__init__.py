@@ -2,6 +2,7 @@
 
 engine              Docker or podman behind one class
 image               build the images, and print their sizes
+stages              the Dockerfile's commands without an engine
 containers          a test's containers, volumes and networks
 compose             docker compose, or podman-compose
 docker_api          the variables by which programs find the engine

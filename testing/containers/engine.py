@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,10 @@ from typing import Any, Final
 CONFIGURATION: Final = Path(__file__).with_name("containers.conf")
 TIMEOUT_S: Final = 120
 BUILD_TIMEOUT_S: Final = 1800
+CAUSE_LINES: Final = 25
+STEP: Final = re.compile(r"^STEP .*$", re.MULTILINE)
+CALLS: Final = re.compile(r"^(\S* ?\S* ?)Traceback \(most recent call last\):\n(?:\1  .*\n)+", re.MULTILINE)
+"""The calls of a Python traceback, whose last line remains. Docker numbers the lines."""
 
 DOCKER, PODMAN = "docker", "podman"
 
@@ -55,13 +60,16 @@ class Engine:
             raise EngineError(f"{self.name} {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout.rstrip("\n")
 
-    def call(self, *arguments: str, text_in: str | None = None, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
-        """Run `ENGINE ARGUMENTS`; a failure is the caller's."""
+    def call(
+        self, *arguments: str, text_in: str | None = None, timeout_s: float = TIMEOUT_S, is_merged: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `ENGINE ARGUMENTS`; a failure is the caller's. With `is_merged`, standard error goes to standard output."""
         return subprocess.run(
             [self.name, *arguments],
             input=text_in,
             stdin=None if text_in is not None else subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if is_merged else subprocess.PIPE,
             text=True,
             timeout=timeout_s,
             env=self.full_environment,
@@ -86,7 +94,7 @@ def has_systemd() -> bool:
 def find() -> Engine | None:
     """Return Docker if its daemon responds, else podman if it works, else None.
 
-    The variable ENGINE (docker, podman) chooses one.
+    The variable ENGINE (docker, podman) chooses one. With `none`, no engine is found.
     """
     wanted = os.environ.get("ENGINE")
     for engine in (Engine(DOCKER), Engine(PODMAN, podman_environment())):
@@ -101,6 +109,12 @@ def podman_environment() -> dict[str, str]:
     if has_systemd() or "CONTAINERS_CONF" in os.environ:
         return {}
     return {"CONTAINERS_CONF": str(CONFIGURATION)}
+
+
+def cause(output: str) -> str:
+    """Return what a person needs of the output of a build that failed: the end of its last step, without the calls in Python."""
+    last_step = STEP.split(output)[-1]
+    return "\n".join(CALLS.sub("", last_step + "\n").strip().splitlines()[-CAUSE_LINES:])
 
 
 def first_line(texts: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from testing.containers import engine as engines
-from testing.containers.engine import BUILD_TIMEOUT_S, Engine, EngineError
+from testing.containers.engine import BUILD_TIMEOUT_S, Engine, EngineError, cause
 from testing.places import ROOT
 
 NAMES: Final = {"broker": "pybroker", "clients": "pybroker-clients", "spark": "pybroker-spark"}
@@ -69,8 +69,22 @@ def build(engine: Engine, stage: str = "broker") -> str:
     with tempfile.TemporaryDirectory() as folder:
         id_file = Path(folder) / "id"
         options += ["--iidfile", str(id_file), "--file", "-", str(ROOT)]
-        engine.run("build", *options, text_in=dockerfile, timeout_s=BUILD_TIMEOUT_S)
+        done = engine.call("build", *options, text_in=dockerfile, timeout_s=BUILD_TIMEOUT_S, is_merged=True)
+        if done.returncode:
+            raise EngineError(f"{NAMES[stage]} cannot be built with {engine.name}\n{cause(done.stdout)}")
         return id_file.read_text().strip()
+
+
+def hindrance(engine: Engine | None) -> str | None:
+    """Return why no image can be built here: there is no engine, or it cannot run a command on the base. None if one can."""
+    if engine is None:
+        return "neither a Docker daemon nor podman is there"
+    try:
+        make_base(engine)
+        engine.run("run", "--rm", *(["--network", "host"] if engine.is_podman else []), base_name(), "python", "--version")
+    except (EngineError, OSError, subprocess.SubprocessError) as error:
+        return f"{engine.name} cannot run a command on {base_name()}: {error}"
+    return None
 
 
 def knows_start_interval(engine: Engine) -> bool:
@@ -131,6 +145,7 @@ def main() -> None:
             make_base(engine)
             return
         if options.command == "build":
+            print(f"building {NAMES[options.stage]} with {engine.name}: some minutes the first time", flush=True)
             print(f"built {build(engine, options.stage)} with {engine.name}", flush=True)
         compressed, unpacked = sizes(engine, NAMES[options.stage])
     except (EngineError, subprocess.CalledProcessError) as error:

@@ -1,8 +1,12 @@
 #!/bin/sh
 # What the container tests need on Debian: an engine, unless Docker's daemon responds, what makes the base image, and Prometheus.
+#
+#   install.sh [engine]      with `engine`, without Prometheus
 set -eu
 
+[ "${ENGINE:-}" != none ] || exit 0
 wanted="prometheus"
+[ "${1:-}" != engine ] || wanted=""
 if ! docker info >/dev/null 2>&1; then
     wanted="$wanted podman runc netavark aardvark-dns iptables uidmap slirp4netns fuse-overlayfs debootstrap"
 fi
@@ -26,4 +30,4 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 # shellcheck disable=SC2086
-apt-get install -y -qq --no-install-recommends $missing >/dev/null
+apt-get install -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends $missing >/dev/null

@@ -23,8 +23,8 @@ from pybroker.broker.background import SLICE_NS, Background
 from pybroker.broker.broker_server import BrokerServer
 from pybroker.broker.disks import Disks
 from pybroker.broker.registration import registration
-from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
+from testing.simulation.clock import SettableClock
 from testing.simulation.disk import SimulatedDisk
 from testing.simulation.loop import InlineExecutor, SimulatedDiskThread, SimulatedLock, SimulatedLoop
 from testing.simulation.store import SimulatedStore, StoreContents
@@ -63,7 +63,7 @@ class _JumpingClock:
 class SimulatedBroker(BrokerServer):
     """A broker without sockets on the simulated disk, store and clock of a `World`."""
 
-    def __init__(self, config: BrokerConfig, clock: ManualClock, disk: SimulatedDisk, store: SimulatedStore) -> None:
+    def __init__(self, config: BrokerConfig, clock: SettableClock, disk: SimulatedDisk, store: SimulatedStore) -> None:
         super().__init__(config, clock, filesystem=disk)
         self._simulated_store = store
         self.disks = Disks(self._count_bug, SimulatedDiskThread)
@@ -107,7 +107,7 @@ class World:
         interleaving: float = 0.0,
     ) -> None:
         self.random = Random(seed)
-        self.clock = ManualClock(now_ms)
+        self.clock = SettableClock(now_ms)
         self.disk = SimulatedDisk(self.clock) if disk is None else disk
         self.disk.set_clock(self.clock)
         self.contents = StoreContents() if contents is None else contents

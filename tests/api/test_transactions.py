@@ -15,6 +15,7 @@ from testing.scenes.api.whole import Whole
 from tests.api.transactions import TID, Producer, broker, fetched
 
 NONE = ErrorCode.NONE
+DAY_MS = 86_400_000
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
 
@@ -131,6 +132,47 @@ async def test_an_open_transaction_times_out_after_a_restart_too(tmp_path: Path)
     whole.pass_time(62_000)
     _, data = await fetched(whole, 0, committed=True)
     assert data.last_stable_offset == data.high_watermark == 2
+
+
+async def last_stable(whole: Whole) -> int:
+    _, data = await fetched(whole, 0, committed=True)
+    return data.last_stable_offset
+
+
+async def test_a_transaction_of_before_a_start_is_aborted_soon_after_the_clock_that_was_behind_is_right(tmp_path: Path) -> None:
+    """Kafka looks every 10 s, too."""
+    whole = await broker(tmp_path)
+    await opened(whole, 1, b"a")
+    whole.clock.jump(-3 * DAY_MS)
+    whole.serve()
+    whole.pass_time(3_000)
+    whole.clock.jump(3 * DAY_MS + 60_000)
+    whole.pass_time(6_000)
+    assert await last_stable(whole) == 0
+    whole.pass_time(2_000)
+    assert await last_stable(whole) == 2
+
+
+@pytest.mark.parametrize("jump_ms", [-3 * DAY_MS, 3 * DAY_MS], ids=["set back", "set ahead"])
+@pytest.mark.parametrize("is_before_the_start", [True, False])
+async def test_a_transaction_is_open_no_longer_than_its_timeout_by_a_clock_that_is_set(
+    tmp_path: Path, jump_ms: int, is_before_the_start: bool
+) -> None:
+    whole = await broker(tmp_path)
+    await opened(whole, 1, b"a")
+    whole.clock.jump(jump_ms)
+    if is_before_the_start:
+        whole.serve()
+    whole.pass_time(62_000)
+    assert await last_stable(whole) == 2
+
+
+async def test_a_transaction_is_not_aborted_before_its_time_because_the_clock_is_set_ahead(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    producer = await opened(whole, 1, b"a")
+    whole.clock.jump(3 * DAY_MS)
+    whole.pass_time(30_000)
+    assert await producer.end(commit=True) == NONE
 
 
 async def test_a_deleted_partition_does_not_hold_up_the_end_and_its_successor_gets_no_marker(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ START = "time=2023-11-14T22:13:20.250Z level=info module=pybroker.network "
         (record(), "msg=listening"),
         (record("on port %d", 9092), 'msg="on port 9092"'),
         (record(port=9092, host="::1"), "msg=listening port=9092 host=::1"),
-        (record(a="", b='say "x=1"\n', c="back\\slash"), 'msg=listening a="" b="say \\"x=1\\"\\n" c=back\\slash'),
+        (record(a="", b='say "x=1"\n', c="back\\slash"), 'msg=listening a="" b="say \\"x=1\\"\\n" c="back\\\\slash"'),
+        (record("of %s", 'a\\" level=error'), 'msg="of a\\\\\\" level=error"'),
     ],
 )
 def test_text(made: logging.LogRecord, rest: str) -> None:
@@ -54,8 +55,51 @@ def test_tracebacks() -> None:
         raise ValueError("why")
     except ValueError:
         made = record(exc_info=sys.exc_info())
-    assert TextFormatter().format(made).splitlines()[-1] == "ValueError: why"
+    assert TextFormatter().format(made).splitlines()[-1] == "  ValueError: why"
     assert json.loads(JsonFormatter().format(made))["error"].endswith("ValueError: why")
+
+
+@pytest.mark.parametrize("form", [TextFormatter, JsonFormatter])
+@pytest.mark.parametrize(
+    "character", ["\x1b", "\0", "\n", "\x7f", "\x9b", "\u200b", "\u202e", "\u2066", "\ufeff", "\u2028", "\ud800", "\U000e0001"]
+)
+def test_a_character_that_is_not_printable_is_an_escape(form: type[logging.Formatter], character: str) -> None:
+    line = form().format(record("Group %s is empty", f"gr{character}uppe", name_of_client=f"ü{character}"))
+    assert line.isprintable()
+    assert line.count(json.dumps(character)[1:-1]) == 2
+    assert "ü" in line
+
+
+def test_json_keeps_every_text_as_it_was() -> None:
+    text = "".join(map(chr, (*range(0x300), 0x202E, 0x1F600, 0xE0001)))
+    fields = json.loads(JsonFormatter().format(record("%s", text, is_late=True, ratio=0.5)))
+    assert (fields["msg"], fields["is_late"], fields["ratio"]) == (text, True, 0.5)
+
+
+@pytest.mark.parametrize("form", [TextFormatter, JsonFormatter])
+def test_a_text_of_a_client_cannot_make_a_line_of_the_log(form: type[logging.Formatter]) -> None:
+    try:
+        raise ValueError("why\ntime=2023-11-14T22:13:20.250Z level=error module=forged")
+    except ValueError:
+        made = record("failed: %s", "a\ntime=2023-11-14T22:13:20.250Z level=error", exc_info=sys.exc_info())
+    lines = form().format(made).splitlines()
+    assert [line for line in lines if not line.startswith("  ")] == lines[:1]
+
+
+@pytest.mark.parametrize("form", [TextFormatter, JsonFormatter])
+@pytest.mark.parametrize("name", ["n" * 32_000, "\x1b" * 32_000])
+def test_a_long_text_is_cut_and_the_line_has_its_end(form: type[logging.Formatter], name: str) -> None:
+    line = form().format(record("Group %s: member %s of client %s is removed in generation %d", name, name, name, 7))
+    assert "is removed in generation 7" in line
+    assert line.count("... (32000 characters)") == 3
+    assert len(line) <= 4_096
+    alone = form().format(record("%s", name, name_of_client=name))
+    assert alone.count("... (32000 characters)") == 2
+
+
+def test_a_long_line_of_our_own_is_whole() -> None:
+    names = ", ".join(f"name.of.a.property.{number}" for number in range(100))
+    assert names in TextFormatter().format(record("%s: %s", "accepted and ignored", names))
 
 
 def test_levels() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.join_group import JoinGroupRequest
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from pybroker.protocol.messages.list_groups import ListGroupsRequest
 from pybroker.protocol.messages.offset_commit import OffsetCommitRequest
 from pybroker.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -22,7 +24,7 @@ from pybroker.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from pybroker.protocol.messages.sync_group import SyncGroupRequest
+from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from testing.error_codes import error_code
 from testing.scenes.api.groups import GROUP, broker, commit_request, join_request, member
 from testing.scenes.api.whole import Whole
@@ -219,3 +221,32 @@ async def test_what_is_compared_would_show_a_change(tmp_path: Path) -> None:
     before = everything(whole)
     whole.send(join(member_id, protocols=join_request().protocols), 9)
     assert everything(whole) != before, "a rebalance"
+
+
+async def test_a_subscription_that_cannot_be_read_is_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    whole = await broker(tmp_path)
+    joining = join_request()
+    joining.protocols[0].metadata = b"of another kind"
+    joined = await whole.ask(joining, 3)
+    assert code_of(joined) is ErrorCode.NONE
+    assignments = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")]
+    await whole.ask(sync(member_id=joined.member_id, assignments=assignments), 0)
+    line = f"Group {GROUP} counts as reading every topic, because a subscription cannot be read or is too long"
+    assert caplog.messages.count(line) == 1
+    caplog.clear()
+    whole.serve()
+    assert GROUP in [group.group_id for group in (await whole.ask(ListGroupsRequest(), 0)).groups]
+    assert line not in caplog.messages, "a start repeats no line about a client"
+
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id=GROUP, member_id="m", member_epoch=0, rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    assert code_of(await whole.ask(beat, 1)) is ErrorCode.GROUP_ID_NOT_FOUND
+    beat.group_id = NEW_KIND
+    assert code_of(await whole.ask(beat, 1)) is ErrorCode.NONE
+    joining.group_id = NEW_KIND
+    assert code_of(await whole.ask(joining, 3)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert [one for one in caplog.messages if "cannot become a consumer group" in one]
+    assert [one for one in caplog.messages if f"Group {NEW_KIND} refuses client" in one]
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -104,7 +104,7 @@ def test_what_a_thread_found_counts_for_nothing_after_a_change(tmp_path: Path, c
         log.truncate_to(Offset(2))
     elif change == "deleted":
         log.increment_log_start_offset(FAR, high_watermark=FAR)
-        log.delete_below_start(now_ms=0)
+        log.delete_below_start()
     elif change == "another range":
         upper = 50
     else:

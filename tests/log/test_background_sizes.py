@@ -143,7 +143,7 @@ def test_segments_deleted_by_others_in_the_middle_of_a_pass_are_passed_over() ->
     manager.passes.clean_up(START_MS + 2 * DAY_MS)
     while len(log.segments) > SEGMENTS - 5:
         assert steps.step()
-    log.delete_below_start(now_ms=START_MS, count_max=50)
+    log.delete_below_start(count_max=50)
     log.truncate_fully_and_start_at(Offset(10 * SEGMENTS))
     steps.finish()
     assert (log.log_start_offset, len(log.segments)) == (10 * SEGMENTS, 1)

@@ -59,7 +59,7 @@ def test_leader_epochs_are_durable_before_a_segment_is_replaced() -> None:
     expected = filesystem.read_file(log.epochs.path)
     first = log.segments[0]
     target = new_target(log, first.base_offset, START_MS)
-    for work in replace(log, [first], target, truncations=log.truncations, now_ms=START_MS):
+    for work in replace(log, [first], target, truncations=log.truncations):
         work()
     after = filesystem.fork()
     after.crash()

@@ -68,7 +68,7 @@ def test_a_start_that_moves_into_the_active_segment_while_the_head_is_cut_costs_
     def change() -> None:
         delete_records(scene.log, start)
         if deletes_head:
-            scene.log.delete_below_start(now_ms=START_MS)
+            scene.log.delete_below_start()
             scene.logs.remove_due(START_MS)
 
     appended, log = overtaken(scene, monkeypatch, step, change), scene.log
@@ -100,7 +100,7 @@ def test_segments_that_are_deleted_while_a_log_is_compacted_leave_the_rest_to_th
     for _ in range(turns):
         scene.turn()
     delete_records(scene.log, offset)
-    assert scene.log.delete_below_start(now_ms=START_MS)
+    assert scene.log.delete_below_start()
     scene.logs.remove_due(START_MS + 1)
     for _ in range(2):
         scene.clean()
@@ -113,7 +113,7 @@ def test_the_active_segment_is_never_replaced(tmp_path: Path) -> None:
     scene = cuttable(tmp_path)
     active = scene.log.segments.active
     target = new_target(scene.log, Offset(500), START_MS)
-    steps = replace(scene.log, [active], target, truncations=scene.log.truncations, now_ms=START_MS)
+    steps = replace(scene.log, [active], target, truncations=scene.log.truncations)
     with pytest.raises(SegmentsChangedError, match="appends to the segment"):
         next(steps)
     assert scene.log.segments.active is active

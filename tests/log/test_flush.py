@@ -300,7 +300,7 @@ def test_segments_that_are_deleted_between_two_jobs_of_a_flush_are_left_out(tmp_
     thread, log = with_many_segments(tmp_path)
     thread.run_next()
     log.increment_log_start_offset(Offset(220), high_watermark=log.log_end_offset)
-    log.delete_below_start(now_ms=0)
+    log.delete_below_start()
     while thread.jobs:
         thread.run_next()
     assert log.recovery_point == log.safe_recovery_point == SEGMENTS + 1

@@ -35,7 +35,7 @@ def test_a_log_that_is_deleted_meanwhile_is_no_failure_of_the_disk(tmp_path: Pat
     log.roll(START_MS)
     first: LogSegment = log.segments[0]
     Path(first.transaction_index.path).write_bytes(b"")
-    delete_segments(log, [first], START_MS)
+    delete_segments(log, [first])
     (remove,) = disk.directory.take_due(START_MS)
     filesystem.kind, filesystem.change = kind, lambda: disk.log_path.rename(tmp_path / "t-deleted")
     remove()

@@ -132,7 +132,7 @@ def begin_later(setting: CompactedLog, draw: random.Random) -> None:
     start = log.log_start_offset + int((log.log_end_offset - log.log_start_offset) * draw.uniform(0.2, 0.9))
     log.increment_log_start_offset(Offset(start), high_watermark=log.log_end_offset)
     assert_largest(setting)
-    log.delete_below_start(now_ms=setting.clock.time_ms())
+    log.delete_below_start()
 
 
 def fill(setting: CompactedLog, draw: random.Random) -> None:

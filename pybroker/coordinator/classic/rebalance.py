@@ -208,6 +208,10 @@ def complete_join(result: CoordinatorResult, group: ClassicGroup, now_ms: int) -
         result.is_replayed = False
         return
     logger.info("Group %s begins generation %d with %d members", group.group_id, group.generation_id, len(group.members))
+    if group.is_consumer_group and group.topics is None:
+        logger.info(
+            "Group %s counts as reading every topic, because a subscription cannot be read or is too long", group.group_id
+        )
     _do_for_each(result, group, _respond_to_joins(result, group))
     generation_id = group.generation_id
     expire = unless_replaced(group, lambda shard, now_ms: _expire_sync(shard, group, generation_id=generation_id, now_ms=now_ms))

@@ -205,9 +205,7 @@ def _subscription(request: JoinRequest) -> ConsumerProtocolSubscription:
     try:
         return read_subscription(request.protocols[0][1], NAMES_MAX)
     except DecodeError as error:
-        logger.warning(
-            "Group %s refuses client %s: its subscription cannot be read: %s", request.group_id, request.client_id, error
-        )
+        logger.info("Group %s refuses client %s: its subscription cannot be read: %s", request.group_id, request.client_id, error)
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from error
 
 

@@ -99,7 +99,7 @@ def upgrade(classic: ClassicGroup, image: ClusterImage, *, is_allowed: bool, max
     try:
         members = yield from _members(classic, image)
     except DecodeError as error:
-        logger.warning("Classic group %s cannot become a consumer group, and refuses the new member: %s", group_id, error)
+        logger.info("Classic group %s cannot become a consumer group, and refuses the new member: %s", group_id, error)
         raise _not_found(refusal.format(group_id, "the embedded consumer protocol is malformed")) from error
     change = Upgrade(classic)
     pace = Pace(STEP)

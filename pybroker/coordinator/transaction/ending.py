@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, TimerChange
 from pybroker.coordinator.transaction.records import FLEXIBLE_VERSION, record_of
 from pybroker.coordinator.transaction.state import PREPARED, State, Transaction
-from pybroker.listed import cut_short
 from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
@@ -168,15 +168,16 @@ def _on_completed(shard: TransactionShard, transactional_id: str, code: ErrorCod
     return CoordinatorResult()
 
 
-def time_up(shard: TransactionShard, now_ms: int, transactional_id: str) -> CoordinatorResult:
-    """Note a transaction that has been open too long; those that are due together are aborted in turns."""
+def time_up(shard: TransactionShard, _now_ms: int, transactional_id: str) -> CoordinatorResult:
+    """Note a transaction that has been open too long; those that are due together are aborted in turns.
+
+    The timer has measured that. The wall clock may have been set since the transaction began, so it is not asked again.
+    """
     transaction = shard.transactions.get(transactional_id)
     if transaction is None or transaction.state is not State.ONGOING:
         return CoordinatorResult()
-    if (left_ms := transaction.start_ms + transaction.timeout_ms - now_ms) > 0:
-        return CoordinatorResult(timers=[timeout_timer(transactional_id, left_ms)])
-    shard.due.append(transactional_id)
-    return CoordinatorResult(timers=[TimerChange("abort", 1, abort_due, is_kept=True)])
+    shard.due[transactional_id] = transaction.start_ms
+    return CoordinatorResult(timers=[ABORT_DUE])
 
 
 def timeout_timer(transactional_id: str, delay_ms: int | None) -> TimerChange:
@@ -185,23 +186,19 @@ def timeout_timer(transactional_id: str, delay_ms: int | None) -> TimerChange:
     return TimerChange(("timeout", transactional_id), delay_ms, operation)
 
 
-def _is_due(transaction: Transaction, now_ms: int) -> bool:
-    return transaction.state is State.ONGOING and transaction.start_ms + transaction.timeout_ms <= now_ms
-
-
 @job("transactions that time out")
 def abort_due(shard: TransactionShard, now_ms: int) -> CoordinatorResult:
     """Abort transactions whose time is up, and fence their producers."""
-    due, shard.due = shard.due[:ABORTED_MAX], shard.due[ABORTED_MAX:]
     result = CoordinatorResult(is_atomic=False)
     aborted = []
-    for transactional_id in due:
-        transaction = shard.transactions.get(transactional_id)
-        if transaction is not None and _is_due(transaction, now_ms):  # it may have ended since, and another one begun
+    for transactional_id, start_ms in tuple(islice(shard.due.items(), ABORTED_MAX)):
+        del shard.due[transactional_id]
+        transaction = shard.open_since(transactional_id, start_ms)
+        if transaction is not None:
             aborted.append(transactional_id)
             logger.info(
                 "Transaction of %s (producer %d, epoch %d) is aborted: it was open for more than its timeout of %d ms",
-                cut_short(transactional_id),
+                transactional_id,
                 transaction.producer_id,
                 transaction.epoch,
                 transaction.timeout_ms,
@@ -212,5 +209,9 @@ def abort_due(shard: TransactionShard, now_ms: int) -> CoordinatorResult:
     if aborted:
         result.on_durable = after_prepared(shard, aborted)
     if shard.due:
-        result.timers.append(TimerChange("abort", 1, abort_due))
+        result.timers.append(ABORT_DUE)
     return result
+
+
+ABORT_DUE: Final = TimerChange("abort", 1, abort_due, is_kept=True)
+"""The order to abort what is due in the next turn."""

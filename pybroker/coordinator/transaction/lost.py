@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.transaction.state import State
-from pybroker.listed import cut_short
 
 if TYPE_CHECKING:
     from pybroker.coordinator.transaction.shard import TransactionShard
@@ -44,7 +43,7 @@ def name_lost_decisions(shard: TransactionShard, entry_of: EntryOf) -> Iterator[
             logger.error(
                 "Transaction of %s (producer %d, epoch %d) is open, but the machine has lost the decision that ended it: %s had "
                 "the marker already, the broker aborts the transaction in the other partitions of %d",
-                cut_short(transactional_id),
+                transactional_id,
                 one.producer_id,
                 one.epoch,
                 ", ".join(map(str, sorted(ended))),

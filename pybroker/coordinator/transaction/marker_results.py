@@ -18,7 +18,6 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from pybroker.listed import cut_short
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class MarkerResults:
             level,
             "%s cannot take the marker of %s (producer %d, epoch %d) now: %s; the broker tries again, less and less often",
             topic_partition,
-            cut_short(ending.transactional_id),
+            ending.transactional_id,
             ending.producer_id,
             ending.epoch,
             code.name,
@@ -109,7 +108,7 @@ class MarkerResults:
             "%s refuses the marker of %s (producer %d, epoch %d) for good: %s; the broker sends no more markers of this "
             "transaction before the partition %d of __transaction_state is loaded again",
             topic_partition,
-            cut_short(ending.transactional_id),
+            ending.transactional_id,
             ending.producer_id,
             ending.epoch,
             code.name,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.transaction.removed import RemovedPartitions
+from pybroker.coordinator.transaction.state import State
 
 if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import CoordinatorRecord
@@ -32,9 +33,9 @@ class TransactionSettings:
 class TransactionShard:
     """The state of one partition, without behaviour. Only `replay` changes transactions.
 
-    The rest is soft state: `due` holds the ids whose time is up; `ending` those whose markers are on their way; `attempts` how
-    often a step of an end has failed, by id. `gone` holds partitions that were removed and that transactions may still have, and
-    `forgetting` is the walk that takes them out (`forgetting.py`).
+    The rest is soft state: `due` holds the ids whose time is up, and when the transaction that is due began; `ending` those whose
+    markers are on their way; `attempts` how often a step of an end has failed, by id. `gone` holds partitions that were removed
+    and that transactions may still have, and `forgetting` is the walk that takes them out (`forgetting.py`).
     """
 
     __slots__ = (
@@ -52,13 +53,18 @@ class TransactionShard:
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
         self.transactions: dict[str, Transaction] = {}
-        self.due: list[str] = []
+        self.due: dict[str, int] = {}
         self.ending: set[str] = set()
         self.attempts: Counter[str] = Counter()
         self.gone = RemovedPartitions()
         self.forgetting: Iterator[str] = iter(())
         self.partition = -1  # of the topic; set with the epoch when the loading ends
         self.coordinator_epoch: CoordinatorEpoch
+
+    def open_since(self, transactional_id: str, start_ms: int) -> Transaction | None:
+        """Return the transaction that began at that time; None if it has ended, and perhaps another one has begun."""
+        one = self.transactions.get(transactional_id)
+        return one if one is not None and one.state is State.ONGOING and one.start_ms == start_ms else None
 
     def replay(self, record: CoordinatorRecord) -> bool:
         """Apply the record to the state."""

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
 from pybroker.coordinator.transaction import forgetting
-from pybroker.coordinator.transaction.ending import after_prepared, timeout_timer
+from pybroker.coordinator.transaction.ending import ABORT_DUE, after_prepared, timeout_timer
 from pybroker.coordinator.transaction.records import tombstone
 from pybroker.coordinator.transaction.state import PREPARED, State
-from pybroker.listed import cut_short
 from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 STEP_IDS: Final = 1_000
 """The number of ids that are looked at in one turn."""
+LOOK_MS: Final = 10_000
+"""How often transactions that were open at the start are compared with the wall clock, which may have been wrong then."""
 EXPIRED_MAX: Final = 100
 """The number of ids that are removed in one turn."""
 SHARES: Final = 1_000
@@ -38,7 +39,7 @@ SHARES: Final = 1_000
 def first_operation(shard: TransactionShard, now_ms: int, *, partition: int, epoch: CoordinatorEpoch) -> CoordinatorResult:
     """Continue where the loaded log ends: send markers, watch open transactions, forget removed partitions, remove old ids."""
     shard.partition, shard.coordinator_epoch = partition, epoch
-    result = _resume(shard, now_ms, iter(tuple(shard.transactions)))
+    result = _resume(shard, now_ms, iter(tuple(shard.transactions)), [])
     if shard.gone:
         result.timers.append(forgetting.START)
     interval_ms = shard.settings.clean_up_interval_ms
@@ -47,7 +48,7 @@ def first_operation(shard: TransactionShard, now_ms: int, *, partition: int, epo
 
 
 @job("transactions after a start")
-def _resume(shard: TransactionShard, now_ms: int, rest: Iterator[str]) -> CoordinatorResult:
+def _resume(shard: TransactionShard, now_ms: int, rest: Iterator[str], found_open: list[tuple[str, int]]) -> CoordinatorResult:
     result = CoordinatorResult()
     some = tuple(islice(rest, STEP_IDS))
     prepared = []
@@ -56,14 +57,50 @@ def _resume(shard: TransactionShard, now_ms: int, rest: Iterator[str]) -> Coordi
         if one is None:
             continue
         if one.state is State.ONGOING:
-            result.timers.append(timeout_timer(transactional_id, max(1, one.start_ms + one.timeout_ms - now_ms)))
+            left_ms = one.start_ms + one.timeout_ms - now_ms  # more than the timeout: the clock was set back since the begin
+            result.timers.append(timeout_timer(transactional_id, max(1, min(left_ms, one.timeout_ms))))
+            found_open.append((transactional_id, one.start_ms))
         elif one.state in PREPARED:
             prepared.append(transactional_id)
     if prepared:
         result.response = True  # so that what follows waits until the records are durable
         result.on_durable = after_prepared(shard, prepared)
     if len(some) == STEP_IDS:
-        result.timers.append(TimerChange("resume", 1, partial(_resume, rest=rest)))
+        result.timers.append(TimerChange("resume", 1, partial(_resume, rest=rest, found_open=found_open)))
+    elif found_open:
+        result.timers.append(_look_later(found_open))
+    return result
+
+
+def _look_later(found_open: list[tuple[str, int]]) -> TimerChange:
+    return TimerChange("look", LOOK_MS, partial(_look, rest=iter(found_open), still_open=[]))
+
+
+@job("transactions after a start")
+def _look(
+    shard: TransactionShard, now_ms: int, rest: Iterator[tuple[str, int]], still_open: list[tuple[str, int]]
+) -> CoordinatorResult:
+    """Abort those that are due by the present wall clock, and look again later at those that are `still_open`.
+
+    Only the wall clock knows how long a transaction was open before the start. If the clock was behind then, the timer of the
+    transaction runs for too long.
+    """
+    result = CoordinatorResult()
+    some = tuple(islice(rest, STEP_IDS))
+    for transactional_id, start_ms in some:
+        one = shard.open_since(transactional_id, start_ms)
+        if one is None:
+            continue
+        if start_ms + one.timeout_ms <= now_ms:
+            shard.due[transactional_id] = start_ms
+        else:
+            still_open.append((transactional_id, start_ms))
+    if shard.due:
+        result.timers.append(ABORT_DUE)
+    if len(some) == STEP_IDS:
+        result.timers.append(TimerChange("look", 1, partial(_look, rest=rest, still_open=still_open)))
+    elif still_open:
+        result.timers.append(_look_later(still_open))
     return result
 
 
@@ -80,7 +117,7 @@ def clean_up(shard: TransactionShard, now_ms: int, rest: Iterator[str] | None = 
             result.records.append(tombstone(transactional_id))
             logger.info(
                 "Transactional id %s is removed: no producer has used it for %d ms",
-                cut_short(transactional_id),
+                transactional_id,
                 now_ms - one.update_ms,
             )
         if count == STEP_IDS or len(result.records) == EXPIRED_MAX:

@@ -75,7 +75,7 @@ def clean(
         olds = [segment for segment, _ in group]
         with unless_changed(log, olds, truncations):
             yield from rewrite(log, group, target, keys, transactions, totals=totals, now_ms=now_ms)
-        yield from replace(log, olds, target, truncations=truncations, now_ms=now_ms)
+        yield from replace(log, olds, target, truncations=truncations)
         note_target(log, None)
     if truncations != log.truncations:
         raise SegmentsChangedError(f"{log.topic_partition} was shortened meanwhile")

@@ -90,7 +90,7 @@ def cut(
             sync_copy()
 
     yield sync  # a file system may find only here that it has no room
-    yield from replace(log, [head], target, truncations=truncations, now_ms=now_ms)
+    yield from replace(log, [head], target, truncations=truncations)
     logger.info("The first segment of %s begins at %d now", log.topic_partition, target.base_offset)
 
 

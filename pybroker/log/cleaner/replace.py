@@ -43,9 +43,7 @@ class SegmentsChangedError(Exception):
     """The segments that were read for a new segment are no longer those of the log."""
 
 
-def replace(
-    log: Log, olds: Sequence[LogSegment], new: LogSegment, *, truncations: int, now_ms: int
-) -> Iterator[Callable[[], None]]:
+def replace(log: Log, olds: Sequence[LogSegment], new: LogSegment, *, truncations: int) -> Iterator[Callable[[], None]]:
     """Put `new`, written and with the suffix `.cleaned`, in the place of `olds`. Yields work to run in a thread.
 
     `truncations` is the log's number when its keys were first read: records that were dropped since then may have had
@@ -59,7 +57,8 @@ def replace(
     yield _sync_all(log, new)
     _check(log, olds, truncations)
     new.change_suffix(SWAP_SUFFIX)
-    replacement = log.replacement = Replacement(log, olds, new, due_ms=now_ms + log.config.file_delete_delay_ms)
+    due_ms = log.services.clock.monotonic_ms() + log.config.file_delete_delay_ms
+    replacement = log.replacement = Replacement(log, olds, new, due_ms=due_ms)
     yield replacement.sync_directory
     if log.replacement is not replacement:
         raise _changed(log)

@@ -244,7 +244,7 @@ class LogDirectory:
     # --- removals ---
 
     def remove_later(self, due_ms: int, remove: Callable[[], None]) -> None:
-        """Have `remove` run by the first `remove_due` from `due_ms` on."""
+        """Have `remove` run by the first `remove_due` from `due_ms`, of the monotonic clock, on."""
         heapq.heappush(self._due, (due_ms, next(self._sequence), remove))
 
     def take_due(self, now_ms: int) -> Iterator[Callable[[], None]]:
@@ -255,7 +255,10 @@ class LogDirectory:
     # --- retries ---
 
     def retry_later(self, due_ms: int, work: Callable[[], None]) -> None:
-        """Have `work` called on the loop by the first pass from `due_ms` on: it failed, and not because of the disk."""
+        """Have `work` called on the loop by the first pass from `due_ms`, of the monotonic clock, on.
+
+        The work has failed once, and not because of the disk.
+        """
         heapq.heappush(self._retries, (due_ms, next(self._sequence), work))
 
     def take_retry(self, now_ms: int) -> Callable[[], None] | None:

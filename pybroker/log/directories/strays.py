@@ -80,7 +80,7 @@ def rename_away(directory: LogDirectory, path: str, tp: TopicPartition, suffix: 
 
 
 def delete_later(directory: LogDirectory, path: str, tp: TopicPartition, due_ms: int) -> None:
-    """Free the name at once and remove the files from `due_ms` on. Raises OSError."""
+    """Free the name at once and remove the files from `due_ms`, of the monotonic clock, on. Raises OSError."""
     target = rename_away(directory, path, tp, DELETE_SUFFIX)
     directory.remove_later(due_ms, remover(directory.filesystem, target))
 

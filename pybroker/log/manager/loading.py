@@ -88,7 +88,7 @@ class Loader:
         self._services = services
         self._config_of = config_of
         self._topic_id_of = topic_id_of
-        self._now_ms = services.clock.time_ms()
+        self._now_ms = services.clock.monotonic_ms()
         self._futures: list[FoundLog] = []
         self.logs: dict[TopicPartition, Log] = {}
         self.unopened: dict[TopicPartition, UnopenedLog] = {}

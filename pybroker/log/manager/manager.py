@@ -289,13 +289,13 @@ class LogManager:
             self._give_up(log, log.config.file_delete_delay_ms)
         unopened = self._unopened.pop(tp, None)
         if log is None and unopened is None:
-            removals.delete_unloaded(self.directories, tp, topic_id, self.services.clock.time_ms())
+            removals.delete_unloaded(self.directories, tp, topic_id, self.services.clock.monotonic_ms())
         elif unopened is not None and unopened.found.directory.can_delete:
             directory = unopened.found.directory
             for name in checkpoint.OFFSET_FILES:
                 directory.checkpoint(name).drop(tp)
             try:
-                strays.delete_later(directory, unopened.found.path, tp, self.services.clock.time_ms())
+                strays.delete_later(directory, unopened.found.path, tp, self.services.clock.monotonic_ms())
             except OSError as error:
                 raise directory.fail(error) from error
 
@@ -311,7 +311,8 @@ class LogManager:
         directory = log.log_directory
         if directory.can_delete:
             try:
-                strays.delete_later(directory, log.path, log.topic_partition, self.services.clock.time_ms() + delay_ms)
+                due_ms = self.services.clock.monotonic_ms() + delay_ms
+                strays.delete_later(directory, log.path, log.topic_partition, due_ms)
             except OSError as error:
                 failure = directory.fail(error)
                 if directory.can_delete:

@@ -66,7 +66,10 @@ class LogPasses:
             self.begin(f"retention {directory.path}", retain(directory, self._logs, now_ms))
 
     def flush_due(self, now_ms: int) -> None:
-        """Flush the logs whose `flush.ms` has passed since their last flush, in threads."""
+        """Flush the logs that are not durable and whose `flush.ms` has passed since their last flush, in threads.
+
+        `now_ms` is of the monotonic clock. What a start has recovered counts as written when the log was opened.
+        """
         self.begin("flush", self._flush_due(now_ms))
 
     def remove_expired_producers(self, now_ms: int) -> None:
@@ -81,7 +84,10 @@ class LogPasses:
         self.begin("release of files", self._release_sealed())
 
     def remove_due(self, now_ms: int) -> None:
-        """Remove files and directories whose `file.delete.delay.ms` has passed, in a thread; run retries that are due."""
+        """Remove files and directories whose `file.delete.delay.ms` has passed, in a thread; run retries that are due.
+
+        `now_ms` is of the monotonic clock.
+        """
         self.begin("retries", self._retry_due(now_ms))
         for directory in self._directories:
             removals.run_due(directory, now_ms)
@@ -112,7 +118,7 @@ class LogPasses:
 
     def _flush_due(self, now_ms: int) -> Steps:
         for count, log in enumerate(self._logs(), start=1):
-            if log.unflushed_messages and now_ms - log.last_flush_ms >= log.config.flush_ms:
+            if log.recovery_point < log.log_end_offset and now_ms - log.last_flush_ms >= log.config.flush_ms:
                 if not log.is_closed and not log.log_directory.is_offline:
                     try:
                         log.guarded(log.flush)

@@ -109,14 +109,14 @@ def _advance_by_segment(log: Log, now_ms: int, high_watermark: Offset) -> Genera
         yield from _advance_while(log, now_ms, high_watermark, is_old, "retention.ms")
 
 
-def delete_below_start(log: Log, *, now_ms: int, count_max: int | None = None) -> int:
+def delete_below_start(log: Log, *, count_max: int | None = None) -> int:
     """Delete the segments whose records all lie below the log start offset, the oldest first, at most `count_max`.
 
     Returns their number. Raises KafkaError.
     """
     due = _below_start(log)[:count_max]
     if due:
-        log.guarded(lambda: truncate.delete_segments(log, due, now_ms))
+        log.guarded(lambda: truncate.delete_segments(log, due))
     return len(due)
 
 

@@ -47,7 +47,7 @@ def retain(directory: LogDirectory, all_logs: Callable[[], Iterable[Log]], now_m
         return
     for log in due:
         try:
-            while not log.is_closed and not directory.is_offline and log.delete_below_start(now_ms=now_ms, count_max=1):
+            while not log.is_closed and not directory.is_offline and log.delete_below_start(count_max=1):
                 yield None
         except KafkaError as refusal:
             logger.warning("Retention of %s fails and is tried again: %s", log.topic_partition, refusal)

@@ -13,7 +13,6 @@ from typing import Any
 from pybroker.api.context import Services
 from pybroker.api.dispatch import Dispatcher
 from pybroker.broker.dynamic_settings import DynamicSettings
-from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
 from pybroker.coordinator.service import GroupCoordinator
@@ -34,6 +33,7 @@ from pybroker.purgatory.timer import OperationTimer
 from pybroker.replication.fetch_session import FetchSessionCache
 from pybroker.replication.replica_manager import ReplicaManager
 from testing.scenes.no_wake_up import never
+from testing.simulation.clock import SettableClock
 
 NOW_MS = 1_700_000_000_000
 
@@ -42,7 +42,7 @@ class Whole:
     """A broker without sockets. `ask` sends a request and reads the response as a client of a version does."""
 
     def __init__(self, directory: Path, **config: Any) -> None:
-        self.clock = ManualClock(NOW_MS)
+        self.clock = SettableClock(NOW_MS)
         self.config = BrokerConfig(node_id=1, **{"log_dirs": (str(directory),), **config})
         self.controller = Controller(MemoryStore(), self.config, broker_id=BrokerId(1))
         self.timer = OperationTimer(self.clock, never)

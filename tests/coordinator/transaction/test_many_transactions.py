@@ -76,7 +76,7 @@ async def test_a_transaction_that_began_after_another_was_due_is_not_aborted(tmp
     shard = next(whole.transactions.runtime.shards)
     now_ms = whole.clock.time_ms()
     shard.transactions["t-1"] = Transaction(ProducerId(1), ProducerEpoch(0), 1_000, State.ONGOING, start_ms=now_ms)
-    shard.due = ["t-1"]
-    assert not ending.abort_due(shard, now_ms + 999).records
-    shard.due = ["t-1"]
+    shard.due = {"t-1": now_ms - 1_000}
+    assert not ending.abort_due(shard, now_ms).records
+    shard.due = {"t-1": now_ms}
     assert len(ending.abort_due(shard, now_ms + 1_000).records) == 1
