@@ -19,6 +19,7 @@ from pybroker.log import append, cold_lookup, flush, read, timestamp_lookup, tru
 from pybroker.log.append_rules import rules_of
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.end import LogEnd
+from pybroker.log.indexes.transaction_index import ENTRY
 from pybroker.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from pybroker.log.producers.producer_state import ProducerState
 from pybroker.log.recovery import recovery
@@ -30,7 +31,7 @@ from pybroker.model import FIRST_OFFSET, NO_OFFSET, LeaderEpoch, Offset
 from pybroker.records.rules import INFLATION_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pybroker.clock import Clock
     from pybroker.config.topic import TopicConfig
@@ -177,6 +178,7 @@ class Log(LogEnd):
         known_end_offset: Offset = FIRST_OFFSET,
         perhaps_durable_below: Offset = FIRST_OFFSET,
         may_be_compacted: bool = False,
+        aborted_counts: Mapping[Offset, int] | None = None,
     ) -> Log:
         """Open an existing log, and recover it from `recovery_point` on unless `was_clean`. Blocks for as long as that
         takes.
@@ -184,7 +186,8 @@ class Log(LogEnd):
         A log start offset that is not certain is ignored if it is beyond the log's end. `known_end_offset` is an
         offset that this log reached once, by its checkpoints: a log that ends before it has lost its end. A gap above
         the recovery point ends the log, except for a gap below `perhaps_durable_below` and one that compaction may
-        have left. Any exception leaves no file open.
+        have left. `aborted_counts`: how many transactions each segment's index had at a clean stop, where it had any; None if
+        that is not known. Any exception leaves no file open.
         """
         log = cls(topic_partition, topic_id, config, log_directory, services)
         try:
@@ -197,6 +200,7 @@ class Log(LogEnd):
                 known_end_offset=known_end_offset,
                 perhaps_durable_below=perhaps_durable_below,
                 may_be_compacted=may_be_compacted,
+                aborted_counts=aborted_counts,
             )
             log.lost.sort(key=lambda one: one.first_offset)
             for segment in log.segments:
@@ -330,6 +334,12 @@ class Log(LogEnd):
     def safe_recovery_point(self) -> Offset:
         """The offset to begin at after a crash: complete segments with indexes that may not be durable must be read again."""
         return min([self.recovery_point, *(segment.base_offset for segment in self.flush_state.sealed)])
+
+    @property
+    def aborted_counts(self) -> dict[Offset, int]:
+        """The number of transactions in each segment's index, of those that have any. Raises OSError."""
+        counts = ((segment.base_offset, segment.transaction_index.size_in_file() // ENTRY.size) for segment in self.segments)
+        return {base_offset: count for base_offset, count in counts if count}
 
     def forget_flushes(self) -> None:
         """Forget the running flushes after a truncation: they do not cover what is written now."""

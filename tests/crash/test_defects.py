@@ -16,7 +16,6 @@ from pybroker.log.directories.directory import LogDirectory
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.manager.manager import LogManager
-from pybroker.log.producers.producer_state import ProducerState
 from pybroker.model import TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from testing.simulation.disk import SimulatedDisk
@@ -111,10 +110,6 @@ def _id_never_durable() -> Any:
     return mock.patch.object(SimulatedDisk, "sync_path", sync_path)
 
 
-def _snapshot_not_durable() -> Any:
-    return mock.patch.object(ProducerState, "snapshot_to_sync", new=None)
-
-
 RECORDS = Plan(is_away=False, share=0.05, kinds=frozenset({"create", "produce", "retry", "delete records", "rest", "long rest"}))
 FLUSHED = Plan(
     is_away=False,
@@ -174,7 +169,6 @@ DEFECTS: dict[str, tuple[Callable[[], Any], Plan]] = {
     "leader epochs are not raised": (_epochs_not_raised, RECORDS),
     "names that a killed process made are not synced": (_names_of_a_killed_process_forgotten, KILLED),
     "the topic's id is never durable": (_id_never_durable, TOPICS),
-    "a clean stop's snapshot of producers is not durable": (_snapshot_not_durable, RECORDS),
 }
 
 FIRST_SEEDS = {

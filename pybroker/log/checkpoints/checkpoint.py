@@ -8,7 +8,9 @@
     partition.metadata                  per partition: "version: 0", "topic_id: <text form>"
     meta.properties                     per log directory: version=1, cluster.id, node.id, directory.id; a Kafka with ZooKeeper
                                           writes version=0, cluster.id (since 2.4), broker.id, which is read, too
-    .kafka_cleanshutdown                per log directory: {"version":0,"brokerEpoch":-1}; exists only while the broker is down
+    .kafka_cleanshutdown                per log directory: {"version":0,"brokerEpoch":-1}; exists only while the broker is down;
+                                          if any transaction index has entries, further lines of ours show how many each
+                                          has: 0 / number of entries / topic partition base-offset count
 
 Source: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile, MetaProperties,
 CleanShutdownFileHandler of Kafka.
@@ -41,6 +43,10 @@ OFFSET_FILES: Final = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, REPLICATION_O
 _REPLACED_FILES: Final = (*OFFSET_FILES, META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE)
 
 
+AbortedCounts = dict[TopicPartition, dict[Offset, int]]
+"""By partition and base offset of the segment, how many entries a transaction index has."""
+
+
 class CorruptCheckpointError(Exception):
     """The file does not follow its format."""
 
@@ -49,8 +55,12 @@ def read_entries(filesystem: Filesystem, path: str, fields: int) -> list[list[st
     """Return the entries of a checkpoint, each of `fields` words; empty if there is no file. Raises CorruptCheckpointError."""
     if not filesystem.exists(path):
         return []
+    return _entries_of(path, filesystem.read_file(path), fields)
+
+
+def _entries_of(path: str, text: bytes, fields: int) -> list[list[str]]:
     try:
-        lines = filesystem.read_file(path).decode(errors="replace").split("\n")
+        lines = text.decode(errors="replace").split("\n")
         version, expected = int(lines[0]), int(lines[1])
     except (ValueError, IndexError) as error:
         raise CorruptCheckpointError(f"{path}: the file does not begin with version and count") from error
@@ -179,19 +189,40 @@ def remove_temporary_files(filesystem: Filesystem, directory: str) -> None:
             filesystem.remove(entry.path)
 
 
-def take_clean_shutdown(filesystem: Filesystem, directory: str) -> bool:
-    """Return whether the last broker on this directory stopped cleanly.
+@dataclass(slots=True, frozen=True)
+class CleanShutdown:
+    """A note of a clean stop: the entries of the transaction indexes that have any, None if it has not counted them."""
+
+    aborted_counts: AbortedCounts | None
+
+
+def take_clean_shutdown(filesystem: Filesystem, directory: str) -> CleanShutdown | None:
+    """Return what the last broker on this directory has noted if it stopped cleanly, else None.
 
     Removes the marker, durably, so that a crash from now on is noticed.
     """
     path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if not filesystem.exists(path):
-        return False
+        return None
+    _, _, text = filesystem.read_file(path).partition(b"\n")
     filesystem.remove(path)
     filesystem.sync_directory(directory)
-    return True
+    try:
+        counts: AbortedCounts = {}
+        for topic, partition, base_offset, count in _entries_of(path, text, fields=4):
+            counts.setdefault(TopicPartition(topic, int(partition)), {})[Offset(int(base_offset))] = int(count)
+    except (CorruptCheckpointError, ValueError):
+        return CleanShutdown(None)
+    return CleanShutdown(counts)
 
 
-def write_clean_shutdown(filesystem: Filesystem, directory: str) -> None:
+def write_clean_shutdown(filesystem: Filesystem, directory: str, aborted_counts: AbortedCounts | None = None) -> None:
     """Write the marker that everything is complete, as the last file of a stop. Blocks."""
-    filesystem.replace_file(f"{directory}/{CLEAN_SHUTDOWN_FILE}", b'{"version":0,"brokerEpoch":-1}', sync=True)
+    text = b'{"version":0,"brokerEpoch":-1}'
+    if aborted_counts:
+        text += b"\n" + _entries_text(
+            f"{topic} {partition} {base_offset} {count}"
+            for (topic, partition), counts in aborted_counts.items()
+            for base_offset, count in counts.items()
+        )
+    filesystem.replace_file(f"{directory}/{CLEAN_SHUTDOWN_FILE}", text, sync=True)

@@ -25,7 +25,7 @@ from pybroker.log.segments.batch_scan import OFFSET_END
 from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Generator
+    from collections.abc import Container, Generator, Sequence
 
     from pybroker.log.files.filesystem import Filesystem
     from pybroker.model import ProducerId
@@ -83,6 +83,19 @@ class TransactionIndex(EntryFile):
             self.fields(0)
             self._last_offset = Offset(self.fields(self.count - 1)[0])
         self._is_loaded = True
+
+    def note_missing(self) -> None:
+        """Note that there is no file, so that nothing looks for it."""
+        self._is_loaded = True
+
+    def size_in_file(self) -> int:
+        """Return the bytes of the file, without reading it. Raises OSError."""
+        if self._is_loaded:
+            return self._written * ENTRY.size
+        try:
+            return self.filesystem.file_size(self.path)
+        except FileNotFoundError:
+            return 0
 
     @property
     def is_loaded(self) -> bool:
@@ -162,9 +175,13 @@ class TransactionIndex(EntryFile):
         """Drop the transactions whose markers are not at one of these offsets, durably. Blocks."""
         kept = [entry for entry in self.entries if entry.last_offset in last_offsets]
         if len(kept) < self.count:
-            self.filesystem.replace_file(self.path, b"".join(ENTRY.pack(VERSION, *entry) for entry in kept), sync=True)
-            self._is_loaded = False
-            self.load()
+            self.replace(kept)
+
+    def replace(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Replace the file by one of these entries, durably. Blocks. Raises OSError."""
+        self.filesystem.replace_file(self.path, b"".join(ENTRY.pack(VERSION, *entry) for entry in entries), sync=True)
+        self._is_loaded = False
+        self.load()
 
     def reset(self) -> None:
         """Drop everything, the file too."""

@@ -90,6 +90,7 @@ class Loader:
         self._topic_id_of = topic_id_of
         self._now_ms = services.clock.monotonic_ms()
         self._futures: list[FoundLog] = []
+        self._aborted_counts: dict[LogDirectory, checkpoint.AbortedCounts | None] = {}
         self.logs: dict[TopicPartition, Log] = {}
         self.unopened: dict[TopicPartition, UnopenedLog] = {}
         self.interrupted_moves: dict[TopicPartition, LogDirectory] = {}
@@ -136,7 +137,9 @@ class Loader:
     def _look_through(self, directory: LogDirectory) -> list[FoundLog]:
         """Return the logs to open. All other directories of ours are settled."""
         filesystem = directory.filesystem
-        directory.was_clean = checkpoint.take_clean_shutdown(filesystem, directory.path)
+        left = checkpoint.take_clean_shutdown(filesystem, directory.path)
+        directory.was_clean = left is not None
+        self._aborted_counts[directory] = None if left is None else left.aborted_counts
         found: list[FoundLog] = []
         for entry in filesystem.list(directory.path):
             if not entry.is_dir():
@@ -225,6 +228,7 @@ class Loader:
         known_end_offset = max(reached, default=FIRST_OFFSET)
         cleaned = directory.checkpoint(checkpoint.CLEANER_OFFSET_FILE).offset_for(tp, topic_id)
         config = self._config_of(tp.topic)
+        counts = None if is_future else self._aborted_counts[directory]
         # Our cleaner leaves gaps only below a recovery point that the checkpoint durably has. Kafka's does not ensure
         # that, and a person may have removed the checkpoint; the cleaner's own entry is durable before the first gap.
         is_ours = recovery_point is not None and recovery_point.is_certain
@@ -249,6 +253,7 @@ class Loader:
                 known_end_offset=known_end_offset,
                 perhaps_durable_below=OFFSET_END if recovery_points.is_damaged else FIRST_OFFSET,
                 may_be_compacted=may_be_compacted,
+                aborted_counts=None if counts is None else counts.get(tp, {}),
             )
 
         return work

@@ -185,7 +185,8 @@ class LogManager:
         if not directory.is_offline:
             run_through(checkpoint_pass.both(directory, lambda: logs))()
             if self._is_recovered(directory):
-                checkpoint.write_clean_shutdown(directory.filesystem, directory.path)
+                counts = {log.topic_partition: found for log in logs if (found := log.aborted_counts)}
+                checkpoint.write_clean_shutdown(directory.filesystem, directory.path, counts)
             directory.room.look(len(logs))  # the used part of the reserve is allocated again for the next stop
 
     def _is_recovered(self, directory: LogDirectory) -> bool:

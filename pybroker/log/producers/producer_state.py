@@ -309,8 +309,8 @@ class ProducerState:
 
     @property
     def snapshot_to_sync(self) -> str | None:
-        """The youngest snapshot if it may not be durable. A clean start without a snapshot assumes that the log has no
-        producers.
+        """The youngest snapshot if it may not be durable. A clean start without a snapshot reads all batches, and compaction may
+        have left none of a producer.
         """
         offset = self.last_snapshot_offset
         return self._path(offset) if offset in self.snapshots and offset != self.durable_snapshot_offset else None

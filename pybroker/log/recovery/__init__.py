@@ -2,6 +2,7 @@
 
 recovery           the steps of opening a log
 partition_files    the first of them: finding the segments
+derived            transaction indexes that are not as a clean stop has left them
 leftovers          files in the middle of a deletion or a compaction
 lost               naming and keeping what had to be given up
 kept               reading what was kept

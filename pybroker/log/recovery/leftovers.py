@@ -6,7 +6,7 @@ compaction.
     `.cleaned`   an incomplete compacted segment; so are `.swap` files whose names sort after it (they are of a segment of
                  Kafka's that was to be split, or of a segment that was given up)
     `.deleted`   is removed. A transaction index that was renamed though its data was not gets its name back: it holds which
-                 transactions of the data are aborted, and cannot be rebuilt from the data as the other indexes can.
+                 transactions of the data are aborted, and cannot be rebuilt from this data alone, as the other indexes can.
 
 After a power failure any part of the changes of names that were not made durable may have happened, and another power
 failure may follow in the middle of this. So the directory is made durable between steps that must not be mixed.

@@ -45,6 +45,8 @@ def open_segments(log: Log, names: set[str]) -> None:
         if stem + OFFSET_INDEX_SUFFIX not in names or stem + TIME_INDEX_SUFFIX not in names:
             logger.warning("Rebuilding the missing indexes of %s", segment.path)
             segment.rebuild_indexes()
+        if stem + TRANSACTION_INDEX_SUFFIX not in names:
+            segment.transaction_index.note_missing()
     stems = {name.removesuffix(DATA_SUFFIX) for name in data}
     for name in sorted(names):
         stem = name.partition(".")[0]

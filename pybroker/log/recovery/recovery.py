@@ -10,6 +10,7 @@ Steps
     4. The end offset is read from the last segment; leader epochs and the log start offset are brought into its
        range.
     5. The producers are loaded from the youngest snapshot and the batches after it.
+       Transaction indexes of sealed segments that a reader could not believe are made again before (`derived`).
     6. Where `flush.messages` promises it, everything is made durable. Records that only the page cache has may have been
        sent again by their producer, or never been acknowledged, so they must not be shown before. And they must be shown
        as soon as clients are served: the high watermark of a leader without followers is the end of its log.
@@ -34,9 +35,9 @@ from pybroker.log.append import complete_transaction, producer_batch
 from pybroker.log.directories import strays
 from pybroker.log.indexes.entry_file import CorruptIndexError
 from pybroker.log.leader_epoch_cache import UNDEFINED_EPOCH, EpochEntry, HeaderEpochs
-from pybroker.log.recovery import leftovers, lost, old_formats, partition_files
+from pybroker.log.recovery import derived, leftovers, lost, old_formats, partition_files
 from pybroker.log.recovery.lost import UNKNOWN
-from pybroker.log.segments.batch_scan import CorruptDataError, read_bytes
+from pybroker.log.segments.batch_scan import OFFSET_END, CorruptDataError
 from pybroker.log.segments.damage import Survey, intact_batches, next_intact
 from pybroker.log.tail import RELATIVE_OFFSET_MAX
 from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset
@@ -44,7 +45,7 @@ from pybroker.records.batch import HEADER_SIZE, MAGIC, BatchView
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pybroker.log.log import Log
     from pybroker.log.segments.segment import LogSegment
@@ -62,13 +63,14 @@ def load(
     known_end_offset: Offset = FIRST_OFFSET,
     perhaps_durable_below: Offset = FIRST_OFFSET,
     may_be_compacted: bool = False,
+    aborted_counts: Mapping[Offset, int] | None = None,
 ) -> None:
     """Fill a fresh `Log` from its directory; `log.lost` lists what was given up. Blocks. Raises OSError.
 
     The offsets are those of this log's last checkpoints, 0 if there is none; the log reached `known_end_offset` once.
     Below `perhaps_durable_below` it is unknown what was durable. Above the recovery point a gap is a loss, unless the
     log `may_be_compacted` there too. Raises OldFormatError, before anything is changed, where a recovery would take messages of
-    magic 0 and 1 for damage.
+    magic 0 and 1 for damage. `aborted_counts` are those of `derived.mend_transaction_indexes`.
     """
     if not was_clean:
         old_formats.refuse_first(log.filesystem, log.path, recovery_point)
@@ -80,6 +82,7 @@ def load(
         log.producers.durable_snapshot_offset = max(log.producers.snapshots, default=NO_OFFSET)
     partition_files.drop_cut_segments(log)
     log.producers.remove_stray_snapshots(set(log.segments.base_offsets))
+    derived.mend_transaction_indexes(log, aborted_counts, upto=OFFSET_END if was_clean else recovery_point)
     if len(log.segments):
         if was_clean:
             _recover_damaged_end(log)
@@ -295,38 +298,16 @@ def _rebuild_epochs(log: Log) -> None:
 def rebuild_producers(log: Log, end_offset: Offset, *, was_clean: bool) -> None:
     """Bring the producers to their state at `end_offset`, from a snapshot and the batches after it. Raises OSError."""
     producers = log.producers
-    if not producers.snapshots and was_clean:
-        # A clean stop always leaves a snapshot, except for a log without producers: do not read all of it.
-        producers.map_end_offset = end_offset
-        producers.take_snapshot()
-        return
+    if not producers.snapshots and was_clean and log.log_start_offset < end_offset:
+        # A clean stop, also of Kafka, always leaves a snapshot of a log that has records.
+        logger.warning(
+            "%s has no snapshot of its producers, though the last stop was clean; the broker reads them from all batches",
+            log.path,
+        )
     producers.reload(log_start_offset=log.log_start_offset, log_end_offset=end_offset, now_ms=log.services.clock.time_ms())
-    start_offset = producers.map_end_offset
-    for segment in log.segments.starting_with(start_offset):
-        if segment.base_offset >= end_offset or start_offset >= end_offset:
-            break
-        for position, header in segment.intact(segment.position_of(max(start_offset, segment.base_offset))):
-            if header.base_offset >= end_offset:
-                break
-            if header.producer_id >= 0 and header.last_offset >= start_offset:
-                _replay(log, segment, position, header)
-    producers.map_end_offset = end_offset
+    for _, completed in derived.completed_transactions(log, producers, end_offset):
+        producers.complete(completed)
     producers.take_snapshot()
-
-
-def _replay(log: Log, segment: LogSegment, position: int, header: BatchView) -> None:
-    """Apply a batch whose transaction, if it ends one, is already in the index."""
-    try:
-        if header.is_control:
-            header = BatchView(memoryview(read_bytes(segment.file, header.batch_length, position)))
-        batch = producer_batch(header)
-    except (CorruptRecordError, CorruptDataError) as error:
-        logger.warning("%s: the marker at offset %d is unreadable and skipped: %s", segment.path, header.base_offset, error)
-        return
-    if batch is not None:
-        completed = log.producers.update(batch)
-        if completed is not None:
-            log.producers.complete(completed)
 
 
 def _note_producer(log: Log, segment: LogSegment, batch: BatchView) -> None:
