@@ -34,9 +34,12 @@ NOT_ASKED_FOR: Final = -(2**31)
 
 
 class MetadataTopics:
-    """The topics of one image in one combination. The topics that it returns are shared: never change them."""
+    """The topics of one image in one combination. The topics that it returns are shared: never change them.
 
-    __slots__ = ("_all", "_by_name", "_hides_unreachable", "_image", "_names_listener", "_reachable", "operations")
+    It does not refer to the image, which keeps it: such a cycle would live until a collection, or for good if it was frozen.
+    """
+
+    __slots__ = ("_all", "_brokers", "_by_name", "_hides_unreachable", "_names_listener", "_reachable", "_topics", "operations")
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class MetadataTopics:
         hides_unreachable: bool,
         names_listener: bool,
     ) -> None:
-        self._image, self._reachable = image, reachable
+        self._topics, self._brokers, self._reachable = image.topics, image.brokers, reachable
         self._hides_unreachable = hides_unreachable  # v0 knows only brokers that the client can reach
         self._names_listener = names_listener  # v6 distinguishes a wrong configuration from a broker that is away
         self._by_name: dict[str, MetadataResponseTopic] = {}
@@ -77,7 +80,7 @@ class MetadataTopics:
         """
         if self._all is None:
             topics, count = [], 0
-            for topic in self._image.topics.values():
+            for topic in self._topics.values():
                 topics.append(self.topic(topic))
                 count += 1 + len(topic.partitions)
                 if count >= STEP_PARTITIONS:
@@ -89,7 +92,7 @@ class MetadataTopics:
     def named(self, name: str) -> MetadataResponseTopic | None:
         """Return the topic `name`, if the image has it."""
         response = self._by_name.get(name)
-        if response is None and (topic := self._image.topics.get(name)) is not None:
+        if response is None and (topic := self._topics.get(name)) is not None:
             response = self.topic(topic)
         return response
 
@@ -116,7 +119,7 @@ class MetadataTopics:
             isr = [broker_id for broker_id in isr if broker_id in reachable]
         if leader not in reachable:
             error = ErrorCode.LEADER_NOT_AVAILABLE
-            if self._names_listener and leader in self._image.brokers:
+            if self._names_listener and leader in self._brokers:
                 error = ErrorCode.LISTENER_NOT_FOUND
             leader = NO_LEADER
         elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):

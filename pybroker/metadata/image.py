@@ -119,7 +119,8 @@ class ImageDelta:
 class ClusterImage:
     """The whole cluster after the store's commit number `revision`.
 
-    `derived` is for responses that are made from the image alone: any reader may fill it, and it ends with the image.
+    `derived` is for responses that are made from the image alone: any reader may fill it, and it ends with the image. What is in
+    it does not refer to the image.
     """
 
     cluster_id: str

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from pybroker.api import metadata_topics
 from pybroker.api.handlers import metadata
 from pybroker.api.metadata_topics import NOT_ASKED_FOR, MetadataTopics
 from pybroker.metadata.entries import encode_topic, topic_key
-from pybroker.metadata.image import BrokerRegistration, Endpoint, PartitionImage, TopicImage, empty_image
+from pybroker.metadata.image import BrokerRegistration, ClusterImage, Endpoint, PartitionImage, TopicImage, empty_image
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
 from pybroker.protocol.api_keys import ApiKey
@@ -258,3 +261,26 @@ async def test_as_many_new_topics_as_one_request_may_create(tmp_path: Path) -> N
     asked = [*map(str, range(200)), *map(str, range(200)), "known"]
     assert not any(errors(await whole.ask(names(*asked), 12)).values())
     assert len(whole.controller.image.topics) == 201
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_an_image_that_was_replaced_is_freed_at_once(tmp_path: Path, version: int) -> None:
+    """The collector may have frozen the image, and would then never free a cycle."""
+    whole = await Whole(tmp_path).start()
+    with uncollected():
+        for name in "abc":
+            await whole.create(name)
+            for request in (names(name), names() if version == 0 else MetadataRequest(topics=None)):
+                await whole.ask(request, version)
+        assert len([one for one in gc.get_objects() if isinstance(one, ClusterImage)]) == 1
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Free what no collection is needed for, and begin without what others left."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
