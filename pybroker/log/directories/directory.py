@@ -13,6 +13,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import os
+from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOCK_FILE: Final = ".lock"
+_MS_PER_S: Final = 1_000
 
 
 class MissingDirectoryError(OSError):
@@ -66,6 +70,7 @@ class LogDirectory:
         "_passes",
         "_retries",
         "_sequence",
+        "_trees",
         "failure",
         "filesystem",
         "log_count",
@@ -105,6 +110,7 @@ class LogDirectory:
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._retries: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
+        self._trees: defaultdict[int, bytearray] = defaultdict(bytearray)  # names by the second from which on they are removed
 
     @property
     def is_offline(self) -> bool:
@@ -247,10 +253,25 @@ class LogDirectory:
         """Have `remove` run by the first `remove_due` from `due_ms`, of the monotonic clock, on."""
         heapq.heappush(self._due, (due_ms, next(self._sequence), remove))
 
+    def remove_tree_later(self, due_ms: int, name: str) -> None:
+        """Have the directory `name` in this one removed as `remove_later` does, up to a second later.
+
+        A minute of deletions may leave very many. So each keeps nothing but its name, which is shorter than a function.
+        """
+        self._trees[-(-due_ms // _MS_PER_S)] += os.fsencode(name) + b"/"
+
     def take_due(self, now_ms: int) -> Iterator[Callable[[], None]]:
         """Yield the removals that are due, one when it is asked for; the caller runs them where it may block."""
         while self._due and self._due[0][0] <= now_ms:
             yield heapq.heappop(self._due)[2]
+        while self._trees and (due_s := min(self._trees)) * _MS_PER_S <= now_ms:
+            names = self._trees[due_s]
+            begin = names.rfind(b"/", 0, -1) + 1
+            name = os.fsdecode(bytes(names[begin:-1]))
+            del names[begin:]
+            if not names:
+                del self._trees[due_s]
+            yield partial(self.filesystem.remove_tree, f"{self.path}/{name}")
 
     # --- retries ---
 

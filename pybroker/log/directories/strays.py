@@ -24,8 +24,6 @@ from pybroker.log.segments.segment_files import DATA_SUFFIX
 from pybroker.model import ZERO_TOPIC_ID, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.files.filesystem import Filesystem
     from pybroker.log.log import Log
@@ -82,12 +80,7 @@ def rename_away(directory: LogDirectory, path: str, tp: TopicPartition, suffix: 
 def delete_later(directory: LogDirectory, path: str, tp: TopicPartition, due_ms: int) -> None:
     """Free the name at once and remove the files from `due_ms`, of the monotonic clock, on. Raises OSError."""
     target = rename_away(directory, path, tp, DELETE_SUFFIX)
-    directory.remove_later(due_ms, remover(directory.filesystem, target))
-
-
-def remover(filesystem: Filesystem, path: str) -> Callable[[], None]:
-    """Return the function that removes a directory."""
-    return lambda: filesystem.remove_tree(path)
+    directory.remove_tree_later(due_ms, target[len(directory.path) + 1 :])
 
 
 def set_aside(directory: LogDirectory, path: str, tp: TopicPartition, *, reason: str, now_ms: int) -> str | None:

@@ -145,7 +145,7 @@ class Loader:
             if not entry.is_dir():
                 continue
             if strays.is_deleted(entry.name):
-                directory.remove_later(self._now_ms, strays.remover(filesystem, entry.path))
+                directory.remove_tree_later(self._now_ms, entry.name)
             elif (tp := strays.partition_of_future(entry.name)) is not None:
                 self._futures.append(FoundLog(tp, self._topic_id_of_log(directory, tp, entry.path), directory, entry.path))
             elif (tp := strays.partition_of(entry.name)) is not None:

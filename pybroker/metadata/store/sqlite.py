@@ -32,6 +32,7 @@ from pybroker.metadata.store.sqlite_reserve import SqliteReserve
 
 APPLICATION_ID: Final = 0x7062726B
 LAYOUT_VERSION: Final = 1
+CACHE_KB: Final = 256  # the broker reads the file only when it starts; SQLite takes 2 MB otherwise
 LOCK_WAIT_S: Final = 1.0  # a predecessor that is stopping may still be closing the file
 
 RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
@@ -166,6 +167,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(f"{path} has layout {layout}; this version reads layout {LAYOUT_VERSION}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
     connection.execute("BEGIN IMMEDIATE")  # takes the write lock, which locking_mode keeps until the file is closed
     if not tables:
         connection.execute(
