@@ -20,6 +20,7 @@ from pybroker.config.group_configs import GROUP_CONFIGS
 from pybroker.config.setting import ConfigError, Setting, Update
 from pybroker.config.table import BROKER_SETTINGS, family_of
 from pybroker.config.topic_settings import TOPIC_SETTINGS
+from pybroker.config.unread_settings import UNREAD_SETTINGS
 from pybroker.metadata.kraft.cluster_records import is_own_setting
 from pybroker.metadata.kraft.state import BROKER_RESOURCE, TOPIC_RESOURCE
 from testing.places import JAVA_SOURCES
@@ -166,6 +167,15 @@ def test_settings_of_brokers_are_those_of_kafka_and_our_own() -> None:
 def test_the_broker_knows_every_name_of_kafkas_settings(release: str) -> None:
     names = named(kafka(release)["broker"])
     assert [name for name in sorted(names) if name not in BROKER_SETTINGS and family_of(name) is None] == []
+
+
+def test_settings_that_are_only_shown_are_kafkas_others() -> None:
+    """Compare names, types and defaults; null and the empty text differ, because DescribeConfigs shows both."""
+    theirs = {name: one for name, one in kafka("3.9.2")["broker"].items() if name not in BROKER_SETTINGS and not one["internal"]}
+    ours = {
+        name: (row.kind.value, None if row.default is None else row.format(row.default)) for name, row in UNREAD_SETTINGS.items()
+    }
+    assert ours == {name: (one["type"], one["default"]) for name, one in theirs.items()}
 
 
 def test_dynamic_settings_of_brokers_are_those_of_kafka() -> None:

@@ -76,6 +76,9 @@ class BrokerConfig(BaseSettings):
     origins: dict[str, str]
     """The source of each value that is not a default, by the property's name in Kafka."""
 
+    unread: dict[str, str]
+    """The text of each property that was set and that no part of the broker reads, by its name. Some are passwords."""
+
     advertised_listeners: str | None
     alter_config_policy_class_name: str | None
     authorizer_class_name: str
@@ -259,7 +262,7 @@ class BrokerConfig(BaseSettings):
         """Return the sources, strongest first: the arguments, the mappings in the argument `layers`, the defaults."""
         assert isinstance(init_settings, InitSettingsSource)
         layers: tuple[Mapping[str, Value], ...] = init_settings.init_kwargs.pop("layers", ())
-        defaults = DefaultsLayer(settings_cls, {**_DEFAULTS, "origins": {}})  # type: ignore[dict-item]  # not a property
+        defaults = DefaultsLayer(settings_cls, {**_DEFAULTS, "origins": {}, "unread": {}})  # type: ignore[dict-item]  # not a property
         return (init_settings, *(Layer(settings_cls, layer) for layer in layers), defaults)
 
     @model_validator(mode="after")

@@ -81,7 +81,9 @@ def _markdown_lines() -> Iterator[str]:
         "",
         "## Accepted unread",
         "",
-        "The broker accepts these names, so that a file written for Kafka can stay as it is.",
+        "The broker accepts these names, so that a file written for Kafka can stay as it is. DescribeConfigs shows them as Kafka",
+        "does, with the value that was set or with Kafka's default: some tools take the broker's version from",
+        "`inter.broker.protocol.version`.",
         "",
     )
     yield from ("| Names | What they are for | Effect |", "|---|---|---|")

@@ -127,7 +127,7 @@ def in_force(static: BrokerConfig, of_all: Mapping[str, str], of_this: Mapping[s
     if not changed:
         return static
     values = {setting.attribute: getattr(static, setting.attribute) for setting in BROKER_SETTINGS.values()}
-    return BrokerConfig(**{**values, **changed}, origins=static.origins)
+    return BrokerConfig(**{**values, **changed}, origins=static.origins, unread=static.unread)
 
 
 def check_cleaner_threads(current: BrokerConfig, changed: BrokerConfig) -> None:

@@ -68,11 +68,12 @@ def load_texts(texts: Iterable[Texts], *, port: int | None = None) -> Loaded:
     sources = [_without_nulls(source) for source in texts]
     merged = merge(sources)
     origins = {name: origin for name, (origin, _) in merged.items() if name in BROKER_SETTINGS}
+    unread = {name: text for name, (_, text) in merged.items() if name not in BROKER_SETTINGS}
     layers = [_values(source) for source in sources]
     if port is not None:
         layers.insert(0, {"listeners": _listeners_with(merged, port)})
     try:
-        config = BrokerConfig(layers=tuple(layers), origins=origins)
+        config = BrokerConfig(layers=tuple(layers), origins=origins, unread=unread)
     except ConfigError as error:
         raise _as_written(error, merged) from None
     warnings, notices = _remarks(merged, config)

@@ -303,6 +303,35 @@ async def test_unknown_settings_of_a_broker_are_kept_secret(tmp_path: Path) -> N
     assert [one.value for one in config.synonyms] == [None]
 
 
+UNREAD = {
+    "inter.broker.protocol.version": "3.7",
+    "ssl.keystore.location": "/keys",
+    "ssl.keystore.password": "hidden words",
+    "sasl.jaas.config": "hidden words",
+    "listener.name.one.ssl.keystore.password": "hidden words",
+    "my.plugin.key": "hidden words",
+}
+
+
+async def test_a_broker_shows_what_it_accepts_unread_as_kafka_does(tmp_path: Path) -> None:
+    """Assert that the broker's version, which some tools take from a property of Kafka 3.9, is shown, and that no secret is."""
+    name = "inter.broker.protocol.version"
+    whole = await Whole(tmp_path / "default").start()
+    assert await described(whole, BROKER, "1", name) == ("3.9-IV0", 5, [(name, "3.9-IV0", 5)])
+    assert await described(whole, BROKER, "1", "sasl.login.class") == (None, 5, [])
+    whole = await Whole(tmp_path / "set", unread=UNREAD).start()
+    assert await described(whole, BROKER, "1", name) == ("3.7", 4, [(name, "3.7", 4), (name, "3.9-IV0", 5)])
+    configs = {config.name: config for config in (await describe(whole, BROKER, "1")).configs}
+    assert [*configs] == sorted(configs)
+    assert all(configs[name].config_source == 4 and configs[name].read_only for name in UNREAD)
+    assert {name: configs[name].value for name in UNREAD if not configs[name].is_sensitive} == {
+        "inter.broker.protocol.version": "3.7", "ssl.keystore.location": "/keys",
+    }  # fmt: skip
+    assert not any("hidden words" in str(config) for config in configs.values())
+    assert configs["ssl.enabled.protocols"].value == "TLSv1.2,TLSv1.3"
+    assert configs["ssl.keystore.location"].config_type == 2
+
+
 async def test_read_only_settings_are_reported_as_read_only(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
     names = ("listeners", "log.retention.ms", "message.max.bytes", "num.partitions")

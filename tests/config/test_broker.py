@@ -29,7 +29,7 @@ TYPES: dict[Kind, object] = {
 
 def test_the_class_has_the_tables_attributes_and_types() -> None:
     hints = get_type_hints(BrokerConfig)
-    declared = {name: hints[name] for name in BrokerConfig.model_fields if name != "origins"}
+    declared = {name: hints[name] for name in BrokerConfig.model_fields if name not in ("origins", "unread")}
     expected: dict[str, object] = {}
     for setting in BROKER_SETTINGS.values():
         plain = BrokerId if setting.name in IDS else TYPES[setting.kind]
@@ -48,7 +48,7 @@ def test_defaults() -> None:
         if setting.name not in ("log.dirs", "broker.id"):
             assert getattr(config, setting.attribute) == setting.default, setting.name
     assert config.log_dirs == ("pybroker-data",)
-    assert config.origins == {}
+    assert config.origins == config.unread == {}
     assert [str(endpoint) for endpoint in config.endpoints] == ["PLAINTEXT://:9092"]
 
 

@@ -12,13 +12,13 @@ from pybroker.config.dynamic import CLIENT_PATTERNS_MAX, check_client_metrics_co
 from pybroker.config.group_configs import check_group_configs
 from pybroker.config.setting import ConfigError
 
-STATIC = BrokerConfig(node_id=3, log_segment_bytes=500, origins={"log.segment.bytes": "file"})
+STATIC = BrokerConfig(node_id=3, log_segment_bytes=500, origins={"log.segment.bytes": "file"}, unread={"ssl.protocol": "TLSv1.3"})
 
 
 def test_layers() -> None:
     config = in_force(STATIC, {"log.segment.bytes": "600", "log.retention.ms": "7"}, {"log.segment.bytes": "700"})
     assert (config.log_segment_bytes, config.log_retention_ms, config.node_id) == (700, 7, 3)
-    assert config.origins == STATIC.origins
+    assert (config.origins, config.unread) == (STATIC.origins, STATIC.unread)
     assert in_force(STATIC, {}, {}) is STATIC
 
 

@@ -6,8 +6,12 @@ Synonyms
     (log.retention.ms, .minutes, .hours). As in Kafka, entries before the first one with the requested name are left out, so that
     retention.ms has no synonyms as long as log.retention.ms is nowhere set.
 
+Properties that no part of the broker reads
+    They are shown as Kafka shows them, with the value that was set or with Kafka's default: tools look for some of them. None can
+    be changed while the broker runs, because no change would have an effect.
+
 Secrets
-    A password, and a dynamic setting of the broker that is in no table, has no value here.
+    A password, and a property of the broker that is in no table, has no value here.
 
 Source: ConfigHelper, DynamicBrokerConfig.brokerConfigSynonyms, DescribeConfigsResponse.ConfigSource.
 """
@@ -26,6 +30,7 @@ from pybroker.config.setting import Kind, Setting, Update
 from pybroker.config.table import BROKER_SETTINGS
 from pybroker.config.topic import TopicConfig
 from pybroker.config.topic_settings import SYNONYMS, TOPIC_SETTINGS
+from pybroker.config.unread_settings import UNREAD_SETTINGS
 from pybroker.metadata.image import BROKER_KIND
 
 if TYPE_CHECKING:
@@ -90,7 +95,7 @@ class BrokerLayers:
         self._layers: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
             (ConfigSource.DYNAMIC_BROKER, image.configs_of(BROKER_KIND, str(controller.broker_id))),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER, image.configs_of(BROKER_KIND, "")),
-            (ConfigSource.STATIC_BROKER, {name: _text(BROKER_SETTINGS[name], static) or "" for name in static.origins}),
+            (ConfigSource.STATIC_BROKER, static.unread | {n: _text(BROKER_SETTINGS[n], static) or "" for n in static.origins}),
         )
 
     def topic_settings(self, own: Mapping[str, str]) -> list[DescribedSetting]:
@@ -131,12 +136,12 @@ class BrokerLayers:
 
     def broker_settings(self) -> list[DescribedSetting]:
         """Return all settings of this broker, in the order of their names."""
-        dynamic = {name for _, layer in self._layers[:2] for name in layer}
+        were_set = {name for _, layer in self._layers for name in layer}
         settings = []
-        for name in sorted(BROKER_SETTINGS.keys() | dynamic):
-            row = dynamic_setting(name)
+        for name in sorted(BROKER_SETTINGS.keys() | UNREAD_SETTINGS.keys() | were_set):
+            row = _row(name)
             synonyms = self.synonyms(name, _TOGETHER.get(name, (name,)))
-            value = _text(row, self.config) if row is not None and name in BROKER_SETTINGS else synonyms[0].value
+            value = _text(BROKER_SETTINGS[name], self.config) if name in BROKER_SETTINGS else _first_value(synonyms)
             settings.append(_of_broker(name, row, value, synonyms))
         return settings
 
@@ -145,7 +150,7 @@ class BrokerLayers:
         source, layer = self._layers[1]
         settings = []
         for name in sorted(layer):
-            row = dynamic_setting(name)
+            row = _row(name)
             value = _visible(row, layer[name])
             settings.append(_of_broker(name, row, value, [Synonym(name, value, source)]))
         return settings
@@ -153,13 +158,13 @@ class BrokerLayers:
     def synonyms(self, asked: str, names: Sequence[str]) -> list[Synonym]:
         """Return the values given to `names`, strongest first, from the first entry of `asked` on."""
         found = [
-            Synonym(name, _visible(dynamic_setting(name), layer[name]), source)
+            Synonym(name, _visible(_row(name), layer[name]), source)
             for source, layer in self._layers
             for name in names
             if name in layer
         ]
         for name in names:
-            row = dynamic_setting(name)
+            row = _row(name)
             if row is not None and row.default is not None and name not in DYNAMIC_ONLY_SETTINGS:
                 found.append(Synonym(name, _visible(row, row.format(row.default)), ConfigSource.DEFAULT))
         return list(dropwhile(lambda synonym: synonym.name != asked, found))
@@ -184,8 +189,16 @@ def _of_broker(name: str, row: Setting | None, value: str | None, synonyms: Sequ
     )
 
 
+def _row(name: str) -> Setting | None:
+    return dynamic_setting(name) or UNREAD_SETTINGS.get(name)
+
+
 def _first(synonyms: Sequence[Synonym]) -> ConfigSource:
     return synonyms[0].source if synonyms else ConfigSource.DEFAULT
+
+
+def _first_value(synonyms: Sequence[Synonym]) -> str | None:
+    return synonyms[0].value if synonyms else None
 
 
 def _visible(row: Setting | None, text: str) -> str | None:

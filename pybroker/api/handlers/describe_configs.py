@@ -2,15 +2,16 @@
 
 Behaviour
     Each setting comes with the place where its value was set, and on request with its synonyms and its documentation. A broker
-    describes itself and, under the empty name, the dynamic defaults of all brokers. A group need not exist: its settings may
-    exist before its members. A requested setting that does not exist is left out; a request without names asks for all settings.
+    describes itself, with Kafka's properties that it accepts unread, and under the empty name the dynamic defaults of all
+    brokers. A group need not exist: its settings may exist before its members. A requested setting that does not exist is left
+    out; a request without names asks for all settings.
     A resource that is named again without names of settings is described once. Kafka describes it each time, so that a request of
     4 kB has a response of megabytes.
 Versions
     v0 reports only whether a value is the default. v1 sources and synonyms (KIP-226), throttle time. v3 types and documentation
     (KIP-569). v4 flexible.
 Not done
-    Properties that are accepted unread (`ssl.`, `sasl.` and others) are not listed.
+    Nothing.
 Source: ConfigHelper; KIP-133, KIP-226, KIP-412, KIP-569.
 """
 
