@@ -71,7 +71,8 @@ SERVER_SETTINGS: Final = (
     ),
     Setting(
         "pybroker.down.conversion.padding", _S, "integer-max",
-        "pybroker's own: the size in the message that pads a converted response. Java consumers from 0.9 to 0.10.2 need fitted.",
+        "pybroker's own: the size in the message that pads a converted response. Java consumers from 0.9 to 0.10.2 and"
+        " kafka-node need fitted.",
         one_of("integer-max", "fitted"),
     ),
     Setting(
