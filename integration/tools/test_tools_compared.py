@@ -18,10 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 NOT_YET = {
     "SaslHandshake", "SaslAuthenticate",
-    "DescribeAcls", "CreateAcls", "DeleteAcls",
-    "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken",
-    "DescribeClientQuotas", "AlterClientQuotas", "DescribeUserScramCredentials", "AlterUserScramCredentials",
-    "DescribeQuorum", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter",
+    "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter",
     "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge",
     "DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
     "InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState",

@@ -22,6 +22,7 @@ LOG4J1 = "log4j.rootLogger=OFF\n"
 LOG4J2 = '<Configuration status="OFF"><Loggers><Root level="OFF"/></Loggers></Configuration>'
 
 TOOLS = {
+    "acls": "kafka.admin.AclCommand",
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
     "client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
@@ -29,6 +30,7 @@ TOOLS = {
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-producer": "kafka.tools.ConsoleProducer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "dump-log": "kafka.tools.DumpLogSegments",
     "features": "org.apache.kafka.tools.FeatureCommand",
@@ -36,6 +38,7 @@ TOOLS = {
     "groups": "org.apache.kafka.tools.GroupsCommand",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
@@ -44,6 +47,7 @@ TOOLS = {
     "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }
 MOVED_IN_4 = {
+    "acls": "org.apache.kafka.tools.AclCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "dump-log": "org.apache.kafka.tools.DumpLogSegments",
