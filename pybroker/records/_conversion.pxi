@@ -151,9 +151,11 @@ cdef struct Upward:
     int magic
     bint is_log_append_time
     int64_t log_append_time
-    # results
+    # of the messages before, then of all
     int64_t count
     int64_t base_timestamp
+    # results
+    int64_t read
     int64_t written
     Scan scan
 
@@ -162,9 +164,10 @@ cdef int lift(Bytes p, Bytes end, Upward *u, uint8_t *out, int64_t room) noexcep
     cdef Message message
     cdef int64_t size, body
     cdef int64_t delta = 0
+    cdef Bytes first = p
     cdef uint8_t *start = out
     cdef int fault
-    u.count = u.base_timestamp = u.scan.keyless = 0
+    u.scan.keyless = 0
     u.scan.max_timestamp = -1
     u.scan.min_timestamp = INT64_MAX
     while end - p >= 12:
@@ -204,5 +207,6 @@ cdef int lift(Bytes p, Bytes end, Upward *u, uint8_t *out, int64_t room) noexcep
             u.scan.keyless += 1
         u.count += 1
         p += 12 + size
+    u.read = p - first
     u.written = out - start
     return FINE

@@ -300,7 +300,8 @@ def down_convert_records(section, int64_t record_count, int64_t base_offset, int
     return messages, c.kept, c.last_kept, c.max_timestamp
 
 
-def up_convert_messages(messages, int magic, bint is_log_append_time, int64_t log_append_time):
+def up_convert_messages(messages, int magic, bint is_log_append_time, int64_t log_append_time,
+                        int64_t first_number=0, int64_t base_timestamp=0):
     cdef Py_buffer view
     cdef Upward u
     cdef int fault
@@ -313,6 +314,8 @@ def up_convert_messages(messages, int magic, bint is_log_append_time, int64_t lo
     u.magic = magic
     u.is_log_append_time = is_log_append_time
     u.log_append_time = log_append_time
+    u.count = first_number
+    u.base_timestamp = base_timestamp
     PyObject_GetBuffer(messages, &view, PyBUF_SIMPLE)
     try:
         if view.len > SECTION_MAX:
@@ -337,14 +340,12 @@ def up_convert_messages(messages, int magic, bint is_log_append_time, int64_t lo
             memcpy(copy, out, u.written)
     else:
         whole = section[:u.written]
-    return whole, u.count, u.base_timestamp, u.scan.max_timestamp, u.scan.min_timestamp, u.scan.keyless
+    return whole, u.count, u.base_timestamp, u.scan.max_timestamp, u.scan.min_timestamp, u.scan.keyless, u.read
 
 
-def take_records(section, Py_ssize_t position, int64_t record_count, Py_ssize_t bytes_min):
+def take_records(section, Py_ssize_t position, int64_t record_count, Py_ssize_t bytes_min, bint may_be_cut=False):
     cdef Py_buffer view
-    cdef Bytes p
-    cdef Bytes end
-    cdef Bytes enough
+    cdef Bytes p, start, end, enough
     cdef int64_t size
     cdef int64_t count = 0
     cdef int fault = FINE
@@ -358,12 +359,16 @@ def take_records(section, Py_ssize_t position, int64_t record_count, Py_ssize_t 
         end = <Bytes>view.buf + view.len
         enough = end if bytes_min > end - p else p + bytes_min
         while count < record_count and p < enough:
-            fault = read_varint(&p, end, &size)
-            if fault == FINE and (size < 1 or size > end - p):
+            start = p
+            fault = read_varint(&start, end, &size)
+            if may_be_cut and (fault == CUT_NUMBER or (fault == FINE and size > end - start)):
+                fault = FINE
+                break
+            if fault == FINE and (size < 1 or size > end - start):
                 fault = RECORD_SIZE
             if fault != FINE:
                 break
-            p += size
+            p = start + size
             count += 1
         position = p - <Bytes>view.buf
     finally:

@@ -30,7 +30,7 @@ from pybroker.records.batch import (
     set_offset_and_epoch,
 )
 from pybroker.records.errors import CorruptRecordError, RecordFault, record_fault
-from pybroker.records.varint import append_varint, read_varint, read_varlong, varint
+from pybroker.records.varint import VARINT_BYTES_MAX, append_varint, read_varint, read_varlong, varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,19 +50,18 @@ __all__ = [
     "record_section",
     "retain_records",
     "scan_records",
+    "take_records",
     "up_convert_messages",
 ]
 
 _INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
 _SECTION_MAX: Final = 0x7FFF_0000
-
 _CHECKED_0: Final = struct.Struct(">bbi")  # the part of the head that the checksum covers
 _CHECKED_1: Final = struct.Struct(">bbqi")
 _INT32: Final = struct.Struct(">i")
 _OFFSET_SIZE_CRC: Final = struct.Struct(">qiIbb")
 _INT64: Final = struct.Struct(">q")
-
 _ATTRIBUTES_AND_TIME: Final = b"\0\0"
 _UNUSUAL_BITS: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
@@ -296,22 +295,25 @@ def down_convert_records(  # noqa: PLR0917  (a call by position is a third of a 
     return b"".join(parts), kept, last_kept, max_timestamp
 
 
-def up_convert_messages(
+def up_convert_messages(  # noqa: PLR0917
     messages: bytes | bytearray | memoryview,
     magic: int,
     is_log_append_time: bool,
     log_append_time: int,
-) -> tuple[bytes, int, int, int, int, int]:
+    first_number: int = 0,
+    base_timestamp: int = 0,
+) -> tuple[bytes, int, int, int, int, int, int]:
     """Return a section with offset deltas 0, 1, 2... made from uncompressed messages of `magic`, which must all be
     sound.
 
     A partial message at the end is left out. With `is_log_append_time` every timestamp is `log_append_time` (from the
-    wrapper). Returns the section, the record count, the base timestamp, the greatest and the smallest timestamp and
-    the number of records without a key, the last three as `scan_records` does.
+    wrapper). If these messages continue a section, `first_number` is the count, and `base_timestamp` is that, of those before.
+    Returns the section, the count of all, the base timestamp, the greatest and the smallest timestamp and the number of
+    records without a key, these three as `scan_records` does, and where the last whole message ends.
     """
     messages = _whole(messages)
     out = bytearray()
-    position = count = keyless = base_timestamp = 0
+    position, keyless, count = 0, 0, first_number
     max_timestamp, min_timestamp = -1, _INT64_MAX
     while len(messages) - position >= 12:
         (size,) = _INT32.unpack_from(messages, position + 8)
@@ -339,7 +341,7 @@ def up_convert_messages(
         keyless += key is None
         count += 1
         position += 12 + size
-    return bytes(out), count, base_timestamp, max_timestamp, min_timestamp, keyless
+    return bytes(out), count, base_timestamp, max_timestamp, min_timestamp, keyless, position
 
 
 def _message(messages: bytes, at: int, end: int, magic: int) -> tuple[int, bytes | None, bytes | None]:
@@ -390,11 +392,12 @@ def record_section(ends: Sequence[bytes], first: int) -> bytes:
     return b"".join(section)
 
 
-def take_records(section: bytes | bytearray | memoryview, position: int, record_count: int, bytes_min: int) -> tuple[int, int]:
+def take_records(
+    section: bytes | bytearray | memoryview, position: int, record_count: int, bytes_min: int, may_be_cut: bool = False
+) -> tuple[int, int]:
     """Return how many records from `position` on are a piece, and where the piece ends: `record_count` of them, or as many
-    as have `bytes_min` bytes together, or all that are left.
-
-    Only their sizes are looked at.
+    as have `bytes_min` bytes together, or all that are left. With `may_be_cut` the last one may be cut, and is left out. Only
+    their sizes are looked at.
     """
     if len(section) > _SECTION_MAX:
         raise record_fault(RecordFault.TOO_LARGE)
@@ -403,10 +406,17 @@ def take_records(section: bytes | bytearray | memoryview, position: int, record_
     section = cast("bytes", section)  # a view has what is needed of bytes here
     enough, count = min(position + bytes_min, len(section)), 0
     while count < record_count and position < enough:
-        size, position = read_varint(section, position, len(section))
-        if not 1 <= size <= len(section) - position:
+        try:
+            size, start = read_varint(section, position, len(section))
+        except CorruptRecordError:
+            if may_be_cut and len(section) - position < VARINT_BYTES_MAX:
+                break
+            raise
+        if not 1 <= size <= len(section) - start:
+            if may_be_cut and size > 0:
+                break
             raise record_fault(RecordFault.RECORD_SIZE)
-        position += size
+        position = start + size
         count += 1
     return count, position
 

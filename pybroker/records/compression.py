@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from importlib import import_module
 from typing import Any, Final
@@ -80,11 +80,11 @@ def compress(codec: CompressionType, data: bytes | bytearray | memoryview, *, le
 
 
 class Compressing:
-    """`compress` for a batch of magic 2 piece by piece: what `add` and `end` return is the compressed data, in order."""
+    """`compress` piece by piece: what `add` and `end` return is the compressed data, in order."""
 
     __slots__ = ("_add", "_end", "_held")
 
-    def __init__(self, codec: CompressionType, *, level: int | None = None) -> None:
+    def __init__(self, codec: CompressionType, *, level: int | None = None, magic: int = 2) -> None:
         self._held = b""
         self._add: Callable[[bytes | memoryview], bytes] = bytes
         self._end: Callable[[], bytes] = bytes
@@ -99,7 +99,7 @@ class Compressing:
                 stream = frame.LZ4FrameCompressor(
                     compression_level=_lz4_level(level), block_size=frame.BLOCKSIZE_MAX64KB, block_linked=False
                 )
-                self._held = stream.begin()
+                self._held = stream.begin() if magic else _with_wrong_checksum(stream.begin())
             case CompressionType.SNAPPY:
                 self._held = XERIAL_HEADER
                 self._add = _snappy_blocks
@@ -116,6 +116,16 @@ class Compressing:
     def end(self) -> bytes:
         """Return the last part."""
         return self._held + self._end()
+
+
+def compressed_pieces(
+    codec: CompressionType, pieces: Iterable[bytes | memoryview], *, level: int | None = None, magic: int = 2
+) -> Iterator[bytes]:
+    """Yield what `compress` returns for all pieces together, part by part."""
+    compressing = Compressing(codec, level=level, magic=magic)
+    for piece in pieces:
+        yield compressing.add(piece)
+    yield compressing.end()
 
 
 def inflated(codec: CompressionType, data: bytes | memoryview, *, magic: int = 2) -> Iterator[bytes | memoryview]:
@@ -146,17 +156,22 @@ def decompress(
         CorruptRecordError: the data is damaged.
         InvalidRecordError: it expands to more than `bytes_max`.
     """
-    if not codec:
-        return data
-    pieces: list[bytes | memoryview] = []
+    return joined(list(bounded_pieces(codec, data, bytes_max=bytes_max, magic=magic))) if codec else data
+
+
+def bounded_pieces(
+    codec: CompressionType, data: bytes | memoryview, *, bytes_max: int, magic: int = 2, step: Callable[[], None] | None = None
+) -> Iterator[bytes | memoryview]:
+    """Yield what `decompress` returns, in pieces that are not empty; `step` is called before each piece and may raise."""
     left = bytes_max
     for piece in inflated(codec, data, magic=magic):
+        if step is not None:
+            step()
         left -= len(piece)
         if left < 0:
             raise InvalidRecordError(f"the compressed records expand to more than {bytes_max} bytes")
         if piece:
-            pieces.append(piece)
-    return joined(pieces)
+            yield piece
 
 
 def _gzip_stream(level: int | None) -> Any:
@@ -190,9 +205,12 @@ def _compress_lz4(data: bytes | bytearray | memoryview, level: int | None, *, wr
         block_linked=False,
         store_size=False,
     )
-    if not wrong_checksum:
-        return compressed
-    return compressed[:6] + bytes([lz4_header_checksum(compressed[:6])]) + compressed[7:]
+    return _with_wrong_checksum(compressed) if wrong_checksum else compressed
+
+
+def _with_wrong_checksum(frame: bytes) -> bytes:
+    """Return an lz4 frame whose header has the checksum of clients from the time of magic 0."""
+    return frame[:6] + bytes([lz4_header_checksum(frame[:6])]) + frame[7:]
 
 
 def _compress_zstd(data: bytes | bytearray | memoryview, level: int) -> bytes:

@@ -17,7 +17,9 @@ Source: `RecordsUtil.downConvert`, `MemoryRecordsBuilder`, `LogValidator.convert
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 from typing import Final, NamedTuple
 
 from pybroker.model import Offset
@@ -31,8 +33,17 @@ from pybroker.records.batch import (
     entry_size,
 )
 from pybroker.records.build import build_message, build_message_set
-from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, compress
+from pybroker.records.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    CompressionType,
+    bounded_pieces,
+    compress,
+    compressed_pieces,
+)
+from pybroker.records.copies import joined
+from pybroker.records.down_pieces import DownPieces
 from pybroker.records.errors import InvalidRecordError, UnsupportedCompressionError
+from pybroker.records.windows import WINDOW_BYTES, taken
 
 _EVERY_OFFSET: Final = Offset(-(1 << 63))
 
@@ -69,9 +80,18 @@ class Lifted(NamedTuple):
 
 
 def down_convert_entry(
-    buffer: memoryview, position: int, size: int, *, to_magic: int, first_offset: Offset, bytes_max: int = DECOMPRESSED_BYTES_MAX
+    buffer: memoryview,
+    position: int,
+    size: int,
+    *,
+    to_magic: int,
+    first_offset: Offset,
+    bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    step: Callable[[], None] | None = None,
 ) -> ConvertedEntry:
     """Convert the batch (or older message) of `size` bytes at `position`. The result may borrow from `buffer`.
+
+    `step` is called between the pieces of a compressed batch, and may raise to end the conversion.
 
     Raises:
         UnsupportedCompressionError: the batch is in zstd.
@@ -86,26 +106,57 @@ def down_convert_entry(
     codec = convertible_codec(batch)
     if codec is None:
         return ConvertedEntry(b"", 0)
-    messages, count, last_offset, max_timestamp = kernels.down_convert_records(
-        batch.record_section(bytes_max=bytes_max),
+    if codec:
+        return _wrapped(batch, codec, to_magic=to_magic, first_offset=first_offset, bytes_max=bytes_max, step=step)
+    messages, count, _, _ = _converted(batch, batch.payload, to_magic, first_offset, is_relative=False)
+    return ConvertedEntry(messages, count)
+
+
+def _wrapped(
+    batch: BatchView,
+    codec: CompressionType,
+    *,
+    to_magic: int,
+    first_offset: Offset,
+    bytes_max: int,
+    step: Callable[[], None] | None,
+) -> ConvertedEntry:
+    """Convert a compressed batch: at once if it is small inside, else piece by piece."""
+    inflating = partial(bounded_pieces, codec, batch.payload, bytes_max=bytes_max, step=step)
+    pieces = inflating()
+    begun, is_whole = taken(pieces, WINDOW_BYTES)
+    if is_whole:
+        messages, count, last_offset, max_timestamp = _converted(
+            batch, joined(begun), to_magic, _EVERY_OFFSET, is_relative=bool(to_magic)
+        )
+        value: bytes | memoryview = compress(codec, messages, magic=to_magic)
+    else:
+        converting = DownPieces(batch, to_magic, chain(begun, pieces), inflating)
+        del begun
+        value = joined(list(compressed_pieces(codec, converting.messages(), magic=to_magic)))
+        count, last_offset, max_timestamp = converting.record_count, converting.last_offset, converting.max_timestamp
+    if not count or last_offset < first_offset:  # compaction has removed all records of the batch from there on
+        return ConvertedEntry(b"", 0)
+    attributes = codec | (LOG_APPEND_TIME_BIT if to_magic and batch.timestamp_type else 0)
+    message = build_message(
+        Offset(last_offset), timestamp=max_timestamp, key=None, value=value, magic=to_magic, attributes=attributes
+    )
+    return ConvertedEntry(message, count)
+
+
+def _converted(
+    batch: BatchView, section: bytes | memoryview, to_magic: int, first_offset: Offset, *, is_relative: bool
+) -> tuple[bytes, int, int, int]:
+    return kernels.down_convert_records(
+        section,
         batch.record_count,
         batch.base_offset,
         batch.base_timestamp,
         bool(batch.timestamp_type),
         batch.max_timestamp,
         to_magic,
-        _EVERY_OFFSET if codec else first_offset,
-        bool(codec and to_magic),
-    )
-    if not codec or not count:
-        return ConvertedEntry(messages, count)
-    if last_offset < first_offset:  # compaction has removed all records of the batch from there on
-        return ConvertedEntry(b"", 0)
-    attributes = codec | (LOG_APPEND_TIME_BIT if to_magic and batch.timestamp_type else 0)
-    value = compress(codec, messages, magic=to_magic)
-    return ConvertedEntry(
-        build_message(Offset(last_offset), timestamp=max_timestamp, key=None, value=value, magic=to_magic, attributes=attributes),
-        count,
+        first_offset,
+        is_relative,
     )
 
 
@@ -179,7 +230,7 @@ def _is_alike(first: legacy.MessageView, other: legacy.MessageView) -> bool:
 def _lift_run(run: list[legacy.MessageView]) -> Lifted:
     first = run[0]
     messages = first.buffer[first.position : run[-1].position + run[-1].size]
-    section, *rest = kernels.up_convert_messages(messages, first.magic, False, 0)
+    section, *rest, _ = kernels.up_convert_messages(messages, first.magic, False, 0)
     return Lifted(section, CompressionType.NONE, first.timestamp_type, *rest)
 
 
@@ -190,7 +241,9 @@ def _lift_wrapper(wrapper: legacy.MessageView, bytes_max: int) -> Lifted:
 
 def lift_inner(wrapper: legacy.MessageView, messages: bytes | memoryview) -> Lifted:
     """Return the uncompressed messages of a wrapper as a record section. Raises InvalidRecordError as `lift`."""
-    section, count, *rest = kernels.up_convert_messages(messages, wrapper.magic, bool(wrapper.timestamp_type), wrapper.timestamp)
+    section, count, *rest, _ = kernels.up_convert_messages(
+        messages, wrapper.magic, bool(wrapper.timestamp_type), wrapper.timestamp
+    )
     if not count:
         raise InvalidRecordError("a compressed message holds no messages")
     return Lifted(section, wrapper.compression, wrapper.timestamp_type, count, *rest)

@@ -50,7 +50,7 @@ from pybroker.records.batch import (
     claimed_size,
     entry_size,
 )
-from pybroker.records.convert import convertible_codec, down_convert, down_convert_entry
+from pybroker.records.convert import ConvertedEntry, convertible_codec, down_convert, down_convert_entry
 from pybroker.records.errors import ConversionClosedError, CorruptRecordError, UnsupportedCompressionError
 
 LOOP_BYTES: Final = 256 << 10
@@ -221,7 +221,7 @@ class LazyDownConversion(SendPart):
                     batch.payload, batch.record_count, batch.base_offset, self._to_magic, self._first_offset
                 )
             else:
-                data, _ = down_convert_entry(entry, 0, size, to_magic=self._to_magic, first_offset=self._first_offset)
+                data, _ = self._converted(entry, 0, size)
                 converted = len(data)
                 self._first = bytes(data) if converted else None
             if converted:
@@ -275,7 +275,7 @@ class LazyDownConversion(SendPart):
                 self._position = self._source.size
                 return
             else:
-                data, count = down_convert_entry(chunk, position, size, to_magic=self._to_magic, first_offset=self._first_offset)
+                data, count = self._converted(chunk, position, size)
             if len(data) > room:
                 self._position = self._source.size
                 return
@@ -285,6 +285,11 @@ class LazyDownConversion(SendPart):
             if data:
                 room -= len(data)
                 parts.append(data)
+
+    def _converted(self, buffer: memoryview, position: int, size: int) -> ConvertedEntry:
+        return down_convert_entry(
+            buffer, position, size, to_magic=self._to_magic, first_offset=self._first_offset, step=self._ensure_open
+        )
 
     def _ensure_open(self) -> None:
         """Raise ConversionClosedError if the object was closed."""

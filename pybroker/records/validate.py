@@ -338,7 +338,7 @@ def _converted(records: memoryview, now_ms: int, rules: ValidationRules, work: W
     if first.compression:
         lifted = _lifted_wrapper(legacy.MessageView(records[:size]), rules, work)
     else:  # as `lift` does, but in one call: mixed magics and codecs are refused here
-        section, *rest = kernels.up_convert_messages(records, first.magic, False, 0)
+        section, *rest, _ = kernels.up_convert_messages(records, first.magic, False, 0)
         lifted = Lifted(section, CompressionType.NONE, first.timestamp_type, *rest)
     if lifted.min_timestamp < 0:
         raise InvalidRecordError(f"a message has the timestamp {lifted.min_timestamp}")

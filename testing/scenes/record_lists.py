@@ -49,7 +49,15 @@ with suppress(ImportError):  # it may not have been built
 KERNELS: dict[str, ModuleType] = {str(one.id): one.values[0] for one in BOTH}  # type: ignore[misc]  # only modules are in it
 """The same by name, for tests that run both on what they draw."""
 
-NAMES = ("accept_batch", "crc32", "scan_records", "down_converted_size", "down_convert_records", "up_convert_messages")
+NAMES = (
+    "accept_batch",
+    "crc32",
+    "scan_records",
+    "down_converted_size",
+    "down_convert_records",
+    "take_records",
+    "up_convert_messages",
+)
 BASE_MS = 1_700_000_000_000
 
 

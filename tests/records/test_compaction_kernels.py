@@ -125,3 +125,22 @@ def test_pieces_hold_whole_records_and_together_all(
 def test_no_piece_is_taken_of_a_damaged_section(module: ModuleType, section: bytes, position: int) -> None:
     with pytest.raises((CorruptRecordError, InvalidRecordError)):
         module.take_records(section, position, 5, 100)
+
+
+@pytest.mark.parametrize("module", BOTH)
+@given(records=keyed_records(), cut=st.integers(0, 1 << 12))
+def test_a_piece_may_end_before_a_record_that_is_cut(module: ModuleType, records: list[Record], cut: int) -> None:
+    section = section_of(records)
+    cut %= len(section) + 1
+    count, end = module.take_records(section[:cut], 0, len(records), cut, True)
+    assert records_of(section[:end], count, records[0].offset, BASE_MS) == records[:count]
+    rest = module.take_records(section, end, len(records), len(section))
+    assert (count + rest[0], rest[1]) == (len(records), len(section))
+    assert count == len(records) or module.take_records(section, end, 1, 1)[1] > cut
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize("section", [b"\x01a", b"\x00", b"\x80" * 5 + b"\x01"])
+def test_no_piece_ends_before_a_record_that_cannot_be(module: ModuleType, section: bytes) -> None:
+    with pytest.raises((CorruptRecordError, InvalidRecordError)):
+        module.take_records(section, 0, 5, 100, True)

@@ -125,10 +125,34 @@ def test_relative_offsets_count_from_the_first(module: ModuleType) -> None:
 def test_messages_come_up_as_the_same_records(module: ModuleType, magic: int, records: list[Record]) -> None:
     records = [r._replace(offset=Offset(i), headers=(), timestamp=r.timestamp if magic else -1) for i, r in enumerate(records)]
     messages = build_message_set(records, magic=magic)
-    section, count, base_timestamp, *rest = module.up_convert_messages(messages, magic, False, 0)
+    section, count, base_timestamp, *rest, end = module.up_convert_messages(messages, magic, False, 0)
+    assert end == len(messages)
     assert (section, count, base_timestamp) == (section_of(records)[0], len(records), records[0].timestamp)
     assert (*rest, True) == module.scan_records(section, count, base_timestamp)
     assert module.up_convert_messages(messages, magic, True, 77)[2:4] == (77, 77)
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize("magic", [0, 1])
+@given(records=record_lists(), cut=st.integers(0, 1 << 12))
+def test_messages_that_come_in_two_parts_become_the_same_section(
+    module: ModuleType, magic: int, records: list[Record], cut: int
+) -> None:
+    messages = build_message_set(records, magic=magic)
+    cut %= len(messages)
+    whole, count, base_timestamp, *rest, _ = module.up_convert_messages(messages, magic, False, 0)
+    first, count_1, base_timestamp_1, *rest_1, end = module.up_convert_messages(messages[:cut], magic, False, 0)
+    second, count_2, base_timestamp_2, *rest_2, left = module.up_convert_messages(
+        messages[end:], magic, False, 0, count_1, base_timestamp_1
+    )
+    assert (first + second, count_2, base_timestamp_2) == (whole, count, base_timestamp)
+    assert end <= cut
+    assert end + left == len(messages)
+    assert rest == [max(rest_1[0], rest_2[0]), min(rest_1[1], rest_2[1]), rest_1[2] + rest_2[2]]
+
+
+def test_every_kernel_has_its_native_part() -> None:
+    assert set(kernels.__all__) == {*_kernels_python.__all__, "IS_NATIVE"}
 
 
 @pytest.mark.parametrize("module", BOTH)
