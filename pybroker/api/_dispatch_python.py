@@ -260,6 +260,7 @@ class DispatcherCore:
         repeated.forget_records(request)
         if error is not None:
             response = self._failure(route.api, context, request, error)
+            del error  # else this frame and the exception keep each other
         return self._finished(route, context, request, response, len(frame), started_ns, handled_ns, None)
 
     def _finished(  # noqa: PLR0917  (as above)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pybroker.api.validations import Validations
     from pybroker.model import TopicPartition
     from pybroker.network.context import ConnectionContext, RequestHolder
-    from pybroker.records.validate import Checked
     from pybroker.records.work import Work
     from pybroker.replication.appends import Appends
 
@@ -87,12 +86,13 @@ async def _rest(
             if appends.check is None:
                 await asyncio.sleep(0)
             else:
-                outcome: Checked | Exception
                 try:
-                    outcome = await validations.run(appends.check, appends.records, work)
+                    checked = await validations.run(appends.check, appends.records, work)
                 except Exception as error:
-                    outcome = error
-                appends.checked(outcome)
+                    appends.checked(error)
+                else:
+                    appends.checked(checked)
+                    del checked
             if validations.is_closed:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker stops")
             if appends.run(slicing.SLICE_S):

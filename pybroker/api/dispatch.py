@@ -34,6 +34,7 @@ from pybroker.api.lane import IN_LANE, Lane
 from pybroker.api.long_messages import Encoded, HeldRequest, LongMessages
 from pybroker.api.registry import APIS, Api, load_api
 from pybroker.api.slices import SlicedResponse
+from pybroker.failures import drop_frames
 from pybroker.metrics.counts import NO_ERROR
 from pybroker.native import choose
 from pybroker.network.context import ProtocolViolation
@@ -189,8 +190,13 @@ class Dispatcher(DispatcherCore):
             if done.cancelled():
                 parked.outer.cancel()
             else:
-                error = done.exception()
-                parked.finish(done.result() if error is None else None, error)
+                try:
+                    response = done.result()
+                except BaseException as error:  # which `exception` would leave to the Future with its frames
+                    parked.finish(None, error)
+                    drop_frames(error)
+                else:
+                    parked.finish(response, None)
 
         if isinstance(operation, LongWait):
             operation.when_complete(parked.finish)
@@ -237,8 +243,9 @@ class Dispatcher(DispatcherCore):
 
     def _reported(self, api: Api, context: RequestContext, error: BaseException) -> KafkaError:
         if isinstance(error, KafkaError):
-            return error
+            return drop_frames(error)
         self._log_bug(api, context, error)
+        drop_frames(error)
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _log_bug(self, api: Api, context: RequestContext, error: BaseException) -> None:

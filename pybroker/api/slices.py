@@ -84,15 +84,15 @@ async def in_threads(steps: Generator[Callable[[], None], None, Response]) -> Re
     """Run `steps`, which yields what takes too long for the loop: that is run in a thread, and what it raises is raised where it
     was yielded. Return what `steps` returns.
     """
-    error: BaseException | None = None
-    while True:
-        try:
-            step = next(steps) if error is None else steps.throw(error)
-        except StopIteration as stopped:
-            response: Response = stopped.value
-            return response
-        error = None
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, step)
-        except Exception as raised:
-            error = raised
+    try:
+        step = next(steps)
+        while True:
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, step)
+            except Exception as error:
+                step = steps.throw(error)
+            else:
+                step = next(steps)
+    except StopIteration as stopped:
+        response: Response = stopped.value
+        return response

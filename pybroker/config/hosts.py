@@ -119,6 +119,7 @@ class HostLookups:
                 error = raised
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(finish, found, error)
+            del error  # else this frame and the exception keep each other
 
         try:
             threading.Thread(target=run, name="lookup of hosts", daemon=True).start()

@@ -36,6 +36,7 @@ from pybroker.config.hosts import CONNECTION_LIMITS_KEY
 from pybroker.config.setting import ConfigError, Kind, Setting
 from pybroker.config.topic import TopicConfig
 from pybroker.config.topic_settings import TOPIC_SETTINGS
+from pybroker.failures import drop_frames
 from pybroker.metadata import names
 from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
 from pybroker.metadata.plan import Plan
@@ -115,7 +116,7 @@ def plan_config_changes(image: ClusterImage, settings: Settings, changes: Sequen
             yield from _plan_one(plan, image, settings, change)
             plan.errors.append(None)
         except KafkaError as error:
-            plan.errors.append(error)
+            plan.errors.append(drop_frames(error))
         yield
     return plan
 

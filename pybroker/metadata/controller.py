@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING, Any
 from pybroker.config.dynamic import in_force
 from pybroker.config.hosts import HostLookups
 from pybroker.config.setting import ConfigError
+from pybroker.failures import drop_frames
 from pybroker.metadata import names
 from pybroker.metadata.config_changes import ConfigChange, Settings, limits_to_set, plan_config_changes
 from pybroker.metadata.entries import (
@@ -175,7 +176,7 @@ class Controller:
             try:
                 await self.hosts.look_up(limits, is_new=True)
             except ConfigError as error:
-                unusable[limits] = error
+                unusable[limits] = drop_frames(error)
         return await self._uninterrupted.run(
             self._carry_out(
                 lambda: plan_config_changes(self.image, Settings(self.static_config, self.config, unusable), changes),
@@ -275,7 +276,7 @@ class Controller:
             try:
                 outcomes.append(TopicOutcome(topic=planner.plan(topic)))
             except KafkaError as error:
-                outcomes.append(TopicOutcome(error=error))
+                outcomes.append(TopicOutcome(error=drop_frames(error)))
             yield
         return outcomes
 

@@ -14,6 +14,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pybroker.failures import drop_frames
 from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, check_assignment, new_partitions
 from pybroker.metadata.placement import place_replicas
 from pybroker.metadata.plan import Plan
@@ -50,7 +51,7 @@ def plan_more_partitions(image: ClusterImage, random: Random, wanted: Sequence[M
             plan.notes.append(f"Topic {topic.name} grew from {len(topic.partitions)} to {len(partitions)} partitions")
             plan.errors.append(None)
         except KafkaError as error:
-            plan.errors.append(error)
+            plan.errors.append(drop_frames(error))
         yield
     return plan
 

@@ -23,6 +23,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from pybroker.failures import drop_frames
 from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing, ProtocolViolation
 from pybroker.network.mute import MuteEvent, MuteReason
 from pybroker.network.receiver import Receiver
@@ -336,6 +337,7 @@ class ConnectionCore:
         else:
             logger.error("Closing %s after an unexpected error, which is a bug", self.context, exc_info=error)
             self.abort()
+        drop_frames(error)
 
     def _turn(self) -> None:
         """Take requests until there is none, one is in work, or other connections get their turn."""

@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, Protocol
 
+from pybroker.failures import drop_frames
 from pybroker.model import Offset
 from pybroker.protocol.parts import SendPart
 from pybroker.records import kernels
@@ -247,7 +248,7 @@ class LazyDownConversion(SendPart):
             try:
                 self._convert_chunk(parts, compressed_bytes_max)
             except (CorruptRecordError, UnsupportedCompressionError) as error:
-                self.error = error
+                self.error = drop_frames(error)
                 self._position = self._source.size
         return parts
 

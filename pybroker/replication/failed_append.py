@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from pybroker.failures import drop_frames
 from pybroker.model import NO_OFFSET
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import RecordValidationError
@@ -43,6 +44,7 @@ def failed_append(
     else:
         logger.error("An append to %s failed, which is a bug: UNKNOWN_SERVER_ERROR", partition.topic_partition, exc_info=error)
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
+    drop_frames(error)
     counters = metrics.topic(partition.topic_partition.topic)
     counters.produce_requests += 1
     counters.failed_produce_requests += 1

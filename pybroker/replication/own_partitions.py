@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.topic import TopicConfig
+from pybroker.failures import drop_frames
 from pybroker.model import FIRST_OFFSET, TopicPartition
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.replication.partition import Partition
@@ -136,7 +137,7 @@ class OwnPartitions:
                         self._prepared[topic_partition] = self._made(topic, topic_partition, image, config)
                     yield
         except (KafkaError, OSError) as error:
-            self._refusal = error
+            self._refusal = drop_frames(error)
 
     def follow(self, new: ClusterImage, delta: ImageDelta) -> Iterator[None]:
         """Serve the partitions that a prepared change adds, and none that it removes. Returns what is left to do, which raises

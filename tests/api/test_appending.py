@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import threading
 import time
+import weakref
 import zlib
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,6 +75,22 @@ async def started(directory: Path, partitions: int = 1, **configs: str) -> Whole
     return whole
 
 
+class Watched(Validations):
+    """Knows whether what a check in a thread has made is still there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[weakref.ref[Any]] = []
+
+    async def run(self, check: LongCheck, records: memoryview, work: Work) -> Checked:
+        def watched(records: memoryview, *, work: Work) -> Checked:
+            made = array("b", bytes(1000))  # as long as this frame lives
+            self.made.append(weakref.ref(made))
+            return check(records, work=work)
+
+        return await super().run(watched, records, work)
+
+
 class Gate(Validations):
     """Holds the checks in threads until `open`."""
 
@@ -128,6 +147,18 @@ async def test_all_acks_are_served(tmp_path: Path, acks: int) -> None:
     response = await whole.ask(request, VERSION)
     assert response is None if acks == 0 else outcomes(response) == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 0)]
     assert [whole.replicas.partitions[TopicPartition("two", index)].high_watermark for index in (0, 1)] == [1, 1]
+
+
+async def test_what_a_refused_long_batch_has_made_is_freed_without_the_collector(tmp_path: Path) -> None:
+    whole = await started(tmp_path, cleanup_policy="compact")
+    watched = whole.services.validations = Watched()
+    keyless = build_batch([Record(Offset(0), NOW_MS, None, bytes(LONG_BYTES))], compression=CompressionType.ZSTD)
+    gc.disable()
+    try:
+        assert outcomes(await whole.ask(produce(bytes(keyless)), VERSION)) == [(ErrorCode.INVALID_RECORD, -1)]
+        assert [made() for made in watched.made] == [None]
+    finally:
+        gc.enable()
 
 
 async def test_a_refused_long_batch_without_acks_closes_the_connection(tmp_path: Path) -> None:

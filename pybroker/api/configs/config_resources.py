@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.configs.broker_loggers import change_levels
+from pybroker.failures import drop_frames
 from pybroker.metadata.config_changes import SETTINGS_MAX, TOPIC_KIND, ConfigChange, Edit, Operation
 from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
 from pybroker.metadata.slices import finish, mapped
@@ -85,7 +86,7 @@ async def alter(
             else:
                 wanted.append((index, _change(broker, resource, edits, replaces_all=not is_incremental)))
         except KafkaError as error:
-            outcomes[index] = error
+            outcomes[index] = drop_frames(error)
 
     await mapped(take, enumerate(resources))
     errors = await broker.controller.alter_configs([change for _, change in wanted], validate_only=validate_only)

@@ -175,7 +175,7 @@ def replay_log(
     skipped, unreadable = Counter[int](), 0
     while offset < end_offset:
         batches_read: list[BatchView] = []
-        reason: CorruptRecordError | None = None
+        reason = ""
         try:
             fetched = log.read(offset, bytes_max=bytes_max, upper_offset=end_offset, min_one_batch=True)
             if not fetched.size:
@@ -183,11 +183,11 @@ def replay_log(
             data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read(0, fetched.size)
             batches_read.extend(batches(data))
         except CorruptRecordError as error:
-            reason = error
+            reason = str(error)
         if not batches_read:
             next_offset = log.offset_behind_damage(offset)
             if next_offset is None:
-                raise reason or CorruptRecordError(f"no batch at offset {offset} of {log.topic_partition}")
+                raise CorruptRecordError(reason or f"no batch at offset {offset} of {log.topic_partition}")
             _log_damage(log, reason or "no batch", first_offset=offset, end_offset=next_offset)
             offset = next_offset
         for batch in batches_read:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from pybroker.failures import drop_frames
 from pybroker.log.checkpoints import checkpoint_pass
 from pybroker.log.results import InThread
 from pybroker.log.retention import retention
@@ -80,6 +81,6 @@ def _begins_above_segments(directory: LogDirectory, log: Log, now_ms: int) -> Ge
         try:
             yield step
         except OSError as raised:
-            failure = raised
+            failure = drop_frames(raised)
         if log.is_closed or directory.is_offline or log.segments.removals != removals:
             return False  # a file that the search reads may be gone; the next pass looks again

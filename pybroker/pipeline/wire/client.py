@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
+from pybroker.failures import drop_frames
 from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.wire.connection import Connection
@@ -330,9 +331,12 @@ class WireClient:
             try:
                 return self._connection(address)
             except ConnectionLostError as error:
-                last = error
+                last = drop_frames(error)
         assert last is not None, "there is at least one address"
-        raise last
+        try:
+            raise last
+        finally:
+            del last  # else this frame and the exception keep each other
 
     def drop(self, connection: Any) -> None:
         """Close a connection; the next request connects again."""
