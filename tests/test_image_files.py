@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import struct
 import tomllib
@@ -114,15 +113,6 @@ def test_the_label_has_the_version() -> None:
     version = PROJECT["project"]["version"]
     assert f'org.opencontainers.image.version="{version}"' in DOCKERFILE
     assert pybroker.__version__ == version
-
-
-def test_grafana_reads_the_dashboard_of_the_source_that_it_is_given() -> None:
-    board = json.loads((ROOT / "container/grafana/dashboards/pybroker.json").read_text())
-    source = (ROOT / "container/grafana/provisioning/datasources/prometheus.yml").read_text()
-    uids = {target["datasource"]["uid"] for panel in board["panels"] for target in panel.get("targets", [])}
-    assert uids == {"prometheus"}
-    assert "uid: prometheus" in source
-    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
 
 def test_the_image_compiles_from_all_native_sources() -> None:

@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -54,6 +55,34 @@ def test_the_page_counts_what_clients_do(start_broker: Callable[..., BrokerProce
     assert any(value >= new + old for value in growth(r"kafka_server_.*bytesout_total"))
     assert any(value >= 1 for value in growth(r"kafka_.*fetchmessageconversions.*"))
     assert any(value >= 2 for value in growth(r"kafka_network_requestmetrics_requests.*_total"))
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_lag_of_a_group_is_what_its_consumer_has_left(protocol: str, start_broker: Callable[..., BrokerProcess]) -> None:
+    port = free_port()
+    broker = start_broker({"metrics.listener": f"127.0.0.1:{port}"})
+    create_topic(broker.bootstrap, "read", 1)
+    with Connection(broker.bootstrap) as connection:
+        write_batches(connection, "read", [varied(10)])
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "readers",
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe(["read"])
+    records = consumer.consume(4, 60)
+    assert len(records) == 4
+    consumer.commit(records[-1], asynchronous=False)
+    seen = scrape(port)
+    assert seen["kafka_consumergroup_current_offset"] == seen["kafka_consumergroup_current_offset_sum"] == 4
+    assert seen["kafka_consumergroup_lag"] == seen["kafka_consumergroup_lag_sum"] == 6
+    assert seen["kafka_consumergroup_members"] == 1
+    consumer.close()
+    assert scrape(port)["kafka_consumergroup_members"] == 0
 
 
 def test_no_page_exists_unless_a_setting_asks_for_it(start_broker: Callable[..., BrokerProcess]) -> None:

@@ -14,6 +14,7 @@
     free_memory          gives memory back to the system after a peak
     standard_streams     standard error and standard output, for which the broker does not wait
     gauges               what the objects of the broker show to the metrics
+    group_gauges         what the coordinator of groups shows to them
     dynamic_settings     what a change of a setting changes in the running broker
     lifecycle            what a command adds to the start and the stop
     ready_file           the file that a health check reads to find the broker

@@ -25,6 +25,7 @@ from pybroker.broker.background import Background
 from pybroker.broker.disks import Disks
 from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, network_limits
 from pybroker.broker.free_memory import watch_free_memory
+from pybroker.broker.group_gauges import register_groups
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.old_data import old_data, refusal_of, sqlite_path, why_not_start
@@ -426,6 +427,7 @@ class BrokerServer:
             self.clock,
             timeout_ms_max=self.config.transaction_max_timeout_ms,
         )
+        register_groups(metrics, lambda: self._groups, self.replica_manager)
         gauges.register_directories(metrics, self.log_manager)
         gauges.register_logs(metrics, self.log_manager, self.log_cleaner)
         gauges.register_cluster(metrics, self.controller)
@@ -437,7 +439,7 @@ class BrokerServer:
             from pybroker.metrics.http_server import MetricsServer  # noqa: PLC0415
 
             hidden = frozenset() if config.pybroker_metrics_internal_topics else INTERNAL_TOPICS
-            scope = Scope(topics=config.pybroker_metrics_topics, hidden=hidden)
+            scope = Scope(config.pybroker_metrics_topics, config.pybroker_metrics_groups, hidden)
             server = MetricsServer(self.metrics, scope, why_not_ready=lambda: self.lifecycle.why_not_ready)
             host, port = parse_address("metrics.listener", config.metrics_listener)
             bound = host_and_port(host or "localhost", server.start(host, port))

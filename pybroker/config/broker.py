@@ -211,6 +211,7 @@ class BrokerConfig(BaseSettings):
     pybroker_down_conversion_padding: str
     pybroker_fetch_session_cache_partitions: int
     pybroker_first_request_timeout_ms: int
+    pybroker_metrics_groups: str
     pybroker_metrics_internal_topics: bool
     pybroker_metrics_topics: str
     pybroker_produce_inflation_max: int

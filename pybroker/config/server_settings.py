@@ -60,6 +60,12 @@ SERVER_SETTINGS: Final = (
         one_of("all", "sum", "none"),
     ),
     Setting(
+        "pybroker.metrics.groups", _S, "all",
+        "pybroker's own: the metrics of groups have series for each group and partition (all), for each group and topic (sum), or"
+        " are left out (none).",
+        one_of("all", "sum", "none"),
+    ),
+    Setting(
         "pybroker.metrics.internal.topics", _B, True,
         "pybroker's own: whether internal topics have series of their own among the metrics.",
     ),

@@ -83,6 +83,28 @@ class PartitionReading(NamedTuple):
     read: Callable[[], Iterable[tuple[str, int, Number]]]
 
 
+class CommittedReading(NamedTuple):
+    """The offset that a group has committed for a partition, and how many records are left to read; None if there is no such
+    partition.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    lag: int | None
+
+
+class GroupReading(NamedTuple):
+    """A group: its state, and what it has committed. `read_offsets` yields about `offset_count` offsets."""
+
+    group_id: str
+    protocol: str
+    state: str
+    member_count: int
+    offset_count: int
+    read_offsets: Callable[[], Iterable[CommittedReading]]
+
+
 class Durations(NamedTuple):
     """A histogram of durations that its owner keeps."""
 
@@ -98,6 +120,7 @@ class BrokerMetrics:
         "_counted",
         "conversion_ns",
         "durations",
+        "groups",
         "partitions",
         "readings",
         "requests",
@@ -117,6 +140,8 @@ class BrokerMetrics:
         self.readings: list[Reading] = []
         self.partitions: list[PartitionReading] = []
         self.durations: list[Durations] = []
+        self.groups: Callable[[], Iterable[GroupReading]] = tuple
+        """Yields the groups; it runs in another thread."""
 
     @property
     def all_topics(self) -> TopicMetrics:

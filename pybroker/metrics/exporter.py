@@ -16,6 +16,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from pybroker.metrics.group_families import group_families
+
 if TYPE_CHECKING:
     from pybroker.metrics.broker_metrics import BrokerMetrics, Durations, Number, PartitionReading, Reading, TopicMetrics
     from pybroker.metrics.histogram import Histogram
@@ -93,13 +95,15 @@ UNEXPECTED: Final = Name(
 
 @dataclass(slots=True, frozen=True)
 class Scope:
-    """Which series of topics are on the page.
+    """Which series of topics and groups are on the page.
 
     `topics` is "all" for each topic and partition, "sum" for each topic with its partitions summed, "none" for only the sums of
-    all topics. Topics in `hidden` have no series of their own; the sums of all topics include them.
+    all topics. `groups` is "all" for each group and partition, "sum" for each group and topic, "none" for no groups. Topics in
+    `hidden` have no series of their own; the sums of all topics include them.
     """
 
     topics: str = "all"
+    groups: str = "all"
     hidden: frozenset[str] = frozenset()
 
 
@@ -138,6 +142,7 @@ class BrokerCollector(Collector):
         yield self._counter(CONVERSION_TIME, conversions)
         yield self._counter(UNEXPECTED, [({}, metrics.unexpected_errors)])
         yield from (self._read(reading) for reading in metrics.readings)
+        yield from self._groups()
         yield from (self._family(one.name, one.help, "histogram", _buckets(one)) for one in metrics.durations)
 
     # `list` and `dict` copy in one step of the interpreter, so that the loop's thread may add entries meanwhile.
@@ -167,6 +172,13 @@ class BrokerCollector(Collector):
         for reading in self._metrics.partitions:
             if scope.topics == "all" or reading.adds_up:
                 yield self._family(reading.name, reading.help, "gauge", self._of_partitions(reading))
+
+    def _groups(self) -> Iterator[Metric]:
+        scope = self._scope
+        if scope.groups != "none":
+            is_summed, groups = scope.groups == "sum", self._metrics.groups()
+            for one in group_families(groups, is_summed=is_summed, hidden=scope.hidden, take_break=self._take_break):
+                yield self._family(one.name, one.help, "gauge", one.samples)
 
     def _of_partitions(self, reading: PartitionReading) -> Iterator[Sample]:
         scope, name = self._scope, reading.name

@@ -127,12 +127,12 @@ class ConsumerGroup:
 
     @property
     def state(self) -> ConsumerGroupState:
-        """Return the state of the group; see the module."""
+        """Return the state of the group; see the module. The metrics' thread asks too, hence the copy."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.target_epoch:
             return ConsumerGroupState.ASSIGNING
-        if all(member.has_reached(self.target_epoch) for member in self.members.values()):
+        if all(member.has_reached(self.target_epoch) for member in tuple(self.members.values())):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
