@@ -50,6 +50,8 @@ PARTS: Final = (
 )
 """All modules of the package that have a native part."""
 
+_COST: Final = "at up to four times the CPU for small requests"
+_BUILD: Final = "install a C compiler and Python's headers, and then pybroker again from its source"
 _REMEDY: Final = f"install pybroker again from its source, or set {SWITCH}=1 to run without native parts"
 
 _chosen: dict[str, bool] = {}
@@ -109,11 +111,20 @@ def parts() -> dict[str, bool]:
 
 
 def summary() -> str:
-    """Return one line for the log: which parts are native, and which are pure Python and why."""
+    """Return one line for a person: how many parts are native, and which are not, why, and what that means."""
     found = parts()
-    native, pure = ([part for part, is_native in found.items() if is_native is wanted] for wanted in (True, False))
-    reason = "" if not pure else f" ({SWITCH}=1)" if not is_wanted() else " (not built: no C compiler at installation?)"
-    return f"Native: {', '.join(native) or 'none'}; pure: {', '.join(pure) or 'none'}{reason}"
+    pure = [part for part, is_native in found.items() if not is_native]
+    if not pure:
+        return f"Native: all {len(found)} parts"
+    if not is_wanted():
+        return f"Native: none of {len(found)} parts, because of {SWITCH}=1"
+    built = "none" if len(pure) == len(found) else f"all but {', '.join(pure)}"
+    return f"Native: {built} of {len(found)} parts were built; Python takes the place of the missing ones, {_COST}: {_BUILD}"
+
+
+def is_lacking() -> bool:
+    """Return whether a part that is wanted was not built."""
+    return is_wanted() and not all(parts().values())
 
 
 def sibling(part: str, kind: str) -> str:

@@ -33,7 +33,7 @@ SWITCH_INTERVAL_S: Final = 0.001
 def run(config: BrokerConfig, lifecycle: Lifecycle | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT. Returns the exit code."""
     watchdog = Watchdog(fail_ns=fail_ns())
-    logger.info("%s", native.summary())
+    logger.log(logging.WARNING if native.is_lacking() else logging.INFO, "%s", native.summary())
     descriptors.allow_many()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     if not ask_for_short_slices():
