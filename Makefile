@@ -11,6 +11,7 @@ COMPILE = $(BIN)/python -m compileall -q pybroker
 # Installs many packages. pip compiles one after the other on one core; all cores do it in half of the time. Tests of packages are
 # left out. A file that does not compile is printed, and left as it is, as pip leaves it.
 define INSTALL_MANY
+@echo "Installing $(2) into $(VENV)"
 $(BIN)/python -m pip install --quiet --no-compile $(1)
 -$(BIN)/python -m compileall -q -j 0 -x '/tests/' $(VENV)/lib
 endef
@@ -106,21 +107,22 @@ $(VENV)/bin/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.run: $(VENV)/bin/python $(SOURCES)
+	@echo "Installing pybroker into $(VENV) and compiling its native parts: about a minute, and again only when their sources change"
 	$(BIN)/python -m pip install --quiet --editable .
 	$(COMPILE)
 	touch $@
 
 $(VENV)/.unit: $(VENV)/bin/python $(SOURCES)
-	$(call INSTALL_MANY,--editable '.[unit]')
+	$(call INSTALL_MANY,--editable . --group unit,pybroker with native parts and what its tests need: some minutes)
 	touch $(VENV)/.run $@
 
 # pybroker is there already: named like this, pip brings what the extra needs, and does not compile the native parts again.
 $(VENV)/.test: $(VENV)/.unit
-	$(call INSTALL_MANY,'pybroker[spark]')
+	$(call INSTALL_MANY,'pybroker[spark]',what Spark needs)
 	touch $@
 
 $(VENV)/.containers: $(VENV)/.test
-	$(call INSTALL_MANY,'pybroker[container-test]')
+	$(call INSTALL_MANY,--group containers,what the container tests need)
 	touch $@
 
 wheel: $(VENV)/bin/python  ## a source distribution, of that a wheel with the native parts, and a broker's modules from it in a fresh environment

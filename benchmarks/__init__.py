@@ -9,7 +9,7 @@ from types import TracebackType
 def _in_a_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print what to install where a module is missing; any other exception gets its usual traceback."""
     if isinstance(error, ModuleNotFoundError):
-        install = f"{sys.executable} -m pip install --editable '.[test]'"
+        install = f"{sys.executable} -m pip install --editable '.[spark]' --group unit"
         print(f"Error: {error}; install what the benchmarks need with: {install}", file=sys.stderr)
     else:
         sys.__excepthook__(kind, error, trace)

@@ -21,7 +21,7 @@ def announce() -> None:
     if not kernels.IS_NATIVE and native.is_wanted():
         sys.exit(
             f"Error: the native extension is not built in {folder}/records, and pure Python is several times slower.\n"
-            f"Build it in place (needs a C compiler): {sys.executable} -m pip install --editable '.[test]'\n"
+            f"Build it in place (needs a C compiler): {sys.executable} -m pip install --editable .\n"
             "To measure pure Python all the same: PYBROKER_PURE=1"
         )
     kind = "native extension" if kernels.IS_NATIVE else "PURE PYTHON"

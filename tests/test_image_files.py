@@ -97,7 +97,7 @@ def test_all_that_the_images_install_is_pinned_with_its_hashes(lock: Path) -> No
 
 
 def test_all_that_the_broker_needs_is_pinned() -> None:
-    wanted = PROJECT["project"]["dependencies"] + PROJECT["project"]["optional-dependencies"].get("container", [])
+    wanted = PROJECT["project"]["dependencies"] + PROJECT["project"]["optional-dependencies"]["console"]
     names = {re.split(r"[<>=\[; ]", requirement, maxsplit=1)[0].lower() for requirement in wanted}
     assert names - pinned(ROOT / "container/requirements.txt").keys() == set(), "make container-lock"
 

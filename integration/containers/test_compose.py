@@ -29,7 +29,7 @@ def project(engine: Engine, image: str) -> Iterator[Callable[[], tuple[Project, 
     `project()` returns the project, and host:port of its broker.
     """
     if compose.command(engine) is None:
-        pytest.skip("no `docker compose` or podman-compose (pip install '.[container-test]')")
+        pytest.skip("no `docker compose` or podman-compose (pip install --group containers)")
     made: list[Project] = []
 
     def make() -> tuple[Project, str]:

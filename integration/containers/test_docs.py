@@ -113,7 +113,7 @@ class Reader:
 @pytest.fixture
 def reader(engine: Engine, image: str, clients_image: str) -> Iterator[Reader]:
     if compose.command(engine) is None:
-        pytest.skip("no `docker compose` or podman-compose (pip install '.[container-test]')")
+        pytest.skip("no `docker compose` or podman-compose (pip install --group containers)")
     one = Reader(engine)
     try:
         yield one
@@ -131,7 +131,7 @@ def test_the_commands_of_the_page_work(section: str, reader: Reader) -> None:
 
 def test_a_service_that_depends_on_the_broker_starts_when_it_is_healthy(engine: Engine, image_name: str, tmp_path: Path) -> None:
     if compose.command(engine) is None:
-        pytest.skip("no `docker compose` or podman-compose (pip install '.[container-test]')")
+        pytest.skip("no `docker compose` or podman-compose (pip install --group containers)")
     fragment = re.search(r"^```yaml\n(depends_on:\n.*?)^```$", text("When it is ready"), re.MULTILINE | re.DOTALL)
     assert fragment is not None
     lists_topics = ["kafka-topics", "--bootstrap-server", "kafka:9092", "--list"]

@@ -21,4 +21,4 @@ _JOBS: Final = {
 
 @click.group("spark", short_help="Run Spark jobs over the data of a broker.", cls=LazyGroup, modules=_JOBS)
 def command() -> None:
-    """Run Spark jobs over the data of a broker; they need pip install 'pybroker[spark]'."""
+    """Run Spark jobs over the data of a broker; they need pip install '.[spark]' in a clone of pybroker."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from pybroker import extras
 from pybroker.commands.errors import NOT_SUPPORTED, CommandError
 from pybroker.commands.target import check_security
 
@@ -85,9 +86,7 @@ def library() -> Any:
     try:
         import confluent_kafka
     except ImportError as error:
-        raise CommandError(
-            f"confluent-kafka is not installed: pip install 'pybroker[container]' ({error})", NOT_SUPPORTED
-        ) from None
+        raise CommandError(f"confluent-kafka is not installed: {extras.command('console')} ({error})", NOT_SUPPORTED) from None
     return confluent_kafka
 
 

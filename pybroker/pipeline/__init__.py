@@ -1,8 +1,7 @@
 """Spark jobs over a broker's data, which run as `pybroker spark JOB` or as functions that take a SparkSession.
 
-`pip install 'pybroker[spark]'` brings what they need (PySpark, pyarrow, a Java, a client). It is
-imported inside a function, where a job needs it. So without the extra the command line names what is missing, and the unit tests
-run.
+`pip install '.[spark]'` in a clone brings what they need (PySpark, pyarrow, a Java, a client). It is imported inside a function,
+where a job needs it. So without the extra the command line names what is missing, and the unit tests run.
 
 The folders, each with a map of its own:
 

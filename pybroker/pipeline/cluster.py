@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker import extras
 from pybroker.model import Offset
 from pybroker.pipeline.chosen import chosen
 from pybroker.pipeline.errors import PipelineError
@@ -43,7 +44,7 @@ class Cluster:
         try:
             from confluent_kafka.admin import AdminClient
         except ImportError as error:
-            raise PipelineError(f"{error.name} is missing: pip install 'pybroker[spark]'") from error
+            raise PipelineError(f"{error.name} is missing: {extras.command('spark')}") from error
         self.bootstrap = bootstrap
         self._admin: AdminClient = AdminClient(client_settings(bootstrap), logger=NO_LOG)
 

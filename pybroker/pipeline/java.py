@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pybroker import extras
 from pybroker.pipeline.cache import cache_dir
 from pybroker.pipeline.errors import PipelineError
 
@@ -66,9 +67,7 @@ def find_java() -> Java:
             return Java(executable, version, origin)
         seen.append(f"{origin} has {version or 'none that runs'}")
     found = f" ({', '.join(seen)})" if seen else ""
-    raise PipelineError(
-        f"Spark needs Java {OLDEST} or newer{found}: install it, or pip install 'pybroker[spark]', which brings it"
-    )
+    raise PipelineError(f"Spark needs Java {OLDEST} or newer{found}: install it, or {extras.command('spark')}, which brings it")
 
 
 def _candidates() -> list[tuple[str, Path]]:

@@ -11,6 +11,7 @@ import warnings
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker import extras
 from pybroker.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def figure(width: float = 10.0, *, height: float = 4.0) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise PipelineError(f"{error.name} is missing: pip install 'pybroker[spark]'") from error
+        raise PipelineError(f"{error.name} is missing: {extras.command('spark')}") from error
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # otherwise it reports on stderr that it builds its font cache
     return Figure(figsize=(width, height), layout="constrained")
 

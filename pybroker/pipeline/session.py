@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pybroker import extras
 from pybroker.pipeline.connector import SPARK_VERSION, connector_jars
 from pybroker.pipeline.errors import PipelineError
 from pybroker.pipeline.java import find_java
@@ -86,9 +87,9 @@ def check_pyspark() -> str:
         version = str(importlib.import_module("pyspark.version").__version__)
         importlib.import_module("pyarrow")
     except ImportError as error:
-        raise PipelineError(f"{error.name} is missing: pip install 'pybroker[spark]'") from error
+        raise PipelineError(f"{error.name} is missing: {extras.command('spark')}") from error
     if version != SPARK_VERSION:
-        raise PipelineError(f"PySpark {version} is installed, but the jobs need {SPARK_VERSION}: pip install 'pybroker[spark]'")
+        raise PipelineError(f"PySpark {version} is installed, but the jobs need {SPARK_VERSION}: {extras.command('spark')}")
     return version
 
 

@@ -24,7 +24,7 @@ from testing.waiting import LONG_WAIT_S
 FOLDER: Final = ROOT / "container"
 BROKER: Final = "requirements.txt"
 LOCKS: Final[Mapping[str, tuple[str, ...]]] = {
-    BROKER: ("pyproject.toml", "--extra=container"),
+    BROKER: ("pyproject.toml", "--extra=console"),
     "requirements-build.txt": ("container/requirements-build.in",),
     "requirements-clients.txt": ("container/requirements-clients.in",),
     "requirements-spark.txt": ("pyproject.toml", "--extra=spark", f"--constraint=container/{BROKER}"),
@@ -35,7 +35,7 @@ LOCKS: Final[Mapping[str, tuple[str, ...]]] = {
 def main() -> None:
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     if uv is None:
-        sys.exit("Error: uv is not installed: pip install '.[container-test]'")
+        sys.exit("Error: uv is not installed: pip install --group containers")
     python = re.search(r":(\d+\.\d+)-", base_name())
     assert python is not None
     options = ["--universal", f"--python-version={python[1]}", "--generate-hashes", "--no-annotate", "--upgrade", "--quiet"]

@@ -81,7 +81,7 @@ def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.version", None)
     result = run("generate", "--bootstrap-server", "x:1", "--topic", "t", "--count", "1")
     assert result.exit_code == 1
-    assert result.output == "Error: pyspark.version is missing: pip install 'pybroker[spark]'\n"
+    assert result.output == "Error: pyspark.version is missing: pip install '.[spark]' in a clone of pybroker\n"
 
 
 def test_missing_jars_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

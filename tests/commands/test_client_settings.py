@@ -139,6 +139,6 @@ def test_wrong_offsets(text: str) -> None:
 
 def test_without_the_library_one_line_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    with pytest.raises(CommandError, match=r"confluent-kafka is not installed: pip install 'pybroker\[container\]'") as raised:
+    with pytest.raises(CommandError, match=r"confluent-kafka is not installed: pip install '\.\[console\]' in a clone") as raised:
         library()
     assert raised.value.code == NOT_SUPPORTED

@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing for minutes: python -m tests.fuzz.run --minutes 5 --target batches.
 
-It needs atheris (`pip install '.[fuzz]'`). Inputs that it finds stay in build/fuzz/TARGET, where the next run begins. An input
+It needs atheris (`pip install --group fuzz`). Inputs that it finds stay in build/fuzz/TARGET, where the next run begins. An input
 that ends the run is in the current directory as crash-*, and `--replay FILE` runs it alone; add it to tests/fuzz/corpus/TARGET
 with the mend. Coverage is that of the Python code. With `--native` the extensions are built again below build/fuzz, with clang's
 coverage and AddressSanitizer, so that native code guides the fuzzer too.
@@ -33,7 +33,7 @@ def main() -> int:
     try:
         import atheris  # noqa: PLC0415
     except ImportError:
-        raise SystemExit("fuzzing needs atheris: pip install '.[fuzz]'") from None
+        raise SystemExit("fuzzing needs atheris: pip install --group fuzz") from None
     if asked.native and "FUZZ_NATIVE" not in os.environ:
         return _with_native_code(Path(atheris.path()))
     with atheris.instrument_imports(include=["pybroker"]):

@@ -58,7 +58,7 @@ def test_without_a_java_one_line_reports_what_was_found(machine: Path, monkeypat
         java.find_java()
     assert str(caught.value) == (
         "Spark needs Java 17 or newer (JAVA_HOME has none that runs, PATH has 11.0.1): "
-        "install it, or pip install 'pybroker[spark]', which brings it"
+        "install it, or pip install '.[spark]' in a clone of pybroker, which brings it"
     )
 
 
