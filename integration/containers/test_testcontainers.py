@@ -72,7 +72,7 @@ def test_the_python_library_starts_the_image_that_the_tests_of_pyspark_name(ours
     python = python_with(*PYTHON_PACKAGES)
     program = tmp_path / "example.py"
     program.write_text(
-        f"from testcontainers.kafka import KafkaContainer\nkafka = KafkaContainer('{command[1]}')\nkafka.start()\n"
+        f"from testcontainers.community.kafka import KafkaContainer\nkafka = KafkaContainer('{command[1]}')\nkafka.start()\n"
         f"{client(tmp_path, 'kafka.get_bootstrap_server()')}\nkafka.stop()\n"
     )
     engine.run("tag", ours[0], name)

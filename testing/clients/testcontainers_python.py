@@ -13,9 +13,9 @@ import json
 import sys
 from unittest import mock
 
+from testcontainers.community.kafka import KafkaContainer
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.wait_strategies import LogMessageWaitStrategy
-from testcontainers.kafka import KafkaContainer
 
 
 def main(image: str, mode: str, host: str, port: str) -> None:
