@@ -11,7 +11,7 @@ COMPILE = $(BIN)/python -m compileall -q pybroker
 # Installs many packages. pip compiles one after the other on one core; all cores do it in half of the time. Tests of packages are
 # left out. A file that does not compile is printed, and left as it is, as pip leaves it.
 define INSTALL_MANY
-@echo "Installing $(2) into $(VENV)"
+@echo "Installing into $(VENV): $(2)"
 $(BIN)/python -m pip install --quiet --no-compile $(1)
 -$(BIN)/python -m compileall -q -j 0 -x '/tests/' $(VENV)/lib
 endef
@@ -113,7 +113,7 @@ $(VENV)/.run: $(VENV)/bin/python $(SOURCES)
 	touch $@
 
 $(VENV)/.unit: $(VENV)/bin/python $(SOURCES)
-	$(call INSTALL_MANY,--editable . --group unit,pybroker with native parts and what its tests need: some minutes)
+	$(call INSTALL_MANY,--editable . --group unit,pybroker with its native parts and what its tests need (some minutes))
 	touch $(VENV)/.run $@
 
 # pybroker is there already: named like this, pip brings what the extra needs, and does not compile the native parts again.

@@ -39,4 +39,4 @@ def test_make_prints_what_it_does_before_it_installs() -> None:
     assert [name for name, _ in recipes] == ["run", "unit", "test", "containers"]
     for name, first in recipes:
         assert first.startswith(('@echo "Installing ', "$(call INSTALL_MANY,")), name
-    assert '\ndefine INSTALL_MANY\n@echo "Installing $(2) into ' in text(ROOT / "Makefile")
+    assert '\ndefine INSTALL_MANY\n@echo "Installing into $(VENV): $(2)"\n' in text(ROOT / "Makefile")
