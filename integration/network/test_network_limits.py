@@ -15,7 +15,8 @@ import pytest
 
 from pybroker.clock import SystemClock
 from pybroker.network import acceptor, server, strangers
-from pybroker.network.limits import BoundListener, Listener, NetworkLimits
+from pybroker.network.binding import bind_all
+from pybroker.network.limits import OS_DEFAULT, BoundListener, Listener, NetworkLimits
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteReason
 from pybroker.network.server import SocketServer
@@ -305,6 +306,31 @@ def test_an_address_that_is_taken_is_named_and_nothing_stays_bound(loop: str) ->
             with pytest.raises(OSError, match=rf"cannot listen at 127.0.0.1:{scene.bound.port} \(TAKEN\)"):
                 await server.start()
             await server.stop(0)
+
+    run(loop, scenario)
+
+
+def test_a_listener_that_is_bound_refuses_clients_and_keeps_its_port_until_the_server_starts(loop: str) -> None:
+    async def scenario() -> None:
+        buffers = {"send_buffer_bytes": OS_DEFAULT, "receive_buffer_bytes": OS_DEFAULT}
+        sockets = await bind_all([Listener(host="127.0.0.1")], **buffers)
+        host, port = sockets[0].getsockname()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(host, port)
+        listener = Listener(host=host, port=port)
+        later = await bind_all([listener], **buffers)  # of a process that starts at the same time: the system allows it
+
+        toy = Toy()
+        servers = [SocketServer([listener], toy, MemoryPool(-1, SystemClock()), NetworkLimits()) for _ in range(2)]
+        assert await servers[0].start(sockets) == [BoundListener(name="PLAINTEXT", host=host, port=port)]
+        with pytest.raises(OSError, match=rf"cannot listen at 127\.0\.0\.1:{port} \(PLAINTEXT\): Address already in use"):
+            await servers[1].start(later)
+        with pytest.raises(OSError, match=r"Address already in use"):
+            await bind_all([listener], **buffers)
+        _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+        for one in servers:
+            await one.stop(100)
 
     run(loop, scenario)
 

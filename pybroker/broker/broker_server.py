@@ -1,8 +1,9 @@
 """The composition root: builds every object of one broker, starts them from the disk up, and stops them in the reverse order.
 
 Start
-    Metadata store, logs (recovered where the last stop was unclean), partitions, then the sockets, so that a client that can
-    connect is served. The last step writes one line to standard output: `READY host:port`.
+    The sockets are bound first, so that a broker whose address is taken touches nothing. Then come the metadata store, the logs
+    (recovered where the last stop was unclean) and the partitions. The sockets listen last, so that a client that can connect is
+    served. Then one line on standard output names the first one: `READY host:port`.
 
 Stop
     Sockets first (requests in work get their responses), then the logs, each directory in its own thread, then the store. The
@@ -23,7 +24,7 @@ from pybroker.api.validations import Validations
 from pybroker.broker import descriptors, gauges
 from pybroker.broker.background import Background
 from pybroker.broker.disks import Disks
-from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, network_limits
+from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, listeners_of, network_limits
 from pybroker.broker.free_memory import watch_free_memory
 from pybroker.broker.group_gauges import register_groups
 from pybroker.broker.leadership import renew_leader_epochs
@@ -49,7 +50,8 @@ from pybroker.metadata.names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
 from pybroker.metrics.broker_metrics import BrokerMetrics
-from pybroker.network.limits import BoundListener, Listener, host_and_port
+from pybroker.network.binding import bind_all
+from pybroker.network.limits import BoundListener, host_and_port
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.server import SocketServer
 from pybroker.protocol.error_codes import KafkaError
@@ -61,7 +63,8 @@ from pybroker.slicing import SLICE_S
 from pybroker.turns.watchdog import current
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import socket
+    from collections.abc import Iterator, Sequence
 
     from pybroker.broker.advertised import Advertised
     from pybroker.clock import Clock
@@ -117,17 +120,31 @@ class BrokerServer:
 
         Raises StartError, or OSError when an address cannot be bound.
         """
-        self._share_descriptors()
-        self._start_metrics_page()  # first, so that it responds while logs are recovered
+        sockets = await self._bind()
         try:
-            await self._open_metadata()
-            self._build_replicas()
-            await self._open_logs()
-            self._follow_metadata()
-            bound = await self._open_to_clients()
+            self._share_descriptors()
+            self._start_metrics_page()  # before the disks, so that it responds while logs are recovered
+            return await self._open(sockets)
         except BaseException:
             self._stop_metrics_page()
+            for one in sockets:
+                one.close()
             raise
+
+    async def _bind(self) -> list[socket.socket]:
+        config = self.config
+        return await bind_all(
+            listeners_of(config),
+            send_buffer_bytes=config.socket_send_buffer_bytes,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        )
+
+    async def _open(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
+        await self._open_metadata()
+        self._build_replicas()
+        await self._open_logs()
+        self._follow_metadata()
+        bound = await self._open_to_clients(sockets)
         self._schedule_passes()
         self._register_gauges()
         return bound
@@ -314,10 +331,10 @@ class BrokerServer:
             self._transactions.start()
         return self._transactions
 
-    async def _open_to_clients(self) -> list[BoundListener]:
+    async def _open_to_clients(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
         """Open the sockets. Raises StartError and OSError, after everything was closed again."""
         try:
-            return await self._open_sockets()
+            return await self._open_sockets(sockets)
         except (OSError, StartError):  # an address in use is no reason to recover the logs at the next start
             await self.disks.close(self.log_manager, self.replica_manager.known_high_watermark)
             await self.store.close()
@@ -346,21 +363,12 @@ class BrokerServer:
         )
         self.dispatcher = Dispatcher(self.services)
 
-    async def _open_sockets(self) -> list[BoundListener]:
+    async def _open_sockets(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
         config = self.config
         self._make_dispatcher()
         by_peer = self._advertised()
         self.server = SocketServer(
-            [
-                Listener(
-                    name=endpoint.listener_name,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    security_protocol=endpoint.security_protocol,
-                    is_protected=len(config.endpoints) > 1 and endpoint.listener_name == config.broker_listener_name,
-                )
-                for endpoint in config.endpoints
-            ],
+            listeners_of(config),
             self.dispatcher.handle,
             self.memory_pool,
             network_limits(config, await limits_by_address(config, self.hosts)),
@@ -370,7 +378,7 @@ class BrokerServer:
         await self.controller.register_broker(registration(config, []))
         if (reason := await self.lifecycle.before_sockets(self.controller)) is not None:
             raise StartError(reason)
-        bound = await self.server.start()
+        bound = await self.server.start(sockets)
         await self.controller.register_broker(registration(config, bound))
         if by_peer is not None:
             for line in by_peer.warnings(bound):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.broker.descriptors import shares_of_process
 from pybroker.config.setting import ConfigError
-from pybroker.network.limits import NetworkLimits
+from pybroker.network.limits import Listener, NetworkLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -87,6 +87,20 @@ async def limits_by_address(config: BrokerConfig, hosts: HostLookups) -> Mapping
     except ConfigError as error:  # it was right when it was set: a start and a change are refused where a name is not known
         logger.error("The limits of connections by address cannot be used, so no address has a limit of its own: %s", error)  # noqa: TRY400 - a value, not a bug
         return {}
+
+
+def listeners_of(config: BrokerConfig) -> list[Listener]:
+    """Return where the socket server listens, which no change of a setting changes."""
+    return [
+        Listener(
+            name=endpoint.listener_name,
+            host=endpoint.host,
+            port=endpoint.port,
+            security_protocol=endpoint.security_protocol,
+            is_protected=len(config.endpoints) > 1 and endpoint.listener_name == config.broker_listener_name,
+        )
+        for endpoint in config.endpoints
+    ]
 
 
 def network_limits(config: BrokerConfig, by_address: Mapping[str, int]) -> NetworkLimits:

@@ -1,6 +1,7 @@
 """The sockets of the broker: connections, requests bounded by memory, muting; asynchronous, in one event loop.
 
 server               the listeners, the limits on connections, idle connections, the stop
+binding              binds the sockets of the listeners, before the server listens
 acceptor             accepts the connections of one listener while there is room for them
 connection           one connection: joins receiver, sender and mute table to an asyncio protocol
 receiver, sender     bytes to requests, responses to bytes; both without a socket

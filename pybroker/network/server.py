@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.network.acceptor import ACCEPTS_AT_ONCE, Acceptor
 from pybroker.network.admission import Admission
+from pybroker.network.binding import bind_all, refusal
 from pybroker.network.connection import Connection
 from pybroker.network.context import ConnectionContext, RequestHandler
 from pybroker.network.counters import ListenerCounters
 from pybroker.network.hangups import Hangups
 from pybroker.network.large_pieces import LargePieces
-from pybroker.network.limits import OS_DEFAULT, BoundListener, Listener, NetworkLimits, host_and_port
+from pybroker.network.limits import BoundListener, Listener, NetworkLimits, host_and_port
 from pybroker.network.mute import MuteCounters
 from pybroker.network.receiver import new_scratch
 from pybroker.network.strangers import LOOK_MS, Strangers
@@ -115,26 +116,26 @@ class SocketServer:
         """How many times the system had no descriptor for a connection."""
         return sum(acceptor.shortages for acceptor in self._acceptors)
 
-    async def start(self) -> list[BoundListener]:
-        """Bind and listen at every listener, or at none.
+    async def start(self, sockets: Sequence[socket.socket] | None = None) -> list[BoundListener]:
+        """Listen at every listener, or at none, and accept connections.
+
+        `sockets` are what `bind_all` returned for the listeners; the server owns them from now on. By default it binds its own.
 
         Raises:
-            OSError: an address cannot be bound; its text names the listener.
+            OSError: the system refuses an address; its text names the listener.
         """
         loop = asyncio.get_running_loop()
         self.turns = watch_of(loop)
         self.memory_pool.call_soon_threadsafe = loop.call_soon_threadsafe
-        bound: list[tuple[Listener, socket.socket]] = []
-        try:
-            for listener in self.listeners:
-                bound.append((listener, await self._bind(loop, listener)))  # noqa: PERF401  (what is bound must be closed on failure)
-        except OSError:
-            for _, listening in bound:
-                listening.close()
-            raise
+        if sockets is None:
+            sockets = await bind_all(
+                self.listeners,
+                send_buffer_bytes=self.limits.socket_send_buffer_bytes,
+                receive_buffer_bytes=self.limits.socket_receive_buffer_bytes,
+            )
         self._hangups = Hangups(loop)
         result = []
-        for listener, listening in bound:
+        for listener, listening in zip(self.listeners, sockets, strict=True):
             host, port = listening.getsockname()[:2]
             acceptor = Acceptor(
                 listening,
@@ -146,7 +147,11 @@ class SocketServer:
                 name=listener.name,
             )
             self._acceptors.append(acceptor)
-            acceptor.start()
+            try:
+                acceptor.start()
+            except OSError as error:
+                self._close_acceptors()
+                raise refusal(listener, error) from error
             result.append(BoundListener(name=listener.name, host=host, port=port))
             logger.info("Listening at %s (%s)", host_and_port(host, port), listener.name)
         if self.limits.connections_max_idle_ms > 0:
@@ -157,8 +162,7 @@ class SocketServer:
     async def stop(self, grace_ms: int) -> None:
         """Accept no more connections, let requests in work complete, and close everything, within `grace_ms`."""
         self._all_lost = asyncio.Event()
-        for acceptor in self._acceptors:
-            acceptor.close()
+        self._close_acceptors()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         if self._look_timer is not None:
@@ -305,6 +309,10 @@ class SocketServer:
         limits, taken = self._limits, len(self._connections) + sum(acceptor.arriving for acceptor in self._acceptors)
         return taken < limits.descriptors_max and (taken < limits.max_connections or listener.is_protected)
 
+    def _close_acceptors(self) -> None:
+        for acceptor in self._acceptors:
+            acceptor.close()
+
     def _let_in(self) -> None:
         if self._all_lost is None:
             for acceptor in self._acceptors:
@@ -329,50 +337,6 @@ class SocketServer:
         if self._per_ip.get(peer_host, 0) >= per_ip:
             return f"max.connections.per.ip ({per_ip}) reached"
         return None
-
-    async def _bind(self, loop: asyncio.AbstractEventLoop, listener: Listener) -> socket.socket:
-        """Return a bound socket that does not listen yet."""
-        try:
-            family, address = await _resolve(loop, listener)
-            bound = socket.socket(family, socket.SOCK_STREAM)
-            try:
-                self._set_options(bound, family)
-                bound.bind(address)
-            except BaseException:
-                bound.close()
-                raise
-        except OSError as error:
-            address_text = host_and_port(listener.host or "*", listener.port)
-            reason = f"cannot listen at {address_text} ({listener.name}): {error.strerror or error}"
-            raise OSError(error.errno, reason) from error
-        return bound
-
-    def _set_options(self, bound: socket.socket, family: int) -> None:
-        """Set the options that accepted connections inherit; the receive buffer must be set before the handshake to widen the
-        window.
-        """
-        bound.setblocking(False)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if family == socket.AF_INET6 and socket.has_dualstack_ipv6():
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # as Java: [::] takes IPv4 too
-        for option, size in (
-            (socket.SO_SNDBUF, self.limits.socket_send_buffer_bytes),
-            (socket.SO_RCVBUF, self.limits.socket_receive_buffer_bytes),
-        ):
-            if size != OS_DEFAULT:
-                bound.setsockopt(socket.SOL_SOCKET, option, size)
-
-
-async def _resolve(loop: asyncio.AbstractEventLoop, listener: Listener) -> tuple[int, tuple[str, int]]:
-    """Return the address family and the address; as in Java, IPv4 is preferred where a name has both."""
-    if not listener.host:
-        if socket.has_dualstack_ipv6():
-            return socket.AF_INET6, ("::", listener.port)
-        return socket.AF_INET, ("0.0.0.0", listener.port)  # noqa: S104  (asked for)
-    found = await loop.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
-    return family, (str(address[0]), listener.port)
 
 
 def _address(name: object) -> tuple[str, int]:

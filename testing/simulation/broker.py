@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,6 +30,8 @@ from testing.simulation.loop import InlineExecutor, SimulatedDiskThread, Simulat
 from testing.simulation.store import SimulatedStore, StoreContents
 
 if TYPE_CHECKING:
+    import socket
+
     from pybroker.metadata.store.base import Store
     from pybroker.network.limits import BoundListener
 
@@ -72,7 +74,10 @@ class SimulatedBroker(BrokerServer):
     def _open_store(self) -> Store:
         return self._simulated_store
 
-    async def _open_sockets(self) -> list[BoundListener]:
+    async def _bind(self) -> list[socket.socket]:
+        return []
+
+    async def _open_sockets(self, _sockets: Sequence[socket.socket]) -> list[BoundListener]:
         self._make_dispatcher()
         self.server = _NoServer()  # type: ignore[assignment]
         await self.controller.register_broker(registration(self.config, []))
