@@ -39,7 +39,7 @@ endif
 .PHONY: run test engine bring spark-classes check native unit pure conformance integration spark random sanitize containers image container-lock environment wheel clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
-	$(BIN)/pybroker start --data-dir data --override listeners=PLAINTEXT://127.0.0.1:9092
+	$(BIN)/pybroker start --data-dir data
 
 # The checks use one core, tests and downloads wait now and then, so these and the first tiers run beside each other. They need no
 # Spark, which is installed meanwhile.

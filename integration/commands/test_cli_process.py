@@ -32,7 +32,7 @@ def test_the_module_prints_its_version() -> None:
             {},
             "queued.max.request.bytes=5: must be larger than socket.request.max.bytes",
         ),
-        ([], {"KAFKA_NUM_PARTITIONS": "0"}, "num.partitions=0: must be at least 1 (from KAFKA_NUM_PARTITIONS)"),
+        (["--env"], {"KAFKA_NUM_PARTITIONS": "0"}, "num.partitions=0: must be at least 1 (from KAFKA_NUM_PARTITIONS)"),
         (["/no/such/file"], {}, "cannot read /no/such/file: No such file or directory"),
     ],
 )
@@ -74,7 +74,7 @@ def test_an_idle_broker_has_loaded_only_what_it_uses() -> None:
     assert done.stdout == "\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_during_the_start_ends_the_process_quietly(tmp_path: Path, number: signal.Signals) -> None:
     """Hold the start where it reads a file that no process writes to.
 

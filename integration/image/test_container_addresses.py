@@ -43,11 +43,11 @@ class BridgeScene:
         return self.folder / "log"
 
     def start(self, *overrides: str, environment: dict[str, str] | None = None) -> None:
-        arguments = ["pybroker.advertised.by.peer=true", *overrides]
+        arguments = ["pybroker.advertised.by.peer=true", "listeners=PLAINTEXT://:9092", *overrides]
         command = [sys.executable, "-m", "pybroker", "start", "--data-dir", str(self.folder / "data")]
         for override in arguments:
             command += ["--override", override]
-        self.made.start(self.container.command(*command), r"READY 127\.0\.0\.1:9092", self.log, environment)
+        self.made.start(self.container.command(*command), r"READY \[::\]:9092", self.log, environment)
 
     def forward(self, address: str, out_of: Namespace, to: str = f"{CONTAINER}:9092") -> None:
         """Forward a published port of the host."""

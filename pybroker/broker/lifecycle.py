@@ -74,7 +74,7 @@ class Lifecycle:
             if self.has_room:
                 self._ready_file.write(*address)
         self._address = address
-        await _print(f"{self.lines(node_id)}READY {host_and_port(*address)}\n")
+        await _print(f"{self.lines(node_id)}READY {host_and_port(bound[0].host, bound[0].port)}\n")
 
     def lines(self, node_id: BrokerId) -> str:  # noqa: ARG002
         """Return the lines for standard output that precede the line that the broker is ready."""
@@ -102,7 +102,7 @@ class Lifecycle:
 
 
 def local_address(listener: BoundListener) -> tuple[str, int]:
-    """Return the host and port by which a program on this machine reaches a listener."""
+    """Return the host and port by which the health check, which is on this machine, reaches a listener."""
     return ("127.0.0.1" if listener.host in ("::", "0.0.0.0") else listener.host), listener.port  # noqa: S104  compared, not bound
 
 

@@ -20,6 +20,8 @@ from pybroker.turns.loop import new_event_loop
 from pybroker.turns.watchdog import SWITCH, Watchdog, fail_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pybroker.config.broker import BrokerConfig
 
 __all__ = ["StartError", "run"]
@@ -30,8 +32,20 @@ SWITCH_INTERVAL_S: Final = 0.001
 """For how long a thread that runs Python code may keep the interpreter when the loop wants it. CPython's default is 5 ms."""
 
 
-def run(config: BrokerConfig, lifecycle: Lifecycle | None = None) -> int:
-    """Run a broker until SIGTERM or SIGINT. Returns the exit code."""
+PARENT_LOOK_S: Final = 0.5
+"""How often the broker looks whether its parent has ended. A process whose parent has ended gets another parent, on every system,
+and whatever has ended the first one.
+"""
+
+
+def run(
+    config: BrokerConfig,
+    lifecycle: Lifecycle | None = None,
+    *,
+    stop_signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
+    parent: int | None = None,
+) -> int:
+    """Run a broker until one of `stop_signals`, or until its parent is another process than `parent`. Returns the exit code."""
     watchdog = Watchdog(fail_ns=fail_ns())
     logger.log(logging.WARNING if native.is_lacking() else logging.INFO, "%s", native.summary())
     descriptors.allow_many()
@@ -39,7 +53,7 @@ def run(config: BrokerConfig, lifecycle: Lifecycle | None = None) -> int:
     if not ask_for_short_slices():
         logger.debug("The system grants no short time slices: on a busy machine, the event loop may wait longer for a core")
     with asyncio.Runner(loop_factory=partial(new_event_loop, watchdog)) as runner:
-        broker, code = runner.run(_serve(config, lifecycle or Lifecycle(), watchdog))
+        broker, code = runner.run(_serve(config, lifecycle or Lifecycle(), watchdog, stop_signals, parent))
         if broker.disks.has_hung:  # an ordinary exit would wait for the threads that wait for the disk
             logging.shutdown()
             os._exit(1)
@@ -49,15 +63,19 @@ def run(config: BrokerConfig, lifecycle: Lifecycle | None = None) -> int:
         return code
 
 
-async def _serve(config: BrokerConfig, lifecycle: Lifecycle, watchdog: Watchdog) -> tuple[BrokerServer, int]:
+async def _serve(
+    config: BrokerConfig, lifecycle: Lifecycle, watchdog: Watchdog, stop_signals: Sequence[signal.Signals], parent: int | None
+) -> tuple[BrokerServer, int]:
     loop = asyncio.get_running_loop()
     watchdog.phase = START
     broker = BrokerServer(config, lifecycle=lifecycle)
     bound = await broker.start()
     loop.call_soon(setattr, watchdog, "phase", None)  # the turn that opened the sockets still belongs to the start
     stop = asyncio.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
+    for name in stop_signals:
         loop.add_signal_handler(name, stop.set)
+    if parent is not None:
+        _stop_without(parent, loop, stop)
     announcing = loop.create_task(lifecycle.announce(broker.config.node_id, bound, broker.groups_loaded))
     waiting = [loop.create_task(stop.wait()), loop.create_task(broker.failed.wait())]
     await asyncio.wait([announcing, *waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -75,3 +93,12 @@ async def _serve(config: BrokerConfig, lifecycle: Lifecycle, watchdog: Watchdog)
     if bug is not None:
         raise bug
     return broker, 1 if broker.failed.is_set() else 0
+
+
+def _stop_without(parent: int, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Stop the broker when its parent is another process than `parent`."""
+    if os.getppid() == parent:
+        loop.call_later(PARENT_LOOK_S, _stop_without, parent, loop, stop)
+    else:
+        logger.info("The process %d, which started the broker, has ended", parent)
+        stop.set()

@@ -11,6 +11,7 @@ import click
 
 from pybroker.cli.directories_command import filesystem_of_disk, load_config, refusals, with_store, with_store_as_it_lies
 from pybroker.cli.main import ConfigurationError
+from pybroker.cli.start import env_option
 
 if TYPE_CHECKING:
     from pybroker.broker.kafka_adoption import Adoption, Plan
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @click.option("--partial", is_flag=True, help="Adopt one broker of several; create partitions that are not in DIR, empty.")
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="The properties file of the broker's start.")
 @click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
+@env_option
 def command(
     *,
     directories: tuple[Path, ...],
@@ -39,6 +41,7 @@ def command(
     partial: bool,
     config: Path | None,
     overrides: tuple[str, ...],
+    env: bool,
 ) -> None:
     """Take over the log directories DIR of a stopped Apache Kafka, or rebuild lost metadata of this broker.
 
@@ -47,13 +50,13 @@ def command(
     and 1. It writes the metadata last, so you can run a command again that was cut short.
     """
     with refusals():
-        loaded = load_owned(directories, config, overrides)
+        loaded = load_owned(directories, config, overrides, env=env)
         configs = _read_configs(configs_file)
         if _run(loaded, configs, is_dry=dry_run, is_partial=partial):
-            click.echo(_start_line(loaded, config, overrides))
+            click.echo(_start_line(loaded, config, overrides, env=env))
 
 
-def load_owned(directories: tuple[Path, ...], config: Path | None, overrides: tuple[str, ...]) -> BrokerConfig:
+def load_owned(directories: tuple[Path, ...], config: Path | None, overrides: tuple[str, ...], *, env: bool) -> BrokerConfig:
     """Load the configuration; the broker's number is the one that owns the directories. Raises ConfigurationError."""
     from pybroker.log.checkpoints import checkpoint
 
@@ -66,7 +69,7 @@ def load_owned(directories: tuple[Path, ...], config: Path | None, overrides: tu
         if properties is not None:
             owned.append(f"node.id={properties.node_id}")
     paths = ",".join(str(path.absolute()) for path in directories)
-    return load_config(config, paths, (*overrides, *owned[:1]))
+    return load_config(config, paths, (*overrides, *owned[:1]), env=env)
 
 
 def _read_configs(file: Path | None) -> dict[str, dict[str, str]]:
@@ -125,10 +128,10 @@ def _print_report(config: BrokerConfig, prepared: Adoption, plan: Plan, *, is_dr
     )
 
 
-def _start_line(loaded: BrokerConfig, config: Path | None, overrides: tuple[str, ...]) -> str:
+def _start_line(loaded: BrokerConfig, config: Path | None, overrides: tuple[str, ...], *, env: bool) -> str:
     """Return the command that starts the broker with the configuration that the adoption had."""
     own = (f"node.id={loaded.node_id}", f"log.dirs={','.join(loaded.log_dirs)}")  # last, because the last one wins
-    words = ["pybroker", "start", *((str(config.absolute()),) if config else ())]
+    words = ["pybroker", "start", *((str(config.absolute()),) if config else ()), *(("--env",) if env else ())]
     for override in (*overrides, *own):
         words += ["--override", override]
     return f"Start with: {shlex.join(words)}"

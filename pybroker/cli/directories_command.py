@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from pybroker.cli.main import ConfigurationError, RunError
-from pybroker.cli.start import properties_of
+from pybroker.cli.start import env_option, load_configuration, properties_of
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
@@ -31,6 +31,7 @@ def command() -> None:
 def _config_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that identify the broker: those of `pybroker start`."""
     for option in (
+        env_option,
         click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated."),
         click.option("--data-dir", metavar="DIR", help="The data directory; the same as --override log.dirs=DIR."),
         click.argument("config", required=False, type=click.Path(path_type=Path)),
@@ -41,11 +42,11 @@ def _config_options(function: Callable[..., None]) -> Callable[..., None]:
 
 @command.command("list", short_help="Print the directories that the broker has used.")
 @_config_options
-def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
+def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...], env: bool) -> None:
     """Print the directories that the broker has used, each as present, missing, away or forgotten, and the new ones."""
     from pybroker.broker.known_directories import described
 
-    loaded = load_config(config, data_dir, overrides)
+    loaded = load_config(config, data_dir, overrides, env=env)
     rows = with_store(loaded, lambda store: described(store, loaded, filesystem_of_disk()), is_made=False)
     widths = [max(len(row[column]) for row in (_HEADINGS, *rows)) for column in range(len(_HEADINGS))]
     for row in (_HEADINGS, *rows):
@@ -55,11 +56,11 @@ def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ..
 @command.command("forget", short_help="Give up a directory whose disk is lost for good.")
 @click.argument("directory_id", metavar="ID")
 @_config_options
-def forget(*, directory_id: str, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
+def forget(*, directory_id: str, config: Path | None, data_dir: str | None, overrides: tuple[str, ...], env: bool) -> None:
     """Give up the directory ID, whose disk is lost for good. The next start creates its partitions again, empty."""
     from pybroker.broker import known_directories
 
-    loaded = load_config(config, data_dir, overrides)
+    loaded = load_config(config, data_dir, overrides, env=env)
     try:
         forgotten: KnownDirectory = with_store(
             loaded,
@@ -82,6 +83,7 @@ def adopt(
     config: Path | None,
     data_dir: str | None,
     overrides: tuple[str, ...],
+    env: bool,
 ) -> None:
     """Rebuild lost metadata from the logs in the directories of this broker. For those of an Apache Kafka use 'pybroker adopt'.
 
@@ -93,7 +95,7 @@ def adopt(
     from pybroker.config.setting import ConfigError
     from pybroker.config.topic import TopicConfig
 
-    loaded = load_config(config, data_dir, overrides)
+    loaded = load_config(config, data_dir, overrides, env=env)
     wanted = properties_of(settings, "--set")
     try:
         TopicConfig.resolve(loaded, wanted)
@@ -119,7 +121,7 @@ def adopt(
 
 @command.command("set-aside", short_help="Rename all logs, so that the broker starts without topics.")
 @_config_options
-def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...]) -> None:
+def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...], env: bool) -> None:
     """Give every log a name that ends in -stray, so that the broker starts without topics.
 
     The command removes no file that holds records.
@@ -127,7 +129,7 @@ def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str
     from pybroker.broker import adoption
     from pybroker.broker.old_data import sqlite_path
 
-    loaded = load_config(config, data_dir, overrides)
+    loaded = load_config(config, data_dir, overrides, env=env)
     with refusals(), adoption.locked(loaded, filesystem_of_disk()) as directories:
         if sqlite_path(loaded) is None:
             kept = asyncio.run(adoption.set_aside(None, loaded, directories))
@@ -164,21 +166,16 @@ def filesystem_of_disk() -> Filesystem:
     return Filesystem()
 
 
-def load_config(file: Path | None, data_dir: str | None, overrides: Sequence[str]) -> BrokerConfig:
+def load_config(file: Path | None, data_dir: str | None, overrides: Sequence[str], *, env: bool) -> BrokerConfig:
     """Load the broker's configuration from where `pybroker start` takes it. Raises ConfigurationError."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from pybroker.cli.logging_setup import set_up_logging
-    from pybroker.config.load import ConfigFileError, load
-    from pybroker.config.setting import ConfigError
 
     properties = properties_of(overrides, "--override")
     if data_dir is not None:
         properties["log.dirs"] = data_dir
-    try:
-        set_up_logging({}, ["WARNING"], None)
-        return load(file=file, environment=os.environ, overrides=properties).config
-    except (ConfigError, ConfigFileError) as error:
-        raise ConfigurationError(str(error)) from error
+    set_up_logging({}, ["WARNING"], None)
+    return load_configuration(file, properties, env=env).config
 
 
 def _store_path(config: BrokerConfig) -> Path:

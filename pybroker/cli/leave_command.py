@@ -9,6 +9,7 @@ import click
 
 from pybroker.cli.adopt_command import load_owned
 from pybroker.cli.directories_command import filesystem_of_disk, refusals, with_store, with_store_as_it_lies
+from pybroker.cli.start import env_option
 
 if TYPE_CHECKING:
     from pybroker.broker.leaving import Departure
@@ -31,8 +32,9 @@ _RELEASES = ("3.9", "4.0", "4.1", "4.2", "4.3")
 @click.option("--dry-run", is_flag=True, help="Change nothing; print what Kafka would get.")
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="The properties file of this broker's start.")
 @click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
+@env_option
 def command(
-    *, directories: tuple[Path, ...], release: str, dry_run: bool, config: Path | None, overrides: tuple[str, ...]
+    *, directories: tuple[Path, ...], release: str, dry_run: bool, config: Path | None, overrides: tuple[str, ...], env: bool
 ) -> None:
     """Write the metadata of a KRaft Kafka, 3.9 or newer, into the log directories DIR of this broker, which must be stopped.
 
@@ -41,7 +43,7 @@ def command(
     that was cut short. 'pybroker adopt' is the way back.
     """
     with refusals():
-        _run(load_owned(directories, config, overrides), release, is_dry=dry_run)
+        _run(load_owned(directories, config, overrides, env=env), release, is_dry=dry_run)
 
 
 def _run(config: BrokerConfig, release: str, *, is_dry: bool) -> None:

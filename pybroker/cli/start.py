@@ -6,14 +6,15 @@ while importing are not garbage, and looking for garbage takes time.
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -26,11 +27,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+ADDRESS_IN_USE: Final = (
+    "another program listens there; --port or listeners choose another port (0 means any free one), and "
+    "`pybroker doctor HOST:PORT` shows whether that program is a broker"
+)
+
+env_option = click.option("--env", is_flag=True, help="Read KAFKA_* environment variables as properties, as the image does.")
+"""The option of all commands that read the configuration of a broker."""
+
+
 @click.command("start")
 @click.argument("config", required=False, type=click.Path(path_type=Path))
+@click.option("--host", help="Address of the first listener, 127.0.0.1 by default; 0.0.0.0 or :: means every interface.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of the first listener; 0 means any free port.")
 @click.option("--data-dir", metavar="DIR", help="The data directory; the same as --override log.dirs=DIR.")
 @click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
+@env_option
+@click.option("--exit-with-parent", is_flag=True, help="Stop when the process that started the broker ends, in whatever way.")
 @click.option("--log-level", "levels", multiple=True, metavar="[MODULE=]LEVEL", help="Level of all logs, or of one module's.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of the logs on stderr.")
 @click.option(
@@ -39,27 +52,38 @@ logger = logging.getLogger(__name__)
 def command(
     *,
     config: Path | None,
+    host: str | None,
     port: int | None,
     data_dir: str | None,
     overrides: tuple[str, ...],
+    env: bool,
+    exit_with_parent: bool,
     levels: tuple[str, ...],
     log_format: str | None,
     log_config: Path | None,
 ) -> None:
     """Run a broker.
 
-    CONFIG is a properties file; without one, all properties have their defaults. Properties also come from KAFKA_* environment
-    variables, which win over the file, and from the options, which win over both.
+    CONFIG is a properties file; without one, all properties have their defaults. With --env, properties also come from KAFKA_*
+    environment variables, which win over the file. The options win over both.
     """
+    parent = os.getppid() if exit_with_parent else None  # before the slow imports, during which it may end
     prepare()
     properties = properties_of(overrides, "--override")
+    if host is not None:
+        if not host.strip():
+            raise click.UsageError("--host must name an address")
+        if "listeners" in properties:
+            raise click.UsageError("--host and --override listeners set the same property: use only one of them")
     if data_dir is not None:
         if not data_dir.strip():
             raise click.UsageError("--data-dir must name a directory")
         if "log.dirs" in properties:
             raise click.UsageError("--data-dir and --override log.dirs set the same property: use only one of them")
         properties["log.dirs"] = data_dir
-    exit_code = _run(file=config, port=port, properties=properties, levels=levels, log_format=log_format, log_config=log_config)
+    _set_up_logging(log_config, levels, log_format)
+    loaded = load_configuration(config, properties, env=env, host=host, port=port)
+    exit_code = serve(loaded, _lifecycle(), parent=parent)
     if exit_code:
         raise click.exceptions.Exit(exit_code)
 
@@ -69,12 +93,18 @@ def prepare() -> None:
     first.
     """
     gc.disable()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         signal.signal(number, _stop_while_starting)
-    # An image's start blocks these signals: the first process of a container does not get a signal for which it has no handler.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
+    # An image's start blocks signals: the first process of a container does not get a signal for which it has no handler.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
     # The search for pydantic's plugins opens the metadata of every installed package; the broker has no plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that stop the broker. SIGHUP, which a closed terminal sends, is none if it is ignored, as by `nohup`."""
+    always = signal.SIGTERM, signal.SIGINT
+    return always if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*always, signal.SIGHUP)
 
 
 def _stop_while_starting(_number: int, _frame: object) -> None:
@@ -84,25 +114,32 @@ def _stop_while_starting(_number: int, _frame: object) -> None:
     sys.exit(0)
 
 
-def _run(
-    *,
-    file: Path | None,
-    port: int | None,
-    properties: dict[str, str],
-    levels: tuple[str, ...],
-    log_format: str | None,
-    log_config: Path | None,
-) -> int:
+def _set_up_logging(file: Path | None, levels: tuple[str, ...], form: str | None) -> None:
     from pybroker.cli.logging_setup import set_up_logging
-    from pybroker.config.load import ConfigFileError, load, read_properties
+    from pybroker.config.load import ConfigFileError, read_properties
     from pybroker.config.setting import ConfigError
 
     try:
-        set_up_logging(read_properties(log_config) if log_config is not None else {}, levels, log_format)
-        loaded = load(file=file, environment=os.environ, overrides=properties, port=port)
+        set_up_logging(read_properties(file) if file is not None else {}, levels, form)
     except (ConfigError, ConfigFileError) as error:
         raise ConfigurationError(str(error)) from error
-    return serve(loaded, _lifecycle())
+
+
+def load_configuration(
+    file: Path | None, properties: Mapping[str, str], *, env: bool, host: str | None = None, port: int | None = None
+) -> Loaded:
+    """Load a broker's configuration from the command line, and from KAFKA_* variables if `env`. Raises ConfigurationError."""
+    from pybroker.config.environment import own_variables
+    from pybroker.config.load import ConfigFileError, ignored_variables, load
+    from pybroker.config.setting import ConfigError
+
+    environment = os.environ if env else own_variables(os.environ)
+    if not env and (ignored := ignored_variables(os.environ)):
+        logger.info("The environment has %s, which only --env reads as properties", ", ".join(ignored))
+    try:
+        return load(file=file, environment=environment, overrides=properties, host=host, port=port)
+    except (ConfigError, ConfigFileError) as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def _lifecycle() -> Lifecycle | None:
@@ -118,8 +155,11 @@ def _lifecycle() -> Lifecycle | None:
     return Lifecycle(ready_file)
 
 
-def serve(loaded: Loaded, lifecycle: Lifecycle | None = None) -> int:
-    """Run a broker with this configuration until a signal, and return the exit code. Raises RunError."""
+def serve(loaded: Loaded, lifecycle: Lifecycle | None = None, *, parent: int | None = None) -> int:
+    """Run a broker with this configuration until a signal or the end of the process `parent`, and return the exit code.
+
+    Raises RunError.
+    """
     for line in loaded.warnings:
         logger.warning("%s", line)
     for line in loaded.notices:
@@ -131,12 +171,14 @@ def serve(loaded: Loaded, lifecycle: Lifecycle | None = None) -> int:
     keep_collections_short()
     gc.enable()
     try:
-        return pybroker.broker.process.run(loaded.config, lifecycle)
+        return pybroker.broker.process.run(loaded.config, lifecycle, stop_signals=stop_signals(), parent=parent)
     except pybroker.broker.process.StartError as error:
         raise RunError(str(error)) from error
     except OSError as error:
         logger.debug("The broker cannot run", exc_info=error)
         reason = error.strerror or str(error)
+        if error.errno == errno.EADDRINUSE:
+            reason = f"{reason}: {ADDRESS_IN_USE}"
         raise RunError(reason if error.filename is None else f"{error.filename}: {reason}") from error
 
 

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from typing import Final
 
 PREFIX: Final = "KAFKA_"
+OWN_PREFIX: Final = "PYBROKER_"
 CLUSTER_ID: Final = "CLUSTER_ID"
 ADVERTISED: Final = "PYBROKER_ADVERTISED"
 ADVERTISED_LISTENERS: Final = "ADVERTISED_LISTENERS"
@@ -55,6 +56,11 @@ def properties_of_environment(environment: Mapping[str, str]) -> dict[str, tuple
         variable, text = found["advertised.listeners"]
         found["listeners"] = (variable, _HOST.sub("://0.0.0.0:", text))
     return found
+
+
+def own_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that no program but pybroker reads, so that they are meant for it wherever they are set."""
+    return {name: text for name, text in environment.items() if name.startswith(OWN_PREFIX)}
 
 
 def is_for_scripts(variable: str) -> bool:

@@ -44,7 +44,7 @@ class Endpoint:
     security_protocol: str
 
     def __str__(self) -> str:
-        return f"{self.listener_name}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+        return f"{self.listener_name}://{_in_url(self.host)}:{self.port}"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -101,15 +101,23 @@ def _advertised(text: str, names: set[str], controllers: set[str], protocols: di
     return tuple(_endpoint("advertised.listeners", text, address, protocols) for address in addresses)
 
 
-def with_port(listeners: str, controller_names: tuple[str, ...], port: int) -> str:
-    """Return `listeners` with another port for its first listener that is not a controller's. Raises ConfigError."""
+def with_address(listeners: str, controller_names: tuple[str, ...], *, host: str | None, port: int | None) -> str:
+    """Return `listeners` with another host or port, or both, for its first listener that is not a controller's.
+
+    An IPv6 address needs no brackets. Raises ConfigError.
+    """
     controllers = {name.upper() for name in controller_names}
     entries = _entries("listeners", listeners)
     for index, address in enumerate(_parse("listeners", listeners)):
         if address.name not in controllers:
-            entries[index] = f"{entries[index].rpartition(':')[0]}:{port}"
+            new_host = address.host if host is None else host.removeprefix("[").removesuffix("]")
+            entries[index] = f"{address.name}://{_in_url(new_host)}:{address.port if port is None else port}"
             break
     return ",".join(entries)
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Reads a broker's configuration from all its sources.
 
-These are, weakest first: the table's defaults, a properties file, `KAFKA_*` environment variables, the command line. If the
-default is null, an empty text counts as not set, and the next weaker source applies.
+These are, weakest first: the table's defaults, a properties file, `KAFKA_*` environment variables if the caller gives the
+environment, the command line. If the default is null, an empty text counts as not set, and the next weaker source applies.
 
 An unknown name is a warning, because a file written for another version must not keep a broker from starting. A bad value is
 refused, because a broker that ignores a value that its user asked for does harm.
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.broker import BrokerConfig
-from pybroker.config.environment import ADVERTISED, ADVERTISED_LISTENERS, properties_of_environment
-from pybroker.config.listeners import with_port
+from pybroker.config.environment import ADVERTISED, ADVERTISED_LISTENERS, PREFIX, properties_of_environment, property_name
+from pybroker.config.listeners import with_address
 from pybroker.config.properties import PropertiesError, parse_properties
 from pybroker.config.setting import ConfigError, Effect, Value
 from pybroker.config.table import BROKER_SETTINGS, family_of
@@ -47,9 +47,10 @@ def load(
     file: Path | None = None,
     environment: Mapping[str, str] | None = None,
     overrides: Mapping[str, str] | None = None,
+    host: str | None = None,
     port: int | None = None,
 ) -> Loaded:
-    """Return the configuration from these sources; `port` replaces the port of the first listener.
+    """Return the configuration from these sources; `host` and `port` replace those of the first listener.
 
     Raises ConfigFileError for a file that cannot be read, ConfigError for a value that cannot be used.
     """
@@ -59,24 +60,30 @@ def load(
             properties_of_environment(environment or {}),
             texts_of_file(file) if file is not None else {},
         ],
+        host=host,
         port=port,
     )
 
 
-def load_texts(texts: Iterable[Texts], *, port: int | None = None) -> Loaded:
+def ignored_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return the variables that would set known properties if `load` had the environment."""
+    return [name for name in environment if name.startswith(PREFIX) and property_name(name) in BROKER_SETTINGS]
+
+
+def load_texts(texts: Iterable[Texts], *, host: str | None = None, port: int | None = None) -> Loaded:
     """Return the configuration from these properties, strongest source first. Raises ConfigError."""
     sources = [_without_nulls(source) for source in texts]
     merged = merge(sources)
     origins = {name: origin for name, (origin, _) in merged.items() if name in BROKER_SETTINGS}
     unread = {name: text for name, (_, text) in merged.items() if name not in BROKER_SETTINGS}
     layers = [_values(source) for source in sources]
-    if port is not None:
-        layers.insert(0, {"listeners": _listeners_with(merged, port)})
+    if host is not None or port is not None:
+        layers.insert(0, {"listeners": _listeners_with(merged, host, port)})
     try:
         config = BrokerConfig(layers=tuple(layers), origins=origins, unread=unread)
     except ConfigError as error:
         raise _as_written(error, merged) from None
-    warnings, notices = _remarks(merged, config)
+    warnings, notices = _remarks(merged, config, is_listener_set="listeners" in merged or host is not None)
     return Loaded(config=config, warnings=tuple(warnings), notices=tuple(notices))
 
 
@@ -146,17 +153,17 @@ def _as_written(error: ConfigError, merged: Texts) -> ConfigError:
     return ConfigError(key, merged[key][1], f"{error.reason} (from {origin}, because KAFKA_LISTENERS is not set)")
 
 
-def _listeners_with(merged: Texts, port: int) -> str:
+def _listeners_with(merged: Texts, host: str | None, port: int | None) -> str:
     def text(name: str) -> str:
         setting = BROKER_SETTINGS[name]
         return merged[name][1] if name in merged else setting.format(setting.default)
 
     controller_names = BROKER_SETTINGS["controller.listener.names"].parse(text("controller.listener.names"))
     assert controller_names is None or isinstance(controller_names, tuple)
-    return with_port(text("listeners"), controller_names or (), port)
+    return with_address(text("listeners"), controller_names or (), host=host, port=port)
 
 
-def _remarks(merged: Texts, config: BrokerConfig) -> tuple[list[str], list[str]]:
+def _remarks(merged: Texts, config: BrokerConfig, *, is_listener_set: bool) -> tuple[list[str], list[str]]:
     unknown, later, never = [], [], []
     for name, (origin, _) in merged.items():
         setting = BROKER_SETTINGS.get(name)
@@ -171,6 +178,9 @@ def _remarks(merged: Texts, config: BrokerConfig) -> tuple[list[str], list[str]]
         elif effect is Effect.NEVER:
             never.append(name)
     warnings = [*unknown, *_line("without effect in this version", later)]
+    if "advertised.listeners" in merged and not is_listener_set:
+        default = BROKER_SETTINGS["listeners"].format(BROKER_SETTINGS["listeners"].default)
+        warnings.append(f"advertised.listeners is set and listeners is not: only clients of this machine reach {default}")
     dropped = [f"listener {name} is left out: controller.listener.names names it" for name in config.dropped_listeners]
     return warnings, [*_line("accepted and ignored", never), *dropped]
 

@@ -93,8 +93,9 @@ SERVER_SETTINGS: Final = (
     ),
     # listeners
     Setting(
-        "listeners", _S, "PLAINTEXT://:9092",
-        "Where to listen: NAME://host:port, separated by commas. An empty host is every interface, port 0 any free port.",
+        "listeners", _S, "PLAINTEXT://127.0.0.1:9092",
+        "Where to listen: NAME://host:port, separated by commas. An empty host is every interface, port 0 any free port. (Kafka's"
+        " default, and that of the container image, is every interface: PLAINTEXT://:9092.)",
         NOT_EMPTY,
     ),
     Setting(

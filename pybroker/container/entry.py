@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pybroker.metadata.new_topic import NewTopic
 
 DEFAULT: Final = "the image's default"
+EVERYWHERE: Final = "PLAINTEXT://:9092"
+"""As Kafka's default: nothing outside reaches the loopback address of a container."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -69,7 +71,7 @@ def read_entry(
     unprotected = access_control.check({**variables.others, **merged}, environment)
     logins = access_control.ignored_logins(merged, environment)
     has_directory = any(name in merged and merged[name][1].strip() for name in ("log.dirs", "log.dir"))
-    defaults = {"pybroker.advertised.by.peer": (DEFAULT, "true")}
+    defaults = {"pybroker.advertised.by.peer": (DEFAULT, "true"), "listeners": (DEFAULT, EVERYWHERE)}
     if not has_directory:
         defaults["log.dirs"] = (DEFAULT, default_directory())
     loaded = load_texts([*sources, defaults])

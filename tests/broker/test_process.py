@@ -26,7 +26,7 @@ def run_with(monkeypatch: pytest.MonkeyPatch, turn_ms: int) -> tuple[int, dict[s
     """Run the process with a broker that does nothing but one turn of this length; return its code and what the turn saw."""
     seen: dict[str, Any] = {}
 
-    async def serve(_config: object, _lifecycle: object, watchdog: Watchdog) -> tuple[Any, int]:
+    async def serve(_config: object, _lifecycle: object, watchdog: Watchdog, *_: object) -> tuple[Any, int]:
         seen["interval_s"], seen["is_watched"] = sys.getswitchinterval(), current() is watchdog
         watchdog.watch.apart("work", turn_ms * 1_000_000, 0)
         await asyncio.sleep(0)

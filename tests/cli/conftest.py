@@ -13,7 +13,7 @@ import pytest
 @pytest.fixture
 def restored() -> Iterator[None]:
     """Take back the signal handlers, the log handlers and the garbage collector's state, which are the whole process's."""
-    signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield

@@ -26,12 +26,13 @@ from testing.scenes.logs import START_MS
 @pytest.mark.parametrize("config", [Path("my server.properties"), None])
 def test_the_start_has_the_configuration_of_the_adoption(config: Path | None) -> None:
     loaded = BrokerConfig(node_id=BrokerId(3), log_dirs=("/a", "/b"))
-    head, _, line = _start_line(loaded, config, ("log.retention.ms=-1",)).partition(": ")
+    head, _, line = _start_line(loaded, config, ("log.retention.ms=-1",), env=config is None).partition(": ")
     program, name, *arguments = shlex.split(line)
     assert (head, program, name) == ("Start with", "pybroker", "start")
     with start.command.make_context("start", arguments) as context:  # refuses what the command does not have
         given = context.params
     assert given["config"] == (config and config.absolute())
+    assert given["env"] is (config is None)
     assert given["overrides"] == ("log.retention.ms=-1", "node.id=3", "log.dirs=/a,/b")
 
 

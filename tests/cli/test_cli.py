@@ -13,6 +13,7 @@ from pybroker import __version__
 from pybroker.api import document as apis
 from pybroker.broker.process import StartError
 from pybroker.cli.main import cli
+from pybroker.cli.start import ADDRESS_IN_USE
 from pybroker.config import document
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ class FakeBroker(ModuleType):
         self.exit_code = 0
         self.error: Exception | None = None
 
-    def run(self, config: BrokerConfig, lifecycle: Lifecycle | None = None) -> int:
-        self.lifecycle = lifecycle
+    def run(self, config: BrokerConfig, lifecycle: Lifecycle | None = None, **options: object) -> int:
+        self.lifecycle, self.options = lifecycle, options
         self.config = config
         if self.error is not None:
             raise self.error
@@ -72,7 +73,7 @@ def test_start_hands_the_configuration_to_the_broker(broker: FakeBroker, tmp_pat
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=2\nlog.dirs=/elsewhere\n")
     result = invoke(
-        *("start", str(file), "--port", "0", "--data-dir", str(tmp_path / "d"), "--override", "broker.rack=a=b"),
+        *("start", str(file), "--env", "--port", "0", "--data-dir", str(tmp_path / "d"), "--override", "broker.rack=a=b"),
         KAFKA_NODE_ID="8",
     )
     assert (result.exit_code, result.stdout) == (0, "")
@@ -80,6 +81,25 @@ def test_start_hands_the_configuration_to_the_broker(broker: FakeBroker, tmp_pat
     assert (broker.config.num_partitions, broker.config.node_id, broker.config.broker_rack) == (2, 8, "a=b")
     assert broker.config.log_dirs == (str(tmp_path / "d"),)
     assert [endpoint.port for endpoint in broker.config.endpoints] == [0]
+
+
+def test_start_listens_on_loopback_unless_an_option_names_another_address(broker: FakeBroker) -> None:
+    for arguments, expected in (((), "127.0.0.1"), (("--host", "0.0.0.0"), "0.0.0.0"), (("--host", "::", "--port", "0"), "::")):
+        assert invoke("start", *arguments).exit_code == 0
+        assert broker.config is not None
+        assert [endpoint.host for endpoint in broker.config.endpoints] == [expected]
+
+
+def test_variables_of_the_shell_configure_the_broker_only_where_it_is_asked_for(broker: FakeBroker) -> None:
+    environment = {"KAFKA_NUM_PARTITIONS": "7", "KAFKA_BOOTSTRAP_SERVERS": "a:1", "CLUSTER_ID": "x"}
+    result = invoke("start", **environment)
+    assert broker.config is not None
+    assert (broker.config.num_partitions, broker.config.cluster_id) == (1, None)
+    assert 'msg="The environment has KAFKA_NUM_PARTITIONS, which only --env reads as properties"' in result.stderr
+    assert result.stderr.count("\n") == 1
+    result = invoke("start", "--env", **environment)
+    assert (broker.config.num_partitions, broker.config.cluster_id) == (7, "x")
+    assert "only --env reads" not in result.stderr
 
 
 def test_the_brokers_exit_code_is_the_commands(broker: FakeBroker) -> None:
@@ -90,7 +110,8 @@ def test_the_brokers_exit_code_is_the_commands(broker: FakeBroker) -> None:
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (OSError(98, "PLAINTEXT://:9092: address already in use"), "Error: PLAINTEXT://:9092: address already in use\n"),
+        (OSError(99, "PLAINTEXT://a:9092: no such address"), "Error: PLAINTEXT://a:9092: no such address\n"),
+        (OSError(98, "*:9092: Address already in use"), f"Error: *:9092: Address already in use: {ADDRESS_IN_USE}\n"),
         (PermissionError(13, "Permission denied", "/data"), "Error: /data: Permission denied\n"),
         (StartError("another broker uses /data"), "Error: another broker uses /data\n"),
     ],
@@ -111,6 +132,8 @@ def test_a_broker_that_cannot_run_prints_why_in_a_line(broker: FakeBroker, error
         (["--log-level", "LOUD"], "Error: log-level=LOUD: must be LEVEL or MODULE=LEVEL"),
         (["--log-config", "no-such-file"], "Error: cannot read no-such-file"),
         (["--port", "65536"], "Invalid value for '--port'"),
+        (["--host", " "], "Error: --host must name an address"),
+        (["--host", "::", "--override", "listeners=A://:1"], "Error: --host and --override listeners set the same property"),
         (["--no-such-option"], "No such option"),
     ],
 )

@@ -49,7 +49,7 @@ def test_defaults() -> None:
             assert getattr(config, setting.attribute) == setting.default, setting.name
     assert config.log_dirs == ("pybroker-data",)
     assert config.origins == config.unread == {}
-    assert [str(endpoint) for endpoint in config.endpoints] == ["PLAINTEXT://:9092"]
+    assert [str(endpoint) for endpoint in config.endpoints] == ["PLAINTEXT://127.0.0.1:9092"]
 
 
 def test_it_is_immutable_and_knows_no_other_names() -> None:

@@ -10,7 +10,7 @@ from pybroker.config.listeners import (
     parse_outside,
     parse_protocol_map,
     resolve_listeners,
-    with_port,
+    with_address,
 )
 from pybroker.config.setting import ConfigError
 
@@ -137,9 +137,21 @@ def test_connection_overrides() -> None:
             parse_connection_overrides(text)
 
 
-def test_another_port_for_the_first_listener_of_clients() -> None:
-    assert with_port("PLAINTEXT://:9092,OTHER://a:1", (), 0) == "PLAINTEXT://:0,OTHER://a:1"
-    assert with_port("CONTROLLER://:9093,PLAINTEXT://[::1]:9092", ("CONTROLLER",), 7) == "CONTROLLER://:9093,PLAINTEXT://[::1]:7"
+@pytest.mark.parametrize(
+    ("listeners", "host", "port", "expected"),
+    [
+        ("PLAINTEXT://:9092,OTHER://a:1", None, 0, "PLAINTEXT://:0,OTHER://a:1"),
+        ("PLAINTEXT://b:9092,OTHER://a:1", "0.0.0.0", None, "PLAINTEXT://0.0.0.0:9092,OTHER://a:1"),
+        ("PLAINTEXT://:9092", "::", 1, "PLAINTEXT://[::]:1"),
+        ("PLAINTEXT://:9092", "[::1]", None, "PLAINTEXT://[::1]:9092"),
+        ("PLAINTEXT://[::1]:9092", "localhost", None, "PLAINTEXT://localhost:9092"),
+        ("CONTROLLER://:9093,PLAINTEXT://[::1]:9092", None, 7, "CONTROLLER://:9093,PLAINTEXT://[::1]:7"),
+    ],
+)
+def test_another_address_for_the_first_listener_of_clients(
+    listeners: str, host: str | None, port: int | None, expected: str
+) -> None:
+    assert with_address(listeners, ("CONTROLLER",), host=host, port=port) == expected
 
 
 def test_address_and_its_text() -> None:

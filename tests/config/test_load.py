@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pybroker.config.group_settings import FAMILIES
-from pybroker.config.load import ConfigFileError, load
+from pybroker.config.load import ConfigFileError, ignored_variables, load
 from pybroker.config.setting import ConfigError
 from pybroker.config.table import BROKER_SETTINGS, family_of
 
@@ -91,6 +91,30 @@ def test_a_bad_combination_names_its_origin_too() -> None:
 def test_a_port_for_the_first_listener() -> None:
     assert [e.port for e in load(port=0).config.endpoints] == [0]
     assert [e.port for e in load(overrides={"listeners": "PLAINTEXT://a:1"}, port=7).config.endpoints] == [7]
+
+
+def test_a_host_for_the_first_listener(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("listeners=PLAINTEXT://:9093\n")
+    assert [str(e) for e in load(host="0.0.0.0").config.endpoints] == ["PLAINTEXT://0.0.0.0:9092"]
+    assert [str(e) for e in load(file=file, host="::1", port=1).config.endpoints] == ["PLAINTEXT://[::1]:1"]
+    with pytest.raises(ConfigError, match=r"^listeners=PLAINTEXT://\[127\.0\.0\.1:9093\]:9092: .*is not an IPv6 address"):
+        load(host="127.0.0.1:9093")
+
+
+def test_advertised_listeners_without_listeners_is_a_warning() -> None:
+    overrides = {"advertised.listeners": "PLAINTEXT://kafka:9092"}
+    warnings = (
+        "advertised.listeners is set and listeners is not: only clients of this machine reach PLAINTEXT://127.0.0.1:9092",
+    )
+    assert load(overrides=overrides).warnings == warnings
+    assert load(overrides=overrides, host="0.0.0.0").warnings == ()
+    assert load(overrides={**overrides, "listeners": "PLAINTEXT://:9092"}).warnings == ()
+
+
+def test_variables_that_only_some_commands_read() -> None:
+    environment = {"KAFKA_NUM_PARTITIONS": "7", "KAFKA_BOOTSTRAP_SERVERS": "a:1", "KAFKA_HEAP_OPTS": "-Xmx1G"}
+    assert ignored_variables(environment) == ["KAFKA_NUM_PARTITIONS"]
 
 
 def test_the_environment_of_a_compose_file_for_kafkas_image() -> None:

@@ -77,6 +77,10 @@ def test_the_controllers_listener_is_not_opened() -> None:
     assert [endpoint.port for endpoint in read_entry(environment).loaded.config.endpoints] == [9092]
 
 
+def test_a_container_listens_at_every_address() -> None:
+    assert [str(endpoint) for endpoint in read_entry({}, root="/nonexistent").loaded.config.endpoints] == ["PLAINTEXT://:9092"]
+
+
 @pytest.mark.parametrize("text", ["MkU3OEVBNTcwNTJENDM2Qk", "free text", "a=b", "é"])
 def test_a_cluster_id_is_any_text_as_kafka_has_it(text: str) -> None:
     assert read_entry({"CLUSTER_ID": text}, root="/nonexistent").loaded.config.cluster_id == text
