@@ -1,0 +1,65 @@
+"""An interval is measured by the monotonic clock; only these modules read the wall clock, each for a reason.
+
+`docs/design/clocks.md` has the rule, and what each clock is used for.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from tests.tidy.sources import nodes, relative, sources, tree
+
+STORED = "it goes into records or files, or is compared with what they have"
+TOOL = "a command or a job, which shows the time of day or compares it with that of records"
+WALL: dict[str, str] = {
+    "pybroker/_clock_python.py": "it is the clock",
+    "pybroker/api/_one_partition_python.py": STORED,
+    "pybroker/api/handlers/describe_quorum.py": "a response shows the time",
+    "pybroker/broker/gauges.py": STORED,
+    "pybroker/broker/leaving.py": STORED,
+    "pybroker/broker/passes.py": "retention and the expiry of producers compare with the timestamps of records",
+    "pybroker/coordinator/runtime/appender.py": STORED,
+    "pybroker/coordinator/runtime/runtime.py": "operations get the time for their records; their timers get intervals",
+    "pybroker/coordinator/service.py": STORED,
+    "pybroker/coordinator/transaction/markers.py": STORED,
+    "pybroker/coordinator/transaction/service.py": "a list shows for how long transactions have been open, by their records",
+    "pybroker/log/cleaner/cleaner.py": "the lags of compaction compare with the timestamps of records",
+    "pybroker/log/cleaner/cleaning.py": "the times of tombstones are in their batches",
+    "pybroker/log/cleaner/head.py": "a new segment has the time of its file",
+    "pybroker/log/directories/directory_moves.py": "a new segment has the time of its file",
+    "pybroker/log/log.py": "a new segment has the time of its file",
+    "pybroker/log/recovery/recovery.py": "producers expire by the timestamps of their batches",
+    "pybroker/log/timestamp_lookup.py": "the times of segments are those of their files",
+    "pybroker/log/truncate.py": "a new segment has the time of its file",
+    "pybroker/replication/appends.py": STORED,
+    "pybroker/cli/spark_generate.py": TOOL,
+    "pybroker/commands/groups_reset.py": TOOL,
+    "pybroker/pipeline/audit/incremental.py": TOOL,
+    "pybroker/pipeline/audit/job.py": TOOL,
+    "pybroker/pipeline/audit/tags.py": TOOL,
+    "pybroker/pipeline/audit/trail.py": TOOL,
+    "pybroker/pipeline/generate.py": TOOL,
+    "pybroker/pipeline/replay/job.py": TOOL,
+    "pybroker/pipeline/report/job.py": TOOL,
+}
+READERS = {"time_ms", "time.time", "time.time_ns", "now", "utcnow", "today"}
+
+
+def reads_wall_clock(module: ast.Module) -> bool:
+    """Return whether a module uses an attribute that is the wall clock: of a `Clock`, of `time`, or of `datetime`."""
+    for node in nodes(module):
+        if isinstance(node, ast.Attribute):
+            owner = f"{node.value.id}." if isinstance(node.value, ast.Name) and node.value.id == "time" else ""
+            if owner + node.attr in READERS:
+                return True
+        elif (
+            isinstance(node, ast.ImportFrom) and node.module == "time" and {"time", "time_ns"} & {one.name for one in node.names}
+        ):
+            return True
+    return False
+
+
+def test_the_wall_clock_is_read_where_there_is_a_reason() -> None:
+    found = {relative(path) for path in sources(".py", folders=("pybroker",)) if reads_wall_clock(tree(path))}
+    assert sorted(found - WALL.keys()) == [], "measure the interval by `monotonic_ms`, or add the module with its reason"
+    assert sorted(WALL.keys() - found) == [], "these do not read it any more"
