@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.api.validations import Validations
+from pybroker.long_work import CONVERSIONS, LongWork
 from pybroker.turns.exceptions import FIRST_GROUPS
 from pybroker.turns.jobs import job
 
@@ -47,6 +48,7 @@ class Services:
     make_groups: Callable[[], GroupCoordinator]
     make_transactions: Callable[[], TransactionCoordinator]
     validations: Validations = field(default_factory=Validations)
+    conversions: LongWork = field(default_factory=lambda: LongWork("convert", CONVERSIONS))
     _groups: GroupCoordinator | None = field(default=None, init=False)
     _transactions: TransactionCoordinator | None = field(default=None, init=False)
 

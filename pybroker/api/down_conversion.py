@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 Converted: TypeAlias = SendPart | bytes | ErrorCode
-Conversion: TypeAlias = Generator[Callable[[], None], None, Converted]
+Conversion: TypeAlias = Generator[LazyDownConversion, None, Converted]
 
 
 def magic_for(version: int) -> int | None:
@@ -73,7 +73,7 @@ class DownConversion:
         read_on: Callable[[int], FileRecords | None],
     ) -> Conversion:
         """Return the part to send in place of `records`, which it owns; UNSUPPORTED_COMPRESSION_TYPE for zstd, or
-        CORRUPT_MESSAGE. A generator, which yields what takes too long for the loop: run that in a thread.
+        CORRUPT_MESSAGE. A generator, which yields what must be measured in a thread.
 
         `cut_batch_size` is the size of the first batch where `records` end inside it, because the batch is larger than the limit;
         else 0. `read_on(offset)` returns the records that follow, None at the end. Such clients only advance by records, so where
@@ -105,7 +105,7 @@ class DownConversion:
         self._kept_bytes += lazy.kept_bytes
         return _Counted(lazy, self._metrics, topic)
 
-    def _lazy(self, records: FileRecords, fetch_offset: Offset) -> Generator[Callable[[], None], None, LazyDownConversion]:
+    def _lazy(self, records: FileRecords, fetch_offset: Offset) -> Generator[LazyDownConversion, None, LazyDownConversion]:
         lazy = LazyDownConversion(
             records,
             to_magic=self._to_magic,
@@ -115,7 +115,7 @@ class DownConversion:
             is_measured=False,
         )
         if lazy.is_long:
-            yield lazy.measure
+            yield lazy
         else:
             lazy.measure()
         return lazy

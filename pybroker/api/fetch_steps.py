@@ -11,12 +11,14 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.down_conversion import Converted, DownConversion, magic_for
+from pybroker.api.down_conversion import Conversion, Converted, DownConversion, magic_for
 from pybroker.api.fetch_partition import conversion_of, topic_responses
 from pybroker.api.pieces import cut
-from pybroker.api.slices import LARGE_PARTITIONS, Pauses, complete, in_threads
+from pybroker.api.slices import LARGE_PARTITIONS, Pauses, complete
 from pybroker.model import ZERO_TOPIC_ID, TopicId
+from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.records.errors import ConversionClosedError
 from pybroker.replication import reading
 from pybroker.replication.fetch_context import NO_SESSION_ID
 from pybroker.replication.fetch_data import FetchPartitionData, session_key
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from pybroker.api.context import Services
+    from pybroker.long_work import LongWork
     from pybroker.metrics.broker_metrics import BrokerMetrics
+    from pybroker.network.context import ConnectionContext
     from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, PartitionData
     from pybroker.replication.cold_lookups import ColdLookups
     from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchResults, SessionKey
@@ -132,7 +136,9 @@ async def read_in_steps(
     return results
 
 
-async def converted_in_steps(broker: Services, version: int, results: FetchResults) -> dict[int, Converted]:
+async def converted_in_steps(
+    broker: Services, connection: ConnectionContext, version: int, results: FetchResults
+) -> dict[int, Converted]:
     """Return the records that a client of an old version gets, by their places in `results`."""
     converted: dict[int, Converted] = {}
     magic = magic_for(version)
@@ -143,9 +149,30 @@ async def converted_in_steps(broker: Services, version: int, results: FetchResul
     for number, (one, data) in enumerate(results):
         steps = conversion_of(broker, version, conversion, one, data)
         if steps is not None:
-            converted[number] = await in_threads(steps)
+            converted[number] = await _measured(broker.conversions, connection, steps)
         await pauses.between()
     return converted
+
+
+async def _measured(threads: LongWork, connection: ConnectionContext, steps: Conversion) -> Converted:
+    """Run `steps`, which ends when the connection is lost: with ProtocolViolation."""
+    try:
+        lazy = next(steps)
+        while True:
+            connection.on_lost = lazy.close
+            try:
+                await threads.run(lazy.measure)
+            except ConversionClosedError:
+                raise ProtocolViolation("the connection is closed") from None
+            except Exception as error:
+                lazy = steps.throw(error)
+            else:
+                lazy = next(steps)
+            finally:
+                connection.on_lost = None
+    except StopIteration as stopped:
+        converted: Converted = stopped.value
+        return converted
 
 
 async def until_due(replicas: ReplicaManager, params: FetchParams, results: FetchResults) -> None:

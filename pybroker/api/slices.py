@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from time import perf_counter
 from typing import Final, TypeVar
 
@@ -78,21 +78,3 @@ async def complete(work: ThreadedWork[Response]) -> Response:
     """Run `work` as `in_slices` does, and return its response."""
     response = in_slices(work)
     return await response if isinstance(response, asyncio.Future) else response
-
-
-async def in_threads(steps: Generator[Callable[[], None], None, Response]) -> Response:
-    """Run `steps`, which yields what takes too long for the loop: that is run in a thread, and what it raises is raised where it
-    was yielded. Return what `steps` returns.
-    """
-    try:
-        step = next(steps)
-        while True:
-            try:
-                await asyncio.get_running_loop().run_in_executor(None, step)
-            except Exception as error:
-                step = steps.throw(error)
-            else:
-                step = next(steps)
-    except StopIteration as stopped:
-        response: Response = stopped.value
-        return response

@@ -44,6 +44,7 @@ from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.files.open_files import OPEN_FILES
 from pybroker.log.log import LogServices
 from pybroker.log.manager.manager import LogManager
+from pybroker.long_work import CONVERSIONS, LongWork
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.directories import read_directories, write_directories
 from pybroker.metadata.names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -108,6 +109,7 @@ class BrokerServer:
         self.failed: asyncio.Event = asyncio.Event()  # set when no log directory works any more
         self.stopping = asyncio.Event()  # set when the sockets take no new requests
         self.validations = Validations()
+        self.conversions = LongWork("convert", CONVERSIONS)
         self.disks = Disks(self._count_bug)
         self.background = Background(self._count_bug)
         self._periodic = Periodic(self._count_bug)
@@ -171,6 +173,7 @@ class BrokerServer:
         await self.server.stop(STOP_GRACE_MS)
         produces.cancel()
         self.validations.close()
+        self.conversions.close()
         self._stop_metrics_page()
         self._periodic.stop()
         self.background.stop()
@@ -360,6 +363,7 @@ class BrokerServer:
             make_groups=self._coordinate_groups,
             make_transactions=self._coordinate_transactions,
             validations=self.validations,
+            conversions=self.conversions,
         )
         self.dispatcher = Dispatcher(self.services)
 
@@ -373,6 +377,7 @@ class BrokerServer:
             self.memory_pool,
             network_limits(config, await limits_by_address(config, self.hosts)),
             address_for=None if by_peer is None else by_peer.address_for,
+            conversions=self.conversions,
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server))
         await self.controller.register_broker(registration(config, []))

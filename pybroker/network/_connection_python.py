@@ -182,7 +182,7 @@ class ConnectionCore:
         if not self.is_open:
             return
         self.is_open, self._is_ending = False, True
-        self.context.holder = None
+        self.context.lose()
         self._receiver.close()
         self._unwatch()
         self._owner.lost(self)
@@ -284,14 +284,17 @@ class ConnectionCore:
         """Run `callback` in the next iteration of the loop."""
         self._loop.call_soon(self._guarded, callback)
 
-    def run_in_thread(self, function: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        """Run a blocking read in the executor."""
+    def run_in_thread(
+        self, function: Callable[[], None], done: Callable[[BaseException | None], None], *, is_conversion: bool
+    ) -> None:
+        """Run a blocking read or a conversion in a thread."""
 
         def finished(future: Future[None]) -> None:
             error = asyncio.CancelledError() if future.cancelled() else future.exception()
             self._guarded(lambda: done(error))
 
-        self._loop.run_in_executor(self._owner.executor, function).add_done_callback(finished)
+        started = self._owner.conversions.run(function) if is_conversion else self._loop.run_in_executor(None, function)
+        started.add_done_callback(finished)
 
     # -- what a handler calls
 

@@ -76,8 +76,12 @@ class Output(Protocol):
 class SenderOwner(Protocol):
     """The connection, as its sender sees it."""
 
-    def run_in_thread(self, function: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        """Run `function` in a thread, then `done` in the loop with the exception that `function` raised, or None."""
+    def run_in_thread(
+        self, function: Callable[[], None], done: Callable[[BaseException | None], None], *, is_conversion: bool
+    ) -> None:
+        """Run `function` in a thread, then `done` in the loop with the exception that `function` raised, or None. Conversions
+        have threads of their own.
+        """
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run `callback` in the loop's next iteration."""
@@ -94,7 +98,9 @@ class SenderOwner(Protocol):
 class _Gone:
     """The owner of a sender that is closed: it does nothing."""
 
-    def run_in_thread(self, function: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+    def run_in_thread(
+        self, function: Callable[[], None], done: Callable[[BaseException | None], None], *, is_conversion: bool
+    ) -> None:
         """Run nothing."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -236,6 +242,8 @@ class Sender:
             on_sent()
         if not self._is_in_thread:
             self._discard()  # else when the thread is done with the part
+        elif self._outgoing is not None and (part := self._outgoing.parts[self._part_index]).makes_bytes:  # type: ignore[union-attr]  # as above
+            part.close()  # type: ignore[union-attr]  # which ends a conversion at its next piece
         self._owner = _GONE  # no cycle remains, so the garbage collector need not find it
 
     def _discard(self) -> None:
@@ -271,7 +279,8 @@ class Sender:
                 self._finish()
             elif cold is not None:
                 self._is_in_thread = True
-                self._owner.run_in_thread(cold, self._thread_done)
+                part = self._outgoing.parts[self._part_index]
+                self._owner.run_in_thread(cold, self._thread_done, is_conversion=part.makes_bytes)  # type: ignore[union-attr]  # a cold part is late
                 return
         self.is_blocked = self._is_paused or self._outgoing is not None
 

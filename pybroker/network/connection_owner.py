@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Executor
 
+    from pybroker.long_work import LongWork
     from pybroker.network._connection_python import ConnectionCore
     from pybroker.network.admission import Admission
     from pybroker.network.context import RequestHandler
@@ -20,6 +20,7 @@ class ConnectionOwner(Protocol):
     """The server, as its connections see it."""
 
     admission: Admission
+    conversions: LongWork
     large_pieces: LargePieces
     scratch: memoryview
     request_bytes_max: int
@@ -29,10 +30,6 @@ class ConnectionOwner(Protocol):
     @property
     def handler(self) -> RequestHandler:
         """The function that handles requests."""
-
-    @property
-    def executor(self) -> Executor | None:
-        """The executor for cold reads; None is the loop's default."""
 
     @property
     def now_ns(self) -> Callable[[], int]:

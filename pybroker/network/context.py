@@ -41,7 +41,8 @@ class ConnectionContext(ContextState):
 
     `client_software_name` and `client_software_version` are empty until ApiVersions v3+ names them.
     `advertised_host` and `advertised_port` are the address that the client gets where the configuration advertises none: by
-    default the address that it has connected to. `holder` is the connection while it is open.
+    default the address that it has connected to. `holder` is the connection while it is open. `on_lost` ends the work in
+    hand when the connection is lost, if the work wants that.
     """
 
     __slots__ = (
@@ -51,9 +52,11 @@ class ConnectionContext(ContextState):
         "client_software_version",
         "connection_id",
         "holder",
+        "is_lost",
         "listener_name",
         "local_host",
         "local_port",
+        "on_lost",
         "peer_host",
         "peer_port",
         "security_protocol",
@@ -81,6 +84,8 @@ class ConnectionContext(ContextState):
         self.advertised_port = local_port
         self.security_protocol = security_protocol
         self.holder: RequestHolder | None = None
+        self.is_lost = False
+        self.on_lost: Callable[[], None] | None = None
         self.client_software_name = ""
         self.client_software_version = ""
 
@@ -88,6 +93,13 @@ class ConnectionContext(ContextState):
     def has_next_request(self) -> bool:
         """Whether the peer has sent more behind the request in hand, which will wait if that request is parked."""
         return self.holder is not None and self.holder.has_next_request
+
+    def lose(self) -> None:
+        """Note that the connection is lost, and end the work in hand."""
+        self.is_lost, self.holder = True, None
+        on_lost, self.on_lost = self.on_lost, None
+        if on_lost is not None:
+            on_lost()
 
     def __str__(self) -> str:
         return f"{host_and_port(self.peer_host, self.peer_port)} on {self.listener_name}#{self.connection_id}"

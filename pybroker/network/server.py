@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pybroker.long_work import CONVERSIONS, LongWork
 from pybroker.network.acceptor import ACCEPTS_AT_ONCE, Acceptor
 from pybroker.network.admission import Admission
 from pybroker.network.binding import bind_all, refusal
@@ -27,8 +28,6 @@ from pybroker.network.strangers import LOOK_MS, Strangers
 from pybroker.turns.watchdog import watch_of
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from pybroker.network._connection_python import ConnectionCore
     from pybroker.network.memory_pool import MemoryPool
 
@@ -50,7 +49,7 @@ class SocketServer:
         memory_pool: the memory of requests; the server makes it wake its own connections.
         limits: see NetworkLimits.
         address_for: returns the host and port that a new client must use; None: the address that it has connected to.
-        executor: for cold reads; None: the loop's default.
+        conversions: the threads of conversions for old clients.
         now_ns: monotonic time in ns.
 
     What the metrics exporter may read
@@ -69,7 +68,7 @@ class SocketServer:
         limits: NetworkLimits,
         *,
         address_for: Callable[[ConnectionContext], tuple[str, int]] | None = None,
-        executor: Executor | None = None,
+        conversions: LongWork | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.listeners = tuple(listeners)
@@ -77,7 +76,7 @@ class SocketServer:
         self.memory_pool = memory_pool
         self._limits = limits
         self._address_for = address_for
-        self.executor = executor
+        self.conversions = conversions or LongWork("convert", CONVERSIONS)
         self.now_ns = now_ns
         self.admission = Admission(memory_pool, limits.queued_max_requests)
         self.large_pieces = LargePieces()

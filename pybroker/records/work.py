@@ -64,14 +64,16 @@ class Work:
         is_on_loop: whether a long batch raises LongWorkError.
         inflated_bytes: what the batches so far have inflated to.
         is_cancelled: called between pieces.
+        bytes_max: LongWorkError is raised, in a thread too, when the batches have inflated to more; 0 if they may.
     """
 
-    __slots__ = ("inflated_bytes", "is_cancelled", "is_on_loop")
+    __slots__ = ("bytes_max", "inflated_bytes", "is_cancelled", "is_on_loop")
 
     def __init__(self, *, is_on_loop: bool = False, is_cancelled: Callable[[], bool] = bool) -> None:
         self.is_on_loop = is_on_loop
         self.is_cancelled = is_cancelled
         self.inflated_bytes = 0
+        self.bytes_max = 0
 
     def only_off_loop(self, size: int, *, size_max: int) -> None:
         """Raise LongWorkError if this is the loop, and `size` is beyond its share."""
@@ -81,7 +83,7 @@ class Work:
     def ensure_wanted(self) -> None:
         """Raise NOT_LEADER_OR_FOLLOWER if the work was cancelled."""
         if self.is_cancelled():
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker stops")
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker stops, or the connection is lost")
 
     def count(self, size: int, rules: ValidationRules) -> None:
         """Count a piece of `size` bytes. Raises RecordTooLargeError when the request has inflated too far."""
@@ -92,6 +94,8 @@ class Work:
                 f"the records of the request inflate to more than {rules.inflated_bytes_max} bytes, "
                 f"which is max.message.bytes times pybroker.produce.inflation.max"
             )
+        if 0 < self.bytes_max < self.inflated_bytes and not self.is_on_loop:
+            raise LongWorkError
 
 
 class _OneBatch(Work):

@@ -19,7 +19,7 @@ from unittest import mock
 import pytest
 
 from pybroker import slicing
-from pybroker.api.validations import Validations
+from pybroker.api.validations import FIRST_BYTES, Validations
 from pybroker.model import NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.codec import encode_request
@@ -96,10 +96,12 @@ class Gate(Validations):
 
     def __init__(self) -> None:
         super().__init__()
+        self.shares: list[int] = []
         self._entered, self._opened = threading.Event(), threading.Event()
 
     async def run(self, check: LongCheck, records: memoryview, work: Work) -> Checked:
         def late(records: memoryview, *, work: Work) -> Checked:
+            self.shares.append(work.bytes_max)
             self._entered.set()
             assert self._opened.wait(10)
             return check(records, work=work)
@@ -205,6 +207,26 @@ async def test_a_stop_ends_a_check_and_nothing_is_appended(tmp_path: Path) -> No
     assert await response_to(whole, waiting, request) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)] * 2
     gate.close()
     assert [whole.replicas.partitions[TopicPartition("two", index)].log.log_end_offset for index in (0, 1)] == [0, 0]
+
+
+async def test_a_check_ends_with_its_connection_and_nothing_is_appended(tmp_path: Path) -> None:
+    whole, request = await started(tmp_path), produce(long_batch())
+    gate, waiting = await held(whole, request)
+    whole.connection.lose()
+    gate.open()
+    assert await response_to(whole, waiting, request) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    assert whole.replicas.partitions[TopicPartition("t", 0)].log.log_end_offset == 0
+
+
+async def test_a_batch_that_inflates_far_is_checked_again_behind_the_shorter_ones(tmp_path: Path) -> None:
+    whole, request = await started(tmp_path), produce(long_batch())
+    gate, waiting = await held(whole, request)
+    assert gate.shares == [FIRST_BYTES]
+    gate.open()
+    with mock.patch("pybroker.api.validations.FIRST_BYTES", LONG_BYTES // 20):
+        assert outcomes(await whole.ask(produce(long_batch()), VERSION))[0][0] == ErrorCode.NONE
+    assert gate.shares[1:] == [LONG_BYTES // 20 * growth for growth in (1, 8, 64)]
+    assert await response_to(whole, waiting, request) == [(ErrorCode.NONE, 0)]
 
 
 async def test_a_batch_that_its_producer_repeats_while_it_is_checked_is_a_duplicate(tmp_path: Path) -> None:

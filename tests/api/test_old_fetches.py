@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from pybroker.long_work import LongWork
 from pybroker.model import Offset
-from pybroker.network.context import Outgoing
+from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.protocol.parts import SendPart
@@ -19,6 +23,8 @@ from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from testing.scenes.api.whole import Whole, settled
 from testing.turns import run_watched
+
+Result = TypeVar("Result")
 
 SIZE_MAX = 96 << 20
 OTHERS = {"Loop.shutdown_default_executor", "_rest", "Produce", ".ask held"}
@@ -56,6 +62,57 @@ async def sent(outgoing: bytes | Outgoing) -> bytes:
             pieces += pulled
         part.close()
     return await asyncio.get_running_loop().run_in_executor(None, b"".join, pieces)
+
+
+class Conversions(LongWork):
+    """Threads for conversions: `asked` is set when one is asked for."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        super().__init__(name, threads)
+        self.asked = asyncio.Event()
+
+    def run(self, function: Callable[[], Result], size: int = 0) -> asyncio.Future[Result]:
+        self.asked.set()
+        return super().run(function, size)
+
+
+async def old_fetch(directory: Path) -> tuple[Whole, Conversions, asyncio.Future[Any]]:
+    """Fetch as an old client does a batch that is converted in a thread."""
+    whole = await Whole(directory, message_max_bytes=SIZE_MAX).start()
+    await whole.create("t")
+    await whole.ask(produced(CompressionType.GZIP, 30, 1 << 20), 8)
+    conversions = whole.services.conversions = Conversions("convert", 1)
+    waiting = whole.send(fetch(), 3)
+    assert isinstance(waiting, asyncio.Future)
+    return whole, conversions, waiting
+
+
+async def test_conversions_and_cold_reads_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    gate = threading.Event()
+    with ThreadPoolExecutor(1) as reads:
+        asyncio.get_running_loop().set_default_executor(reads)
+        reading = asyncio.get_running_loop().run_in_executor(None, gate.wait, 10)
+        try:
+            _, _, waiting = await old_fetch(tmp_path)
+            assert isinstance(await waiting, Outgoing)
+            assert not reading.done()
+        finally:
+            gate.set()
+
+
+async def test_a_conversion_that_waits_for_a_thread_ends_with_its_connection(tmp_path: Path) -> None:
+    gate = threading.Event()
+    whole, conversions, first = await old_fetch(tmp_path)
+    await first
+    busy = conversions.run(lambda: gate.wait(10))
+    conversions.asked.clear()
+    waiting = whole.send(fetch(), 3)
+    await conversions.asked.wait()
+    whole.connection.lose()
+    gate.set()
+    assert await busy
+    with pytest.raises(ProtocolViolation, match="closed"):
+        await settled(waiting)
 
 
 @pytest.mark.judges_time

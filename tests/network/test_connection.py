@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.clock import ManualClock
+from pybroker.long_work import LongWork
 from pybroker.network._connection_python import ConnectionCore
 from pybroker.network.admission import Admission
 from pybroker.network.connection import TURN_NS, TURN_REQUESTS, WRITE_REQUESTS, Connection
@@ -39,7 +40,7 @@ class FakeServer:
         self.mute_counters = MuteCounters()
         self.large_pieces = LargePieces()
         self.turns = watch_of(None)
-        self.executor = None
+        self.conversions = LongWork("convert", 1)
         self.ns = 1
         self.ns_per_request = 0
         self.handled: list[bytes] = []

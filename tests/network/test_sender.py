@@ -34,10 +34,13 @@ class FakeOwner:
         self.soon: list[Callable[[], None]] = []
         self.threads: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
         self.errors: list[BaseException] = []
-        self.ready = 0
+        self.ready = self.conversions = 0
 
-    def run_in_thread(self, function: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+    def run_in_thread(
+        self, function: Callable[[], None], done: Callable[[BaseException | None], None], *, is_conversion: bool
+    ) -> None:
         self.threads.append((function, done))
+        self.conversions += is_conversion
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.soon.append(callback)
@@ -47,6 +50,27 @@ class FakeOwner:
 
     def output_failed(self, error: BaseException) -> None:
         self.errors.append(error)
+
+
+class Converted(LatePart):
+    """Is converted in a thread before its first pull."""
+
+    makes_bytes = True
+
+    def cold(self) -> Callable[[], None] | None:
+        return lambda: None
+
+
+def test_a_conversion_has_threads_of_its_own_and_ends_with_its_connection() -> None:
+    sender, _, owner, _ = setting()
+    part, sent = Converted(b"x" * 10), Sent()
+    sender.stream(outgoing([part], sent))
+    ((_, done),) = owner.threads
+    assert owner.conversions == 1
+    sender.close()
+    assert part.closed == 1, "its next piece ends it"
+    done(None)
+    assert sent.count == 1
 
 
 class Made(LatePart):

@@ -102,14 +102,14 @@ def handle(
     session = broker.fetch_sessions.context(**asked)
     params = _params(broker, context, request, replica_id)
     if len(session.partitions) > LARGE_PARTITIONS or magic_for(version) is not None:
-        return _in_steps(broker, version, session, params)
+        return _in_steps(broker, context, session, params)
     wanted, erroneous = _known(version, session)
     if not wanted:
         return _response(broker, version, session, erroneous)
     cold = ColdLookups()
     results, is_enough = broker.replica_manager.read_first(params, wanted, cold)
     if cold:
-        return _in_steps(broker, version, session, params, cold)
+        return _in_steps(broker, context, session, params, cold)
     if is_enough:
         return _response(broker, version, session, results + erroneous if erroneous else results)
     kind = LongWait if params.max_wait_ms > LONG_WAIT_MS else Deferred
@@ -131,23 +131,23 @@ async def _large(broker: Services, context: RequestContext, request: FetchReques
     del asked, request  # a fetch that waits does not keep what was decoded
     if session.partitions is not partitions:
         await complete(emptied(partitions))
-    return await _in_steps(broker, version, session, params)
+    return await _in_steps(broker, context, session, params)
 
 
 async def _in_steps(
-    broker: Services, version: int, session: FetchContext, params: FetchParams, cold: ColdLookups | None = None
+    broker: Services, context: RequestContext, session: FetchContext, params: FetchParams, cold: ColdLookups | None = None
 ) -> FetchResponse:
     """Handle a request for many partitions, one of an old client, for which records are converted, or one that must look up in a
     thread what the page cache lacks: `cold`, if that is known.
     """
-    manager = broker.replica_manager
+    manager, version = broker.replica_manager, context.api_version
     wanted, erroneous = await complete(known_in_steps(session.partitions, uses_ids=version >= _TOPIC_ID_VERSION))
     results = await read_in_steps(manager, params, wanted, cold or ColdLookups())
     if not await complete(manager.is_enough_in_steps(params, results)):
         parked()
         await until_due(manager, params, results)
         results = await read_in_steps(manager, params, wanted, ColdLookups())
-    converted = await converted_in_steps(broker, version, results)
+    converted = await converted_in_steps(broker, context.connection, version, results)
     aborted = await complete(aborted_in_steps(results))
     results += erroneous
     session_response = await complete(session.respond_in_steps(results))

@@ -85,7 +85,7 @@ def _append_all(
     broker: Services, context: RequestContext, request: ProduceRequest, laid_out: ProduceLayout
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append the entries; the coordinator of the transaction first verifies those that are transactional."""
-    work = broker.validations.work()
+    work = broker.validations.work(context.connection)
     build = functools.partial(_respond, request.acks, laid_out)
     appends = functools.partial(_appends, broker, context, request.acks, laid_out, work)
     guard: Guard | Future[Guard] | None = None
@@ -123,7 +123,7 @@ async def _handle_large(  # noqa: PLR0917  (each is of another kind)
 ) -> ProduceResponse | None:
     """Handle a request of many partitions in steps, between which the loop serves others."""
     acks, asked = request.acks, [request]
-    work = broker.validations.work()
+    work = broker.validations.work(context.connection)
     appends = functools.partial(_appends, broker, context, acks, laid_out, work)
     ready = asyncio.ensure_future(_verified(broker, context, request, laid_out, steps))
     del request, steps
@@ -180,7 +180,7 @@ def _append_long(
     (topic,) = request.topic_data
     (partition,) = topic.partition_data
     topic_partition, records = TopicPartition(topic.name, partition.index), cast("memoryview", partition.records)
-    work = broker.validations.work()
+    work = broker.validations.work(context.connection)
     appends = Appends(
         broker.replica_manager,
         request.acks,
