@@ -34,11 +34,12 @@ Make = Callable[[str, str], list[bytes]]
 
 
 class Case(NamedTuple):
-    """A request, or several at once on one connection."""
+    """A request, or several at once on one connection, or the same on several connections at once."""
 
     what: str
     make: Make
     responses: int = 1
+    connections: int = 1
 
 
 def produce(topic: str, batches: Mapping[int, bytes], version: int = 7) -> bytes:
@@ -130,8 +131,16 @@ def old_messages() -> bytes:
     return offset + groups.data(_old_message(1, gzip.compress(inner * 4_600_000, 6, mtime=0)))
 
 
-def _old_message(attributes: int, value: bytes) -> bytes:
-    body = bytes([0, attributes]) + struct.pack(">i", -1) + groups.data(value)
+@cache
+def old_messages_with_times() -> bytes:
+    """Return a message set of magic 1: a gzip wrapper around 3.5 million messages."""
+    offset = struct.pack(">q", 0)
+    inner = offset + groups.data(_old_message(0, b"", magic=1))
+    return offset + groups.data(_old_message(1, gzip.compress(inner * 3_500_000, 6, mtime=0), magic=1))
+
+
+def _old_message(attributes: int, value: bytes, *, magic: int = 0) -> bytes:
+    body = bytes([magic, attributes]) + bytes(8 * magic) + struct.pack(">i", -1) + groups.data(value)
     return struct.pack(">I", zlib.crc32(body)) + body
 
 
@@ -234,7 +243,13 @@ CASES: Final = [
         "Produce: 22,500 small blocks of gzip", sent_once(lambda: batch(small_gzip_blocks(few_letters(450_000)), 1, codec=GZIP))
     ),
     Case("Produce v2: 4,600,000 messages of magic 0 in gzip", sent_once(old_messages, version=2)),
+    Case(
+        "Produce v2: 3,500,000 messages of magic 1 in gzip, 16 at once",
+        sent_once(old_messages_with_times, version=2),
+        connections=16,
+    ),
     Case("Fetch v2 of a batch that holds 120 MiB", old_fetch),
+    Case("Fetch v2 of a batch that holds 120 MiB, 6 at once", old_fetch, connections=6),
     Case("ListOffsets by time into a batch of 1,000,001 records", by_time(MANY + 1, 1)),
     Case("16 of them at once, batch of 200,001", by_time(200_001, 16), 16),
     Case("ListOffsets by time, 100 partitions, batches of 5,000 records", by_time_in_ordinary_batches),

@@ -63,9 +63,10 @@ def measure(peer: Peer, case: Case) -> Outcome:
     before, logged_bytes = procstat.memory_bytes(peer.pid), peer.log.stat().st_size
     with Probe(peer.bootstrap, probed, INTERVAL_S) as probe, procstat.PeakSampler(peer.pid, "VmRSS", 20) as memory:
         time.sleep(ALONE_S)
-        with raw.Connection(peer.bootstrap, TIMEOUT_S) as connection:
+        with contextlib.ExitStack() as stack:
+            connections = [stack.enter_context(raw.Connection(peer.bootstrap, TIMEOUT_S)) for _ in range(case.connections)]
             began = time.monotonic()
-            response = exchange(connection, frames, case)
+            response = exchange(connections, frames, case)
             ended = time.monotonic()
         time.sleep(ALONE_S)
     waits = probe.between("probe", began - ALONE_S / 2, ended + ALONE_S / 2)
@@ -73,7 +74,8 @@ def measure(peer: Peer, case: Case) -> Outcome:
         delete_topic(peer.bootstrap, topic)
     growth = max(0, memory.peak_bytes - before)
     took_ms, waited_ms = 1000 * (ended - began), 1000 * max(waits)
-    return Outcome(sum(map(len, frames)), took_ms, waited_ms, growth / 1e6, response, *longest_turn(peer, logged_bytes))
+    sent_bytes = case.connections * sum(map(len, frames))
+    return Outcome(sent_bytes, took_ms, waited_ms, growth / 1e6, response, *longest_turn(peer, logged_bytes))
 
 
 def longest_turn(peer: Peer, logged_bytes: int) -> tuple[float, str]:
@@ -84,11 +86,12 @@ def longest_turn(peer: Peer, logged_bytes: int) -> tuple[float, str]:
     return max(((float(held_ms), name) for name, held_ms in turns), default=(0.0, ""))
 
 
-def exchange(connection: raw.Connection, frames: list[bytes], case: Case) -> str:
-    """Send the frames at once, and describe what comes back."""
+def exchange(connections: list[raw.Connection], frames: list[bytes], case: Case) -> str:
+    """Send the frames at once on each connection, and describe what comes back last."""
     try:
-        connection.socket.sendall(b"".join(frames))
-        for _ in range(case.responses):
+        for connection in connections:
+            connection.socket.sendall(b"".join(frames))
+        for connection in connections * case.responses:
             (size,) = struct.unpack(">i", connection.receive_exactly(4))
             response = connection.receive_exactly(size)
     except TimeoutError:

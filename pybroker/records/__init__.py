@@ -12,7 +12,8 @@ quick_look               the records of a compressed batch of the usual form, at
 spare                    an object that each thread keeps for its next use
 copies                   copies of large data in pieces
 convert                  between magic 2 and the formats of old clients, up and down
-down_pieces, windows      a batch that is large inside, down piece by piece; the part of its records that is in memory
+down_pieces, up_pieces   conversion of what is large inside, piece by piece
+windows                  the part of such records that is in memory
 lazy_down_conversion, cut_conversion    down-conversion while the response is sent; a first batch that is cut at a limit
 kernels, sections        the functions that process every record; those that look for one time, or a fault
 columns                  records into Arrow columns

@@ -78,7 +78,7 @@ class DownPieces:
         self.last_offset = self.max_timestamp = -1
 
     def messages(self) -> Iterator[bytes | memoryview]:
-        """Yield the messages, cut anywhere. A part is borrowed until the next. Raises CorruptRecordError."""
+        """Yield the messages, cut anywhere. Raises CorruptRecordError."""
         window, left = Window(self._pieces), self._batch.record_count
         if self._to_magic:
             self._shift = self._batch.base_offset + _Head.of(window).offset_delta

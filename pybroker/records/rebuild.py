@@ -13,7 +13,7 @@ from pybroker.model import FIRST_OFFSET
 from pybroker.records import sections
 from pybroker.records.batch import COMPRESSION_MASK, HEADER_SIZE, LOG_APPEND_TIME_BIT
 from pybroker.records.build import assemble_batch
-from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, Compressing, CompressionType, compress, inflated
+from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, compress, compressed_pieces, inflated
 from pybroker.records.copies import joined
 from pybroker.records.errors import RecordTooLargeError
 from pybroker.records.work import LOOP_BYTES, compressed_on_loop_max, pieces_of
@@ -73,8 +73,7 @@ def rebuilt(batch: BatchView, records: Records, codec: CompressionType, max_time
     Raises RecordTooLargeError; LongWorkError on the loop, if the compression takes too long for it.
     """
     rules = records.rules
-    level = rules.level if codec is rules.compression else None
-    records.work.only_off_loop(records.size, size_max=compressed_on_loop_max(codec, level))
+    records.work.only_off_loop(records.size, size_max=compressed_on_loop_max(codec, _level(codec, rules)))
     pieces = records.pieces_again()
     base_timestamp = batch.base_timestamp
     renumbering = None
@@ -82,10 +81,23 @@ def rebuilt(batch: BatchView, records: Records, codec: CompressionType, max_time
         log_append_time = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else None
         renumbering = sections.Renumbering(batch.record_count, base_timestamp, log_append_time)
         pieces = map(renumbering.feed, pieces)
-    payload = _compressed(pieces, codec, level, rules, is_small=records.size <= LOOP_BYTES)
+    payload = compressed(pieces, codec, rules, is_small=records.size <= LOOP_BYTES)
     if renumbering is not None:
         renumbering.finish()
         base_timestamp = renumbering.base_timestamp_made
+    return under_header(batch, payload, codec, rules, base_timestamp=base_timestamp, max_timestamp=max_timestamp)
+
+
+def under_header(
+    batch: BatchView,
+    payload: bytes | memoryview,
+    codec: CompressionType,
+    rules: ValidationRules,
+    *,
+    base_timestamp: int,
+    max_timestamp: int,
+) -> memoryview:
+    """Return the records of `batch`, as they are in `payload`, as a batch from offset 0 on."""
     kept = batch.attributes & ~(COMPRESSION_MASK | LOG_APPEND_TIME_BIT)
     return memoryview(
         assemble_batch(
@@ -108,22 +120,23 @@ def too_large(size: int, rules: ValidationRules) -> RecordTooLargeError:
     return RecordTooLargeError(f"a batch has {size} bytes, but max.message.bytes is {rules.max_message_bytes}")
 
 
-def _compressed(
-    pieces: Iterator[bytes | memoryview], codec: CompressionType, level: int | None, rules: ValidationRules, *, is_small: bool
+def compressed(
+    pieces: Iterator[bytes | memoryview], codec: CompressionType, rules: ValidationRules, *, is_small: bool = False
 ) -> bytes | memoryview:
+    """Return all pieces together in `codec`. Raises RecordTooLargeError as soon as a batch of them would be too large."""
+    level = _level(codec, rules)
     if codec and is_small:
-        payload = compress(codec, b"".join(pieces), level=level)
-        if HEADER_SIZE + len(payload) > rules.max_message_bytes:
-            raise too_large(HEADER_SIZE + len(payload), rules)
-        return payload
-    compressing, parts, size = Compressing(codec, level=level), [], HEADER_SIZE
-    for piece in pieces:
-        parts.append(compressing.add(piece) if codec else piece)
-        size += len(parts[-1])
+        parts: Iterator[bytes | memoryview] = iter((compress(codec, b"".join(pieces), level=level),))
+    else:
+        parts = compressed_pieces(codec, pieces, level=level) if codec else pieces
+    found, size = [], HEADER_SIZE
+    for part in parts:
+        found.append(part)
+        size += len(part)
         if size > rules.max_message_bytes:
             raise too_large(size, rules)
-    parts.append(compressing.end())
-    size += len(parts[-1])
-    if size > rules.max_message_bytes:
-        raise too_large(size, rules)
-    return joined(parts)
+    return joined(found)
+
+
+def _level(codec: CompressionType, rules: ValidationRules) -> int | None:
+    return rules.level if codec is rules.compression else None

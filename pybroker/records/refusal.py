@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records import sections
@@ -10,9 +10,11 @@ from pybroker.records.batch import LOG_APPEND_TIME_BIT, NO_TIMESTAMP
 from pybroker.records.errors import RecordError, RecordValidationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pybroker.records._sections_python import Refused
     from pybroker.records.batch import BatchView
-    from pybroker.records.rebuild import Records
+    from pybroker.records.rules import ValidationRules
 
 _LISTED_MAX: Final = 1000
 """The number of refused records that a response lists. Kafka lists all; identical records compress to millions in a few kB."""
@@ -21,7 +23,18 @@ _INT64_MIN: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1
 
 
-def refuse(batch: BatchView, records: Records, now_ms: int) -> NoReturn:
+class LookedThrough(Protocol):
+    """Records that were looked through, and can be again."""
+
+    @property
+    def rules(self) -> ValidationRules:
+        """The rules by which they are refused."""
+
+    def pieces_again(self) -> Iterator[bytes | memoryview]:
+        """Yield the uncompressed records."""
+
+
+def refuse(batch: BatchView, records: LookedThrough, now_ms: int) -> NoReturn:
     """Raise RecordValidationError with the first records that are refused: `_LISTED_MAX` at most, of perhaps millions."""
     rules = records.rules
     earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
@@ -42,14 +55,14 @@ def refuse(batch: BatchView, records: Records, now_ms: int) -> NoReturn:
     raise RecordValidationError(errors, code, count=found.total)
 
 
-def _refused(records: Records, count: int, *, base_timestamp: int, earliest: int, latest: int) -> Refused:
+def _refused(records: LookedThrough, count: int, *, base_timestamp: int, earliest: int, latest: int) -> Refused:
     walk = sections.Refusals(count, base_timestamp, records.rules.is_compacted, earliest, latest, _LISTED_MAX)
     for piece in records.pieces_again():
         walk.feed(piece)
     return walk.refused
 
 
-def _refuse_log_append_time(batch: BatchView, records: Records, *, earliest: int, latest: int) -> NoReturn:
+def _refuse_log_append_time(batch: BatchView, records: LookedThrough, *, earliest: int, latest: int) -> NoReturn:
     """Refuse a batch whose timestamps a producer has marked as the broker's: the max timestamp holds for every record."""
     rules = records.rules
     timestamp = batch.max_timestamp

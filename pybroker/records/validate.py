@@ -23,6 +23,7 @@ Source: `LogValidator`, `UnifiedLog.analyzeAndValidateRecords`, `ProduceRequest.
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
@@ -42,16 +43,20 @@ from pybroker.records.batch import (
     set_offset_and_epoch,
 )
 from pybroker.records.build import assemble_batch
-from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType
+from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, inflated
 from pybroker.records.convert import Lifted, lift_inner
 from pybroker.records.copies import joined
 from pybroker.records.errors import InvalidRecordError, RecordTooLargeError, UnsupportedCompressionError
-from pybroker.records.rebuild import Records, rebuilt, too_large
-from pybroker.records.refusal import refuse
+from pybroker.records.rebuild import Records, compressed, rebuilt, too_large, under_header
+from pybroker.records.refusal import LookedThrough, refuse
 from pybroker.records.rules import USUAL_BYTES_MAX, ValidationRules
+from pybroker.records.up_pieces import UpPieces
+from pybroker.records.windows import taken
 from pybroker.records.work import LOOP_BYTES, LongWorkError, Work, pieces_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pybroker.model import LeaderEpoch, Offset
 
 _MAGIC_2_SINCE: Final = 3  # the version of Produce since which a partition has exactly one batch, of magic 2
@@ -295,7 +300,7 @@ def _check_header(batch: BatchView, rules: ValidationRules, *, from_client: bool
 
 def _check_records(
     batch: BatchView,
-    records: Records,
+    records: LookedThrough,
     rules: ValidationRules,
     now_ms: int,
     *,
@@ -335,31 +340,30 @@ def _converted(records: memoryview, now_ms: int, rules: ValidationRules, work: W
     largest = size if first.compression or len(records) <= rules.max_message_bytes else _largest(records, work)
     if largest > rules.max_message_bytes:
         raise too_large(largest, rules)
-    if first.compression:
-        lifted = _lifted_wrapper(legacy.MessageView(records[:size]), rules, work)
-    else:  # as `lift` does, but in one call: mixed magics and codecs are refused here
-        section, *rest, _ = kernels.up_convert_messages(records, first.magic, False, 0)
-        lifted = Lifted(section, CompressionType.NONE, first.timestamp_type, *rest)
+    codec = first.compression if rules.compression is None else rules.compression
+    lifted = _lifted(legacy.MessageView(records[:size]) if first.compression else first, records, rules, work)
+    payload = compressed(lifted.sections(), codec, rules) if isinstance(lifted, UpPieces) else b""
+    if not lifted.record_count:
+        raise InvalidRecordError("a compressed message holds no messages")
     if lifted.min_timestamp < 0:
         raise InvalidRecordError(f"a message has the timestamp {lifted.min_timestamp}")
-    codec = lifted.compression if rules.compression is None else rules.compression
     as_batch = BatchView(
         memoryview(
             assemble_batch(
                 b"",
                 base_offset=FIRST_OFFSET,
                 last_offset_delta=lifted.record_count - 1,
-                attributes=LOG_APPEND_TIME_BIT if lifted.timestamp_type else 0,
+                attributes=LOG_APPEND_TIME_BIT if first.timestamp_type else 0,
                 base_timestamp=lifted.base_timestamp,
                 max_timestamp=lifted.max_timestamp,
                 record_count=lifted.record_count,
             )
         )
     )
-    inner = Records(CompressionType.NONE, memoryview(lifted.section), rules, work)
+    found = Records(CompressionType.NONE, memoryview(lifted.section), rules, work) if isinstance(lifted, Lifted) else lifted
     _check_records(
         as_batch,
-        inner,
+        found,
         rules,
         now_ms,
         max_timestamp=lifted.max_timestamp,
@@ -367,19 +371,44 @@ def _converted(records: memoryview, now_ms: int, rules: ValidationRules, work: W
         keyless=lifted.keyless_count,
     )
     max_timestamp = now_ms if rules.is_log_append_time else lifted.max_timestamp
-    return BatchView(rebuilt(as_batch, inner, codec, max_timestamp, is_renumbered=False))
+    if isinstance(found, Records):
+        return BatchView(rebuilt(as_batch, found, codec, max_timestamp, is_renumbered=False))
+    return BatchView(
+        under_header(as_batch, payload, codec, rules, base_timestamp=lifted.base_timestamp, max_timestamp=max_timestamp)
+    )
 
 
-def _lifted_wrapper(wrapper: legacy.MessageView, rules: ValidationRules, work: Work) -> Lifted:
-    wrapper.ensure_valid()
-    parts: list[bytes | memoryview] = []
+def _lifted(first: legacy.MessageView, records: memoryview, rules: ValidationRules, work: Work) -> Lifted | UpPieces:
+    """Return the messages, inside `first` if that is a wrapper, as records: at once if they are small, else piece by piece."""
+    data, codec = records, first.compression
+    if codec:
+        first.ensure_valid()
+        data = first.wrapped()
+    elif len(data) <= LOOP_BYTES:  # as `lift` does, but in one call: mixed magics and codecs are refused here
+        section, *rest, _ = kernels.up_convert_messages(data, first.magic, False, 0)
+        return Lifted(section, CompressionType.NONE, first.timestamp_type, *rest)
+    pieces = pieces_of(codec, data, rules, work, magic=first.magic)
+    if codec:
+        pieces = _bounded(pieces)
+    begun, is_whole = taken(pieces, LOOP_BYTES)
+    if is_whole:
+        return lift_inner(first, joined(begun))
+
+    def again() -> Iterator[bytes | memoryview]:
+        for piece in inflated(codec, data, magic=first.magic):
+            work.ensure_wanted()
+            yield piece
+
+    return UpPieces(first, chain(begun, pieces), again, rules)
+
+
+def _bounded(pieces: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]:
     left = DECOMPRESSED_BYTES_MAX
-    for piece in pieces_of(wrapper.compression, wrapper.wrapped(), rules, work, magic=wrapper.magic):
+    for piece in pieces:
         left -= len(piece)
         if left < 0:
             raise RecordTooLargeError(f"the compressed messages expand to more than {DECOMPRESSED_BYTES_MAX} bytes")
-        parts.append(piece)
-    return lift_inner(wrapper, joined(parts))
+        yield piece
 
 
 def _largest(records: memoryview, work: Work) -> int:

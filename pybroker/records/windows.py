@@ -39,7 +39,7 @@ class Window:
         self.position += size
 
     def run(self, size: int) -> Iterator[bytes | memoryview]:
-        """Yield the next `size` bytes, borrowed, and leave them out; fewer if the data ends before."""
+        """Yield the next `size` bytes, parts of the pieces, and leave them out; fewer if the data ends before."""
         while size > 0 and (self.data or self.grow()):
             part = memoryview(self.data)[:size]
             self.drop(len(part))
