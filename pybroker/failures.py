@@ -1,10 +1,20 @@
-"""Exceptions that were handled."""
+"""Exceptions that were handled, and those that are a shortage."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+import errno
+from typing import Final, TypeVar
 
 Error = TypeVar("Error", bound=BaseException)
+
+SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Return whether the system lacks memory, threads, descriptors or maps: what failed is no bug, and may be tried again."""
+    if isinstance(error, RuntimeError):
+        return "start new thread" in str(error)  # the interpreter has no class for it
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)
 
 
 def drop_frames(error: Error) -> Error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from pybroker.failures import drop_frames
+from pybroker.failures import drop_frames, is_shortage
 from pybroker.model import NO_OFFSET
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import RecordValidationError
@@ -38,6 +38,9 @@ def failed_append(
     """Count an append that raised `error`, and return its result; an error that is no refusal of the records is logged."""
     if isinstance(error, KafkaError):
         code, message = error.code, error.message if error.message != error.code.message else None
+    elif is_shortage(error):
+        logger.info("An append to %s failed for a shortage: KAFKA_STORAGE_ERROR (%r)", partition.topic_partition, error)
+        code, message = ErrorCode.KAFKA_STORAGE_ERROR, None
     elif isinstance(error, OSError):
         logger.error("The disk refused an append to %s: KAFKA_STORAGE_ERROR", partition.topic_partition, exc_info=error)
         code, message = ErrorCode.KAFKA_STORAGE_ERROR, None

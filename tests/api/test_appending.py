@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import logging
 import threading
 import time
 import weakref
@@ -207,6 +208,17 @@ async def test_a_stop_ends_a_check_and_nothing_is_appended(tmp_path: Path) -> No
     assert await response_to(whole, waiting, request) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)] * 2
     gate.close()
     assert [whole.replicas.partitions[TopicPartition("two", index)].log.log_end_offset for index in (0, 1)] == [0, 0]
+
+
+@pytest.mark.parametrize("shortage", [MemoryError(), RuntimeError("can't start new thread")], ids=["memory", "threads"])
+async def test_a_shortage_during_a_check_is_no_bug_and_may_be_tried_again(
+    tmp_path: Path, shortage: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = await started(tmp_path)
+    with mock.patch("pybroker.api.validations._wanted", side_effect=shortage):
+        assert outcomes(await whole.ask(produce(long_batch()), VERSION)) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
+    assert not [record for record in caplog.records if record.levelno > logging.INFO or record.exc_info]
+    assert outcomes(await whole.ask(produce(long_batch()), VERSION)) == [(ErrorCode.NONE, 0)]
 
 
 async def test_a_check_ends_with_its_connection_and_nothing_is_appended(tmp_path: Path) -> None:

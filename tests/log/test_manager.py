@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -71,6 +73,19 @@ def test_logs_come_back_with_their_offsets_and_topic_ids(tmp_path: Path, *, clea
         assert found.topic_id == TOPIC_ID
         assert found.recovery_point == found.log_end_offset if clean else found.recovery_point > 0
         assert read_batches(found, found.log_start_offset)[-1].next_offset == found.log_end_offset
+    again.stop()
+
+
+def test_a_stop_without_threads_is_clean(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    manager = started(disk)
+    append(manager.create(TP, TOPIC_ID, disk.config), batch(3))
+    with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
+        manager.stop()
+    (directory,) = manager.directories
+    assert not directory.is_offline
+    again = started(Disk(tmp_path))
+    assert [one.was_clean for one in again.directories] == [True]
     again.stop()
 
 

@@ -15,10 +15,11 @@ import os
 import shutil
 from typing import ClassVar, Final
 
+from pybroker import failures
 from pybroker.log.files.open_files import OPEN_FILES
 from pybroker.log.files.reserves import NO_ROOM, RESERVES
 
-SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+SHORTAGES: Final = failures.SHORTAGES
 """The errors of a system without free descriptors or maps: they are not the fault of a disk, and the operation may be
 tried again.
 """

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.checkpoints import checkpoint, checkpoint_pass
@@ -178,7 +178,13 @@ class LogManager:
             directory.room.release()  # before anything else is written
         # Many files are written to the disk at the same time; one by one, each would wait for it.
         with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="close") as threads:
-            for done in [threads.submit(log.prepare_close()) for log in logs]:
+            begun: list[Future[None]] = []
+            for work in [log.prepare_close() for log in logs]:
+                try:
+                    begun.append(threads.submit(work))
+                except RuntimeError:  # there are too many threads; one that was started may do the work once more
+                    work()
+            for done in begun:
                 done.result()
         for log in logs:
             log.finish_close()
