@@ -162,7 +162,7 @@ class ConnectionCore:
             self._turns.end("end of input")
 
     def _stays_open(self) -> bool:
-        if not self.is_open or not self._is_busy or self._transport.get_extra_info("sslcontext") is not None:
+        if not (self.is_open and self._is_busy) or self.context.on_lost or self._transport.get_extra_info("sslcontext"):
             return False
         if self._is_holding:
             self._has_input_ended = True

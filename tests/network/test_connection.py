@@ -233,6 +233,16 @@ async def test_what_was_received_behind_a_parked_request_is_dropped_at_the_peers
     assert not transport.is_open
 
 
+async def test_work_that_ends_with_its_connection_ends_when_the_peer_has_closed() -> None:
+    connection, transport = connect(FakeServer())
+    transport.deliver(framed(b"p1"))
+    ended: list[str] = []
+    connection.context.on_lost = lambda: ended.append("conversion")
+    assert not connection.eof_received(), "the transport closes"
+    connection.connection_lost(None)
+    assert ended == ["conversion"]
+
+
 async def test_what_stands_behind_a_held_request_is_handled_although_the_peer_has_closed() -> None:
     server = FakeServer()
     connection, transport = connect(server)
