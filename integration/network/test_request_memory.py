@@ -192,6 +192,6 @@ def test_a_request_that_gets_no_memory_costs_one_line_and_its_connection(start_b
         serve_one(broker)
     until(lambda: gauge(port, POOL_USED) == 0, "nothing is counted any more")
     lines = broker.log_text.splitlines()
-    assert sum("the system has no memory for its request" in line for line in lines) == refused
+    assert sum("the system has no memory, thread or descriptor for its request" in line for line in lines) == refused
     assert not [line for line in lines if "Traceback" in line or "bug" in line or "ERROR" in line]
     broker.stop()

@@ -400,7 +400,7 @@ class DispatcherCore:
         raise NotImplementedError
 
     def _failure(self, api: Api, context: RequestContext, request: object, error: BaseException) -> object:
-        """Return the response for an exception that a handler raised. Raises MemoryError if the exception is one."""
+        """Return the response for an exception that a handler raised. Raises the exception itself if it is a shortage."""
         raise NotImplementedError
 
     def _count_errors(self, metrics: RequestMetrics, codes: Any) -> int:

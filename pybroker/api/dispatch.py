@@ -34,7 +34,7 @@ from pybroker.api.lane import IN_LANE, Lane
 from pybroker.api.long_messages import Encoded, HeldRequest, LongMessages
 from pybroker.api.registry import APIS, Api, load_api
 from pybroker.api.slices import SlicedResponse
-from pybroker.failures import drop_frames
+from pybroker.failures import drop_frames, is_shortage
 from pybroker.metrics.counts import NO_ERROR
 from pybroker.native import choose
 from pybroker.network.context import ProtocolViolation
@@ -171,9 +171,11 @@ class Dispatcher(DispatcherCore):
                 parked()
             if inspect.isawaitable(response):
                 response = await response
-        except (ProtocolViolation, MemoryError):
+        except ProtocolViolation:
             raise
         except Exception as error:
+            if is_shortage(error):
+                raise
             reported = self._reported(route.api, context, error)
             response = await self._long_messages.run(_error_response, request, route.response, version, reported)
         finally:
@@ -182,7 +184,7 @@ class Dispatcher(DispatcherCore):
         return response
 
     def _abandoned(self, api: Api, context: RequestContext, error: BaseException | None) -> None:
-        if error is not None and not isinstance(error, ProtocolViolation | KafkaError | MemoryError):
+        if error is not None and not isinstance(error, ProtocolViolation | KafkaError) and not is_shortage(error):
             self._log_bug(api, context, error)
 
     def _finish_after(self, parked: Parked, operation: Awaitable[Any] | LongWait[Any, Any]) -> None:
@@ -233,11 +235,11 @@ class Dispatcher(DispatcherCore):
         encoding.add_done_callback(encoded)
 
     def _failure(self, api: Api, context: RequestContext, request: object, error: BaseException) -> object:
-        """Return the response for an exception that a handler raised. Raises MemoryError if the exception is one.
+        """Return the response for an exception that a handler raised. Raises the exception itself if it is a shortage.
 
         Raises ProtocolViolation if the response must name what `request` asks for, and that was let go.
         """
-        if isinstance(error, MemoryError):
+        if is_shortage(error):
             raise error
         return _error_response(request, api.response, context.api_version, self._reported(api, context, error))
 

@@ -11,9 +11,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+
+from pybroker.failures import is_shortage
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +103,8 @@ class DiskThread:
     def _as_os_error(self, error: BaseException | None) -> OSError | None:
         if error is None or isinstance(error, OSError):
             return error
+        if is_shortage(error):  # no fault of the disk
+            return OSError(errno.ENOMEM, f"{os.strerror(errno.ENOMEM)}: {error!r}")
         logger.error("%s: a job failed unexpectedly, which is a bug", self._name, exc_info=error)
         self._on_bug()
         failure = OSError(errno.EIO, f"unexpected error in the disk thread: {error!r}")

@@ -23,7 +23,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pybroker.failures import drop_frames
+from pybroker.failures import drop_frames, is_shortage
 from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing, ProtocolViolation
 from pybroker.network.mute import MuteEvent, MuteReason
 from pybroker.network.receiver import Receiver
@@ -277,7 +277,8 @@ class ConnectionCore:
 
     def output_failed(self, error: BaseException) -> None:
         """Close the connection: a response cannot be finished, and the peer would take the next bytes for the rest of it."""
-        logger.error("Closing %s: the data of its response could not be read: %r", self.context, error)
+        level = logging.INFO if is_shortage(error) else logging.ERROR
+        logger.log(level, "Closing %s: the data of its response could not be read: %r", self.context, error)
         self.abort()
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -334,8 +335,8 @@ class ConnectionCore:
             self.counters.protocol_violations += 1
             self._sender.flush()  # the responses to earlier requests
             self.close()
-        elif isinstance(error, MemoryError):
-            logger.info("Closing %s: the system has no memory for its request", self.context)
+        elif is_shortage(error):
+            logger.info("Closing %s: the system has no memory, thread or descriptor for its request (%r)", self.context, error)
             self.abort()
         else:
             logger.error("Closing %s after an unexpected error, which is a bug", self.context, exc_info=error)
@@ -442,8 +443,6 @@ class ConnectionCore:
         self.active_ns = self._now_ns()
         if self.active_ns >= self._noted_until_ns:
             self._noted_until_ns = self._owner.active(self)
-
-    # -- reading
 
     def _settle(self) -> None:
         """Pause or resume reading after a turn, as its outcome demands."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import logging
 import sys
 from pathlib import Path
@@ -152,19 +153,24 @@ async def test_a_request_whose_error_cannot_be_sent_either_ends(
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_a_request_for_which_there_is_no_memory_is_no_bug_and_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_async: bool
+@pytest.mark.parametrize(
+    "shortage",
+    [MemoryError(), RuntimeError("can't start new thread"), OSError(errno.EMFILE, "")],
+    ids=["memory", "thread", "file"],
+)
+async def test_a_request_that_a_shortage_fails_is_no_bug_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_async: bool, shortage: Exception
 ) -> None:
     def fail(*_: Any) -> Any:
-        raise MemoryError
+        raise shortage
 
     async def fail_later(*_: Any) -> None:
-        raise MemoryError
+        raise shortage
 
     whole = await Whole(tmp_path).start()
     broken = dataclasses.replace(load_api(ApiKey.METADATA), handle=fail_later if is_async else fail)
     monkeypatch.setattr(dispatch, "load_api", {ApiKey.METADATA: broken}.__getitem__)
-    with pytest.raises(MemoryError):
+    with pytest.raises(type(shortage)):
         await settled(whole.send(MetadataRequest(topics=[]), 4))
     assert (whole.metrics.unexpected_errors, caplog.records) == (0, [])
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from pybroker.broker.disk_thread import DiskThread
+from pybroker.failures import SHORTAGES
 
 
 class Outcomes:
@@ -76,6 +77,22 @@ async def test_an_error_of_no_disk_is_logged_counted_and_reported_as_a_failure(
     assert bugs == ["bug"]
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert record.exc_info is not None
+
+
+@pytest.mark.parametrize("shortage", [MemoryError(), RuntimeError("can't start new thread")], ids=["memory", "thread"])
+async def test_a_shortage_is_no_fault_of_the_disk_and_no_bug(
+    disk: DiskThread, bugs: list[str], caplog: pytest.LogCaptureFixture, shortage: Exception
+) -> None:
+    def work() -> None:
+        raise shortage
+
+    outcomes = Outcomes()
+    disk.run(work, outcomes)
+    await disk.idle()
+    (error,) = outcomes.errors
+    assert error is not None
+    assert error.errno in SHORTAGES, "a directory that gets this error stays online"
+    assert (bugs, caplog.records) == ([], [])
 
 
 async def test_a_report_that_fails_is_counted_and_does_not_stop_the_thread(

@@ -446,5 +446,7 @@ async def test_a_request_without_memory_costs_its_connection_and_one_line(
             transport.deliver(framed(b"half")[:6])
         await turns()
     assert not connection.is_open
-    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ["the system has no memory for its request"]
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "the system has no memory, thread or descriptor for its request (MemoryError())"
+    ]
     assert (server.lost_count, server.admission.pool.used, server.watched) == (1, 0, [])
