@@ -43,8 +43,8 @@ BATCHED_SHARE = 10  # of the requests with full batches fewer are enough
 class CountedPeer(Peer):
     """Our broker in callgrind, which counts only between two commands."""
 
-    def __init__(self, folder: Path, taken_away: list[str]) -> None:
-        super().__init__(OURS, folder)
+    def __init__(self, folder: Path, taken_away: list[str], *, checkout: Path | None = None) -> None:
+        super().__init__(OURS, folder, checkout=checkout)
         self._folder, self._taken_away = folder, taken_away
 
     def _command(self, port: int, overrides: list[str]) -> list[str]:  # type: ignore[override]
@@ -89,6 +89,7 @@ def frames(bootstrap: str) -> dict[str, tuple[bytes, int]]:
         "Produce v7, one record": (raw.request(raw.PRODUCE, 7, raw.produce_body(7, ONE, {0: record}, acks=1)), 1),
         "Produce v7, acks=all": (raw.request(raw.PRODUCE, 7, raw.produce_body(7, ONE, {0: record}, acks=-1)), 1),
         "Fetch v11, one record": (raw.request(raw.FETCH, 11, raw.fetch_body(11, [one])), 1),
+        "Fetch v3, one record": (raw.request(raw.FETCH, 3, raw.fetch_body(3, [one])), 1),
         "Fetch v11, at the end": (raw.request(raw.FETCH, 11, raw.fetch_body(11, [end])), 1),
         "Fetch v11, at 12 ends": (raw.request(raw.FETCH, 11, raw.fetch_body(11, ends)), 1),
         "Produce v7, 12 x 16 kB": (raw.request(raw.PRODUCE, 7, raw.produce_body(7, MANY, everywhere, acks=1)), BATCHED_SHARE),
