@@ -7,7 +7,11 @@ from cpython.tuple cimport PyTuple_SET_ITEM
 cdef extern from *:
     """
     static inline PyObject *pb_new_tuple(PyObject *cls, Py_ssize_t size) {
-        return ((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, size);
+        PyObject *made = ((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, size);
+    #if PY_VERSION_HEX >= 0x030E0000  /* since 3.14 a tuple keeps its hash: -1 is not computed yet, but 0 would be the hash */
+        if (made != NULL) ((PyTupleObject *)made)->ob_hash = -1;
+    #endif
+        return made;
     }
     """
     object pb_new_tuple(object cls, Py_ssize_t size)  # every item must be set before other code sees the tuple
