@@ -32,6 +32,7 @@ from pybroker.protocol.wire import (
     too_short,
     uvarint,
 )
+from pybroker.references import REFERENCES_OF_ONE
 
 if TYPE_CHECKING:
     from pybroker.protocol.codec import RequestHeader
@@ -54,10 +55,6 @@ _UUID: Final = ord("s")
 _UUID_BYTES: Final = 16
 _JOINED_PIECES: Final = 1 << 16
 """This many pieces of a message are joined at once."""
-_OF_A_VARIABLE: Final = 2
-"""The result of `getrefcount` for an object that only a variable refers to: it counts its argument, too."""
-_OF_A_FIELD: Final = 3
-"""The same, for an object of which a field of a message has the only other reference."""
 _SHORT_VARINTS: Final = [bytes((value,)) for value in range(128)]
 
 
@@ -145,14 +142,14 @@ class Plan:
         To free hundreds of thousands of elements at once is one long step, and no other thread has the interpreter meanwhile.
         """
         message = held.pop()
-        if getrefcount(message) <= _OF_A_VARIABLE:
+        if getrefcount(message) <= REFERENCES_OF_ONE:
             self.free_fields(message)
 
     def free_fields(self, message: object) -> None:
         """Empty the lists of a message that belong to nothing else."""
         for name, plan in self._nested:
             value = getattr(message, name)
-            if getrefcount(value) > _OF_A_FIELD:
+            if getrefcount(value) > REFERENCES_OF_ONE + 1:  # the field's own
                 continue
             if type(value) is not list:
                 if plan is not None and value is not None:
@@ -160,7 +157,7 @@ class Plan:
                 continue
             while value:
                 element = value.pop()
-                if plan is not None and getrefcount(element) <= _OF_A_VARIABLE:
+                if plan is not None and getrefcount(element) <= REFERENCES_OF_ONE:
                     plan.free_fields(element)
 
     def read(self, buffer: memoryview, position: int) -> tuple[object, int]:

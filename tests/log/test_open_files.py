@@ -120,6 +120,18 @@ def test_views_of_a_file_that_was_let_go_of_outlive_a_truncation(tmp_path: Path,
     assert append(log, batch()) == 1
 
 
+def test_a_slice_that_was_not_read_yet_outlives_a_truncation_after_its_file_was_let_go_of(tmp_path: Path) -> None:
+    log = Disk(tmp_path).create()
+    data = [batch(10, size=5_000) for _ in range(3)]
+    for one in data:
+        append(log, one)
+    fetched = log.read(Offset(0), bytes_max=1 << 20, upper_offset=Offset(30), min_one_batch=True)
+    log.segments.active.let_go()
+    log.truncate_to(Offset(10))
+    assert isinstance(fetched.records, FileRecords)
+    assert fetched.records.read(0, fetched.size) == b"".join(data)
+
+
 @pytest.mark.parametrize("code", [errno.ENOMEM, errno.EMFILE, errno.ENFILE])
 def test_what_cannot_be_mapped_is_read(tmp_path: Path, code: int) -> None:
     class NoMaps(Filesystem):
@@ -155,10 +167,10 @@ def test_an_open_that_finds_no_descriptor_closes_idle_files_and_tries_again(
     assert open_data_files(tmp_path) == 20
     real, failures = os.open, [errno.EMFILE, errno.ENFILE]
 
-    def scarce(path: str, flags: int, mode: int = 0o777) -> int:
+    def scarce(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         if failures:
             raise OSError(failures.pop(), "no descriptor")
-        return real(path, flags, mode)
+        return real(path, flags, mode, dir_fd=dir_fd)
 
     monkeypatch.setattr("pybroker.log.files.filesystem.os.open", scarce)
     failures.pop()

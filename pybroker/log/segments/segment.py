@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.log.files.open_files import OPEN_FILES
 from pybroker.log.indexes.time_index import TimestampOffset
@@ -23,6 +23,7 @@ from pybroker.log.segments.file_records import SegmentFile
 from pybroker.log.segments.segment_files import DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentFiles
 from pybroker.log.tail import NO_TIMESTAMP, SegmentTail
 from pybroker.model import NO_OFFSET, Offset
+from pybroker.references import REFERENCES_OF_ONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from pybroker.records.batch import BatchView
 
 logger = logging.getLogger(__name__)
-
-_REFERENCES_OF_ONE: Final = 2  # the `sys.getrefcount` of an object that one variable refers to
 
 
 class LogSegment(SegmentFiles):
@@ -174,7 +173,7 @@ class LogSegment(SegmentFiles):
         """Close the data file as soon as no reader has it; it is opened again when it is needed."""
         file, self.open_file = self.open_file, None
         OPEN_FILES.forget(self)
-        if file is not None and (file.mapped or sys.getrefcount(file) > _REFERENCES_OF_ONE):
+        if file is not None and (file.mapped or sys.getrefcount(file) > REFERENCES_OF_ONE):
             self._shown = file.size
 
     @property
