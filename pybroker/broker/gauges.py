@@ -152,6 +152,14 @@ def register_turns(metrics: BrokerMetrics, watchdog: Watchdog | None) -> None:
         labels,
         lambda: {(what,): turn.held_ns / _NS_PER_S for what, turn in dict(watchdog.longest).items()},
     )
+    metrics.histogram(
+        f"{prefix}_round_seconds",
+        "Rounds of the event loop that took 5 ms or more",
+        watchdog.rounds.lengths,
+    )
+    metrics.counter(
+        f"{prefix}_long_rounds_total", "Rounds of the event loop that were longer than the bound", lambda: watchdog.long_rounds
+    )
     metrics.counter(
         f"{prefix}_core_wait_seconds_total",
         "Time that the event loop's thread waited for a core",

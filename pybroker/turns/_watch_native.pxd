@@ -12,7 +12,9 @@ cdef class Watch:
     cdef int64_t _look_ns, _apart_ns, _apart_waited_ns, _collection_ns, _collection_waited_ns, _base_ns, _base_waited_ns
     cdef unsigned long _thread
     cdef int _depth
-    cdef readonly int64_t begun_ns
+    cdef readonly int64_t begun_ns, round_ns
+    cdef int64_t _round_turns
+    cdef public object noted
 
     cpdef begin(self)
     cpdef end(self, object what)

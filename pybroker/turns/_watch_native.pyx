@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from pybroker cimport _clock as time
 from pybroker.metrics._counts_native cimport Counts, count
 
-from pybroker.turns._watch_python import BASE_NS
+from pybroker.turns._watch_python import BASE_NS, MARK_NS
 
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident() nogil
@@ -13,6 +13,7 @@ cdef extern from "unistd.h" nogil:
     ssize_t pread(int descriptor, void *buffer, size_t size, long offset)
 
 cdef int64_t base_ns = BASE_NS
+cdef int64_t mark_ns = MARK_NS
 
 
 cdef int64_t second_number(int descriptor) noexcept:
@@ -68,6 +69,16 @@ cdef class Watch:
             if length_ns >= self._look_ns:
                 length_ns = self._looked_at(what, length_ns)
             count(self._lengths, length_ns)
+            self._round_turns += 1
+            self.round_ns += length_ns
+            if self.round_ns >= mark_ns and self.noted is not None:
+                self.noted(what, length_ns)
+
+    def end_round(self):
+        """Begin to add up the turns of the next round, and return how many the last one had."""
+        turns = self._round_turns
+        self._round_turns = self.round_ns = 0
+        return turns
 
     def collection(self, str phase, info):
         """Time a garbage collection, as a turn of its own."""

@@ -3,6 +3,8 @@
 A turn is what the loop runs between two looks for the next thing to do: everything between `begin` and the `end` that belongs to
 it. A part that begins inside a turn belongs to that turn.
 
+The lengths of turns are added up to those of rounds (see rounds.py).
+
 Cost: two readings of the monotonic clock per turn. Only a turn that takes `look_ns` or longer is looked at, by a function of the
 owner. The kernel's account of the time spent waiting for a core is read at most once per BASE_NS, and for turns that are looked
 at.
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "Watch"]
 
 BASE_NS: Final = 10_000_000
+MARK_NS: Final = 5_000_000
 _OLDEST: Final = 2  # the generation whose collection looks at all objects
 
 
@@ -44,6 +47,8 @@ class Watch:
     Attributes:
         begun_ns: when the turn under way, or the last one, began.
         is_open: whether a turn is under way.
+        noted: called with what ran and the length in ns, for each turn of a round that has taken MARK_NS with it; or None.
+        round_ns: the length of all turns since the last call of `end_round`.
     """
 
     __slots__ = (
@@ -58,8 +63,11 @@ class Watch:
         "_lengths",
         "_look",
         "_look_ns",
+        "_round_turns",
         "_thread",
         "begun_ns",
+        "noted",
+        "round_ns",
     )
 
     def __init__(self, lengths: Counts, look_ns: int, look: Look) -> None:
@@ -73,6 +81,8 @@ class Watch:
         self._delay: RunDelay | None = None
         self._base_ns = self._base_waited_ns = 0
         self._thread = 0
+        self.round_ns = self._round_turns = 0
+        self.noted: Callable[[object, int], None] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -103,6 +113,16 @@ class Watch:
             if length_ns >= self._look_ns:
                 length_ns = self._looked_at(what, length_ns)
             self._lengths.observe(length_ns)
+            self._round_turns += 1
+            self.round_ns += length_ns
+            if self.round_ns >= MARK_NS and self.noted is not None:
+                self.noted(what, length_ns)
+
+    def end_round(self) -> int:
+        """Begin to add up the turns of the next round, and return how many the last one had."""
+        turns, self._round_turns = self._round_turns, 0
+        self.round_ns = 0
+        return turns
 
     def collection(self, phase: str, info: Mapping[str, int]) -> None:
         """Time a garbage collection, as a turn of its own; an entry of `gc.callbacks`.

@@ -70,6 +70,7 @@ def new_event_loop(watchdog: Watchdog, *, with_uvloop: bool = True) -> asyncio.A
     if loop is None:
         loop = _AsyncioLoop()
     loop.watchdog = watchdog
+    watchdog.rounds.call_soon = loop.call_soon
     return loop  # type: ignore[no-any-return]
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from pybroker.metrics.histogram import Histogram
 from pybroker.turns.exceptions import EXCEPTIONS
+from pybroker.turns.rounds import LongRound, Rounds, RoundWarner
 from pybroker.turns.run_delay import RunDelay
 from pybroker.turns.watch import Watch
 
@@ -64,8 +65,10 @@ class Watchdog:
 
     Attributes:
         watch: times the turns.
+        rounds: measures the rounds of the loop.
         lengths: the histogram of their lengths, without the time that the longer ones waited for a core.
         long_turns: the number of turns beyond the bound by what ran in them, without the exceptions.
+        long_rounds: the number of rounds beyond their bound, except while there is a `phase`.
         excused_turns: the number of exceptions beyond the bound by their names.
         has_failed: whether a turn was an error.
         longest: the longest turn by what ran in it, of turns of a quarter of the bound or more.
@@ -82,6 +85,10 @@ class Watchdog:
         self.has_failed = False
         self.lengths = Histogram()
         self.watch = Watch(self.lengths, max(limit_ns // _LOOK_SHARE, 1), self._look)
+        self.long_rounds = 0
+        self._warn_of_round = RoundWarner().warn
+        self.rounds = Rounds(self.watch, lambda what: what if isinstance(what, str) else name_of(what), self._long_round)
+        self.watch.noted = self.rounds.noted
         self.long_turns: dict[str, int] = {}
         self.excused_turns: dict[str, int] = {}
         self.longest: dict[str, LongTurn] = {}
@@ -128,6 +135,11 @@ class Watchdog:
             if counts is self.long_turns:
                 self._report(turn)
         return held_ns
+
+    def _long_round(self, one: LongRound) -> None:
+        if self.phase is None:
+            self.long_rounds += 1
+            self._warn_of_round(one)
 
     def _report(self, turn: LongTurn) -> None:
         if self._fail_ns is not None and turn.held_ns > self._fail_ns:

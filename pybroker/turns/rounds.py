@@ -1,0 +1,150 @@
+"""The rounds of an event loop: a round is what the loop does before it looks again for what there is to do.
+
+The loop handles all that is there before it looks for more, so a thousand short turns in one round hold it as one long turn does.
+
+How a round is measured
+    No hook of the loop shows where a round begins. The turns are added up, over several rounds if these are short, until they
+    have taken MARK_NS. Then a callback is due, which the loop calls in its next round: it ends the round. So short rounds cost an
+    addition for each turn.
+
+`turns/loop.py` sets `call_soon`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pybroker.metrics.histogram import Histogram
+
+if TYPE_CHECKING:
+    from pybroker.turns.watch import Watch
+
+logger = logging.getLogger(__name__)
+
+LIMIT_NS: Final = 50_000_000
+"""A longer round is counted and has a line in the log: the longest turn has 20 ms, and others are beside it."""
+
+_KINDS: Final = 3
+_WARN_NS: Final = 10_000_000_000
+_NS_PER_MS: Final = 1_000_000
+
+
+class Kind(NamedTuple):
+    """The turns of a round that had the same name: how many they were, and what they took."""
+
+    name: str
+    turns: int
+    length_ns: int
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.turns} turns, {self.length_ns / _NS_PER_MS:.1f} ms)"
+
+
+class LongRound(NamedTuple):
+    """A round beyond LIMIT_NS. `held_ns` has no time in which the thread waited for a core. `turns_ns` is what its turns took:
+    between them, the loop works for its sockets. `kinds` took the most time.
+    """
+
+    held_ns: int
+    waited_ns: int
+    turns: int
+    turns_ns: int
+    kinds: list[Kind]
+
+    def __str__(self) -> str:
+        held, waited, turns = (ns / _NS_PER_MS for ns in (self.held_ns, self.waited_ns, self.turns_ns))
+        return (
+            f"it held the loop for {held:.1f} ms, and waited {waited:.1f} ms for a core; its {self.turns} turns took "
+            f"{turns:.1f} ms, the most {', '.join(map(str, self.kinds))}"
+        )
+
+
+class Rounds:
+    """The rounds of one loop. Belongs to the loop's thread; other threads may read `lengths`.
+
+    Args:
+        watch: times the turns, and calls `noted`.
+        name_of: returns the name of what ran in a turn.
+        on_long: called with each round beyond LIMIT_NS.
+
+    Attributes:
+        call_soon: runs its argument in the loop's next round; None while there is no loop.
+        lengths: the histogram of the rounds of MARK_NS or more.
+    """
+
+    __slots__ = (
+        "_begun_ns", "_kinds", "_name_of", "_on_long", "_waited_ns", "_watch", "call_soon", "lengths", "now_ns",
+    )  # fmt: skip
+
+    def __init__(self, watch: Watch, name_of: Callable[[object], str], on_long: Callable[[LongRound], None]) -> None:
+        self._watch = watch
+        self._name_of = name_of
+        self._on_long = on_long
+        self.now_ns = monotonic_ns
+        self.call_soon: Callable[[Callable[[], None]], object] | None = None
+        self.lengths = Histogram()
+        self._kinds: dict[object, list[int]] = {}  # turns and their lengths, since the round has taken MARK_NS
+        self._begun_ns = self._waited_ns = 0
+
+    def noted(self, what: object, length_ns: int) -> None:
+        """Note a turn of a round that has taken MARK_NS with it."""
+        kinds = self._kinds
+        if not kinds:
+            if self.call_soon is None:
+                return
+            self._begun_ns = self.now_ns() - self._watch.round_ns
+            self._waited_ns = self._watch.waited_ns()
+            self.call_soon(self._end)
+        kind = kinds.get(what)
+        if kind is None:
+            kinds[what] = [1, length_ns]
+        else:
+            kind[0] += 1
+            kind[1] += length_ns
+
+    def _end(self) -> None:
+        turns_ns = self._watch.round_ns
+        turns = self._watch.end_round()
+        kinds, self._kinds = self._kinds, {}
+        length_ns = max(self.now_ns() - self._begun_ns, 0)
+        if length_ns > LIMIT_NS:
+            waited_ns = min(self._watch.waited_ns() - self._waited_ns, length_ns)
+            length_ns -= waited_ns
+            if length_ns > LIMIT_NS:
+                self._on_long(LongRound(length_ns, waited_ns, turns, turns_ns, self._largest(kinds)))
+        self.lengths.observe(length_ns)
+
+    def _largest(self, kinds: dict[object, list[int]]) -> list[Kind]:
+        named: dict[str, list[int]] = {}
+        for what, (turns, length_ns) in kinds.items():
+            of_name = named.setdefault(self._name_of(what), [0, 0])
+            of_name[0] += turns
+            of_name[1] += length_ns
+        found = [Kind(name, *numbers) for name, numbers in named.items()]
+        return sorted(found, key=lambda kind: -kind.length_ns)[:_KINDS]
+
+
+class RoundWarner:
+    """Warns of long rounds in the log, at most once in 10 s."""
+
+    def __init__(self) -> None:
+        self._warned_ns = -_WARN_NS
+        self._unsaid = 0
+
+    def warn(self, one: LongRound) -> None:
+        """Log the round, unless another one was logged shortly before."""
+        now_ns = monotonic_ns()
+        if now_ns - self._warned_ns < _WARN_NS:
+            self._unsaid += 1
+            return
+        self._warned_ns, unsaid, self._unsaid = now_ns, self._unsaid, 0
+        logger.warning(
+            "A round of the event loop was long, and clients waited for its end: %s; the bound is %d ms. Long rounds since the "
+            "last such line, which had no line of their own: %d",
+            one,
+            LIMIT_NS // _NS_PER_MS,
+            unsaid,
+        )
