@@ -26,7 +26,7 @@ async def bind_all(listeners: Sequence[Listener], *, send_buffer_bytes: int, rec
     bound: list[socket.socket] = []
     try:
         for listener in listeners:
-            bound.append(await _bind(listener, send_buffer_bytes, receive_buffer_bytes))  # noqa: PERF401  (closed on failure)
+            bound.append(await _bind(listener, send_buffer_bytes=send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes))  # noqa: PERF401  (closed on failure)
     except OSError:
         for one in bound:
             one.close()
@@ -40,12 +40,12 @@ def refusal(listener: Listener, error: OSError) -> OSError:
     return OSError(error.errno, f"cannot listen at {address} ({listener.name}): {error.strerror or error}")
 
 
-async def _bind(listener: Listener, send_buffer_bytes: int, receive_buffer_bytes: int) -> socket.socket:
+async def _bind(listener: Listener, *, send_buffer_bytes: int, receive_buffer_bytes: int) -> socket.socket:
     try:
         family, address = await _resolve(listener)
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
-            _set_options(bound, family, send_buffer_bytes, receive_buffer_bytes)
+            _set_options(bound, family, send_buffer_bytes=send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes)
             bound.bind(address)
         except BaseException:
             bound.close()
@@ -55,7 +55,7 @@ async def _bind(listener: Listener, send_buffer_bytes: int, receive_buffer_bytes
     return bound
 
 
-def _set_options(bound: socket.socket, family: int, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
+def _set_options(bound: socket.socket, family: int, *, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
     """Set the options that accepted connections inherit; the receive buffer must be set before the handshake to widen the
     window.
     """

@@ -109,10 +109,10 @@ class DownPieces:
             _EVERY_OFFSET,
             False,
         )
-        self._count(count, last_offset + self._shift, max_timestamp)
+        self._count(count, last_offset=last_offset + self._shift, max_timestamp=max_timestamp)
         return messages
 
-    def _count(self, count: int, last_offset: int, max_timestamp: int) -> None:
+    def _count(self, count: int, *, last_offset: int, max_timestamp: int) -> None:
         self.record_count += count
         self.last_offset = _sum(last_offset, 0)
         self.max_timestamp = max(self.max_timestamp, max_timestamp)
@@ -124,7 +124,7 @@ class DownPieces:
         if self._ahead is None:
             self._ahead = Window(self._again())
         size, crc = self._look_ahead(self._ahead, window.position, head, timestamp)
-        self._count(1, batch.base_offset + head.offset_delta, timestamp)
+        self._count(1, last_offset=batch.base_offset + head.offset_delta, max_timestamp=timestamp)
         yield _START.pack(self.last_offset - self._shift, size + 4, crc)
         left = yield from self._content(window, head, timestamp)
         window.skip(left)

@@ -93,11 +93,11 @@ class UpPieces:
             window.data, self._first.magic, append_time is not None, append_time or 0, self.record_count, self.base_timestamp
         )
         if end:
-            self._count(count, latest, earliest, keyless)
+            self._count(count, latest=latest, earliest=earliest, keyless=keyless)
             window.drop(end)
             yield section
 
-    def _count(self, record_count: int, latest: int, earliest: int, keyless: int) -> None:
+    def _count(self, record_count: int, *, latest: int, earliest: int, keyless: int) -> None:
         self.record_count = record_count
         self.max_timestamp = max(self.max_timestamp, latest)
         self.min_timestamp = min(self.min_timestamp, earliest)
@@ -157,4 +157,4 @@ class UpPieces:
         yield from window.run(value_size)
         yield _NO_HEADERS
         earliest = _INT64_MAX if timestamp == NO_TIMESTAMP else timestamp
-        self._count(self.record_count + 1, timestamp, earliest, int(key_size < 0))
+        self._count(self.record_count + 1, latest=timestamp, earliest=earliest, keyless=int(key_size < 0))

@@ -76,10 +76,10 @@ def mend_transaction_indexes(log: Log, counts: Mapping[Offset, int] | None, *, u
         size = segment.transaction_index.size_in_file()
         expected = None if counts is None else counts.get(segment.base_offset, 0)
         if size % ENTRY.size or (expected is not None and size != expected * ENTRY.size):
-            _make_again(log, segment, size, expected)
+            _make_again(log, segment, size=size, expected=expected)
 
 
-def _make_again(log: Log, segment: LogSegment, size: int, expected: int | None) -> None:
+def _make_again(log: Log, segment: LogSegment, *, size: int, expected: int | None) -> None:
     index, first = segment.transaction_index, segment.base_offset
     logger.warning(
         "%s is damaged: it has %d bytes, which is not %s; the broker makes it again from the data of its segment",
@@ -94,8 +94,10 @@ def _make_again(log: Log, segment: LogSegment, size: int, expected: int | None) 
     entries: list[AbortedTransaction] = []
     for of_segment, completed in completed_transactions(log, producers, segment.end_offset):
         if completed.is_aborted and of_segment is segment:
-            stable = producers.last_stable_offset_after(completed)
-            entries.append(AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable))
+            last_stable_offset = producers.last_stable_offset_after(completed)
+            entries.append(
+                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)
+            )
         producers.complete(completed)
     index.replace(entries)
     log.producers.find_snapshots()  # an unreadable one was removed
