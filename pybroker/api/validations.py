@@ -6,7 +6,8 @@ batch there are some 20 us of Python. A thread holds one piece of a batch at a t
 How long a check takes is known when it is over: a codec declares no size, or a wrong one. So a check may at first inflate as much
 as the records of an honest producer do. A batch that has more is given up, waits again, and may inflate more then. So at most a
 seventh of the work is done in vain. A few long batches do not keep the others waiting, because one of the threads takes none.
-A connection has one request in work, hence one check at most, which ends with the connection.
+A connection has one request in work, hence one check at most, which ends when the connection is lost. The end of input alone ends
+none: a client with acks=0 sends and closes.
 """
 
 from __future__ import annotations

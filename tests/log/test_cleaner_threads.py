@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -280,3 +281,45 @@ def test_a_disk_that_fails_in_a_thread_ends_all_cleanings_on_it(tmp_path: Path) 
     assert scene.all[0].log_directory.is_offline
     assert not scene.busy()
     assert (scene.bugs, scene.cleaner.dead_thread_count) == (0, 0)
+
+
+def test_an_error_of_a_log_that_was_deleted_meanwhile_is_no_error_of_the_next_one() -> None:
+    """A step in a thread meets what is no longer there, because the topic was deleted."""
+    done: list[Callable[[OSError | None], None]] = []
+    turns, ended = ManualTurns(), []
+    first, second = mock.Mock(is_moving=False), mock.Mock(is_moving=False)
+    first.log_directory.run_in_thread = lambda _work, report: done.append(report)
+    current = [first, second]
+    worker = CleanerWorker(
+        0, turns, run_codec=mock.Mock(), is_current=current.__contains__, on_turn=mock.Mock(),  # type: ignore[arg-type]  # as many as a worker needs
+        on_end=lambda _worker, is_cleaned: ended.append(is_cleaned), on_uncleanable=mock.Mock(), on_bug=mock.Mock(),
+    )  # fmt: skip
+    worker.begin(first, iter([lambda: None]))
+    turns.run()
+    current.remove(first)
+    done.pop()(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "one/apple-0"))
+    turns.run()
+    worker.begin(second, iter([1]))
+    turns.run()
+    assert ended == [False, True]
+    second.log_directory.fail.assert_not_called()
+    first.log_directory.fail.assert_not_called()
+
+
+class ManualTurns:
+    """Turns of a cleaner that run when a test wants it."""
+
+    is_over = False
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def request(self, turn: Callable[[], None]) -> None:
+        self._waiting.append(turn)
+
+    def spend(self, _step: object) -> None:
+        pass
+
+    def run(self) -> None:
+        while self._waiting:
+            self._waiting.popleft()()

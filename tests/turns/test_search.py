@@ -51,7 +51,7 @@ def test_every_request_that_is_drawn_can_be_sent(key: int) -> None:
     for version in range(api.lowest, api.highest + 1):
         for contents in range(6):
             few, many = (
-                sum(len(bytes(part)) for part in codec.encode_request(request, version, correlation_id=1, client_id="c"))  # type: ignore[arg-type]  # no late parts
+                sum(len(bytes(part)) for part in codec.encode_request(request, version, correlation_id=1, client_id="c"))  # type: ignore[arg-type,misc]  # no late parts
                 for request in (request_of(api.request, Shape(version, contents, elements, contents)) for elements in (1, 300))
             )
             grown.add(many - few)

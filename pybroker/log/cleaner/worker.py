@@ -87,7 +87,7 @@ class CleanerWorker:
             self._run(self.log)
         except Exception:
             logger.exception("The cleaner of %s ends because of a bug, and begins again later", self.log.topic_partition)
-            self.log, self._steps, self._target = None, iter(()), None
+            self._forget()
             self._on_bug(self)
 
     def _run(self, log: Log) -> None:
@@ -160,8 +160,12 @@ class CleanerWorker:
         log.log_directory.run_in_thread(lambda: discard(log, target), done)
 
     def _end(self, *, is_cleaned: bool) -> None:
-        self.log, self._steps, self._target = None, iter(()), None
+        self._forget()
         self._on_end(self, is_cleaned)
+
+    def _forget(self) -> None:
+        """Keep nothing of the log, not even the error of a step that was in a thread when the log was deleted."""
+        self.log, self._steps, self._target, self._error = None, iter(()), None, None
 
 
 def is_usable(log: Log) -> bool:
