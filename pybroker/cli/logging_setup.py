@@ -13,6 +13,7 @@ A file can set what the options set: `format=text|json`, `level=LEVEL`, and `MOD
 
 from __future__ import annotations
 
+import codecs
 import logging
 import sys
 import time
@@ -40,6 +41,7 @@ TEXT_MAX: Final = 200
 FIELD_MAX: Final = 3_800
 """The characters of a field, such as the message: with the other fields, a line has about 4 kB."""
 
+codecs.lookup("utf-16-be")  # imports it now: later, in `escaped`, there may be no descriptor left to open the module's file
 _OWN: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 
 
@@ -73,7 +75,7 @@ def set_up_logging(settings: Mapping[str, str], level_options: Iterable[str], fo
 def _handler() -> logging.Handler:
     try:
         return StandardError(sys.stderr.fileno())
-    except AttributeError:  # closed: its number is free, and that of a file soon
+    except AttributeError:  # the caller closed it
         return logging.NullHandler()
     except OSError:  # a replacement in a test
         return logging.StreamHandler(sys.stderr)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -135,3 +136,15 @@ def test_options_win_over_the_file(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^format=xml: must be one of text, json"):
         set_up_logging({"format": "xml"}, [], None)
+
+
+def test_a_line_with_escapes_needs_no_descriptor() -> None:
+    program = """
+import logging, os, resource
+from pybroker.cli.logging_setup import set_up_logging
+set_up_logging({}, (), None)
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+logging.getLogger().warning("a client named %s", chr(7))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr.endswith('msg="a client named \\u0007"\n')
