@@ -1,11 +1,13 @@
-"""A broker whose standard error or standard output is a pipe that no program reads, as a test's fixture often has it."""
+"""A broker whose standard error or standard output is a pipe or a terminal that no program reads, or is closed at the start."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pty
 import re
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -29,10 +31,12 @@ TIMEOUT_S = 60
 
 
 @contextmanager
-def started(folder: Path, *, port: int = 0, stdout: int = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
-    """Start a broker whose log has lines of strangers only, on a pipe; kill it at the end if it still runs."""
+def started(
+    folder: Path, *, port: int = 0, stdout: int = subprocess.PIPE, stderr: int = subprocess.PIPE
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a broker whose log has lines of strangers only; kill it at the end if it still runs."""
     command = [sys.executable, "-m", "pybroker", "start", "--port", str(port), "--data-dir", str(folder / "data"), *OF_STRANGERS]
-    with subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=stdout, stderr=stderr, text=True) as process:
         try:
             yield process
         finally:
@@ -42,6 +46,17 @@ def started(folder: Path, *, port: int = 0, stdout: int = subprocess.PIPE) -> It
 def address(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return line_of(process.stdout, "the ready line").split()[1]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def send_garbage(bootstrap: str, count: int) -> None:
@@ -89,8 +104,7 @@ def test_a_signal_stops_a_broker_whose_standard_error_no_program_reads(tmp_path:
 
 
 def test_clients_are_served_while_standard_output_does_not_take_the_ready_line(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(BlockingIOError):
@@ -98,15 +112,44 @@ def test_clients_are_served_while_standard_output_does_not_take_the_ready_line(t
             pass
     os.set_blocking(writing, True)
 
-    def listens() -> bool:
-        with socket.socket() as client:
-            return client.connect_ex(("127.0.0.1", port)) == 0
-
     with started(tmp_path, port=port, stdout=writing) as process:
         os.close(writing)
-        until(listens, "the broker listens")
+        until(lambda: listens(port), "the broker listens")
         assert_serves(f"127.0.0.1:{port}")
         assert read_until(reading, lambda text: text.endswith("\n"), "the ready line").strip("\0") == f"READY 127.0.0.1:{port}\n"
         os.close(reading)
         process.send_signal(signal.SIGTERM)
         assert process.wait(TIMEOUT_S) == 0
+
+
+def test_clients_are_served_and_a_signal_stops_a_broker_whose_terminal_stands_still(tmp_path: Path) -> None:
+    reading, writing = pty.openpty()
+    try:
+        with started(tmp_path, stderr=writing) as process:
+            bootstrap = address(process)
+            send_garbage(bootstrap, STRANGERS)
+            assert_serves(bootstrap)
+            assert os.get_blocking(writing), "the mode belongs to all processes of the terminal"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(TIMEOUT_S) == 0
+    finally:
+        os.close(writing)
+        os.close(reading)
+
+
+@pytest.mark.parametrize("command", ["start --port {port} --data-dir {data}", "container"])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_broker_whose_standard_streams_are_closed_serves_and_stops(command: str, closed: str, tmp_path: Path) -> None:
+    port, data = free_port(), tmp_path / "data"
+    variables = (
+        {"KAFKA_LISTENERS": f"PLAINTEXT://127.0.0.1:{port}", "KAFKA_LOG_DIRS": str(data)} if command == "container" else {}
+    )
+    line = f"exec {shlex.quote(sys.executable)} -m pybroker {command.format(port=port, data=shlex.quote(str(data)))} {closed}"
+    with subprocess.Popen(["sh", "-c", line], env={**os.environ, **variables}) as process:
+        try:
+            until(lambda: listens(port), "the broker listens")
+            assert_serves(f"127.0.0.1:{port}")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(TIMEOUT_S) == 0
+        finally:
+            process.kill()

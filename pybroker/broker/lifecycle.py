@@ -13,7 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pybroker.broker.standard_streams import write_some
+from pybroker.broker.standard_streams import Stream
 from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
@@ -113,12 +113,14 @@ async def _print(text: str) -> None:
     except (AttributeError, OSError):  # no stream, or a replacement of it in a test
         print(text, end="")  # noqa: T201
         return
-    rest = text.encode()
+    stream, rest = Stream(descriptor), text.encode()
     try:
         while rest:
-            written = write_some(descriptor, rest)
+            written = stream.write_some(rest)
             rest = rest[written:]
             if not written:
                 await asyncio.sleep(_RETRY_S)
     except OSError as error:
         logger.info("Standard output does not take the line that shows that the broker is ready: %s", error.strerror)
+    finally:
+        stream.close()

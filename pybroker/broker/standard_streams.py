@@ -1,8 +1,12 @@
 """Standard error and standard output of a broker, neither of which makes the broker wait for a reader.
 
-A pipe whose reader stands still is full after 64 kB, and the next write waits. So the broker asks the system before each write
-whether the stream takes `select.PIPE_BUF` bytes at once, and writes no more than that. The streams stay in blocking mode, because
-the mode belongs to all processes that share the stream, such as the shell of a terminal.
+A pipe whose reader stands still is full after 64 kB, and the next write waits; so does a terminal, after Ctrl-S for example. The
+streams stay in blocking mode, because the mode belongs to all processes that share the stream, such as the shell of a terminal.
+So the broker opens a pipe or a terminal again for itself, in a mode in which no write waits.
+
+Where that is impossible (a socket, a system without /proc, a terminal of another user), the broker asks the system before each
+write whether the stream takes bytes at once, and writes no more than `select.PIPE_BUF`. A pipe or a socket that is writable takes
+that many, but a terminal may take only one byte: a terminal of another user can still make the broker wait.
 
 A thread that writes was rejected: it would lose its queue where the process ends at once, and it is no less code.
 """
@@ -12,8 +16,43 @@ from __future__ import annotations
 import logging
 import os
 import select
+import stat
 
 logger = logging.getLogger(__name__)
+
+
+class Stream:
+    """A stream to which the broker writes without waiting."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Write to `descriptor`, which the caller owns."""
+        self._descriptor = descriptor
+        self._own = _opened_again(descriptor)
+
+    def write_some(self, text: bytes) -> int:
+        """Write the first bytes of `text`. Returns how many; 0 when the stream takes none now. Raises OSError."""
+        if self._own is None and not select.select([], [self._descriptor], [], 0)[1]:
+            return 0
+        try:
+            return os.write(self._descriptor if self._own is None else self._own, text[: select.PIPE_BUF])
+        except BlockingIOError:  # without a descriptor of our own: another process has changed the mode
+            return 0
+
+    def close(self) -> None:
+        """Close what was opened again."""
+        own, self._own = self._own, None
+        if own is not None:
+            os.close(own)
+
+
+def _opened_again(descriptor: int) -> int | None:
+    """Return a descriptor of the same pipe or terminal whose mode no other process shares, if there can be one."""
+    try:
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode) or os.isatty(descriptor):
+            return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        pass
+    return None
 
 
 class StandardError(logging.Handler):
@@ -26,7 +65,7 @@ class StandardError(logging.Handler):
     def __init__(self, descriptor: int) -> None:
         """Write to `descriptor`, which the caller owns."""
         super().__init__()
-        self._descriptor = descriptor
+        self._stream = Stream(descriptor)
         self._rest = b""  # of a line that waits
         self._unreported = 0
         self.lines_dropped = 0
@@ -57,13 +96,19 @@ class StandardError(logging.Handler):
         finally:
             self.release()
 
+    def close(self) -> None:
+        """Write what is possible, and close what was opened here."""
+        self.flush()
+        self._stream.close()
+        super().close()
+
     def _bytes(self, record: logging.LogRecord) -> bytes:
         return self.format(record).encode(errors="backslashreplace") + b"\n"
 
     def _send(self) -> None:
         """Write as much of the line that waits as the stream takes now."""
         try:
-            while self._rest and (written := write_some(self._descriptor, self._rest)):
+            while self._rest and (written := self._stream.write_some(self._rest)):
                 self._rest = self._rest[written:]
         except OSError:  # the reader is gone, or the disk is full
             self._rest = b""
@@ -82,13 +127,3 @@ def _dropped(count: int) -> logging.LogRecord:
 def lines_dropped() -> int:
     """Return how many lines of the log of this process were dropped."""
     return sum(handler.lines_dropped for handler in logging.getLogger().handlers if isinstance(handler, StandardError))
-
-
-def write_some(descriptor: int, text: bytes) -> int:
-    """Write the first bytes of `text` without waiting. Returns how many; 0 when the stream takes none now. Raises OSError."""
-    if not select.select([], [descriptor], [], 0)[1]:
-        return 0
-    try:
-        return os.write(descriptor, text[: select.PIPE_BUF])
-    except BlockingIOError:  # another process has changed the mode
-        return 0

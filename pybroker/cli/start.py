@@ -93,12 +93,22 @@ def prepare() -> None:
     first.
     """
     gc.disable()
+    _open_standard_streams()
     for number in stop_signals():
         signal.signal(number, _stop_while_starting)
     # An image's start blocks signals: the first process of a container does not get a signal for which it has no handler.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
     # The search for pydantic's plugins opens the metadata of every installed package; the broker has no plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+
+def _open_standard_streams() -> None:
+    """Open /dev/null for standard streams that the caller closed: a socket with one of their numbers makes uvloop abort."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the smallest free number, which is this one
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pybroker.broker.lifecycle import Lifecycle
-from pybroker.broker.standard_streams import StandardError, lines_dropped
+from pybroker.broker.standard_streams import StandardError, Stream, lines_dropped
 from pybroker.model import BrokerId
 from pybroker.network.limits import BoundListener
 from testing.waiting import turned_until
@@ -33,6 +33,10 @@ def terminal() -> Ends:
     reading, writing = pty.openpty()
     tty.setraw(writing)  # line ends stay as they are
     return reading, writing
+
+
+def cooked_terminal() -> Ends:
+    return pty.openpty()
 
 
 @pytest.fixture
@@ -67,7 +71,7 @@ def read_all(descriptor: int) -> str:
         text += piece
 
 
-@pytest.mark.parametrize("kind", [pipe, terminal])
+@pytest.mark.parametrize("kind", [pipe, terminal, cooked_terminal])
 def test_lines_that_no_program_reads_are_dropped_and_counted(
     kind: Callable[[], Ends], opened: Callable[[Callable[[], Ends]], Ends]
 ) -> None:
@@ -123,9 +127,10 @@ async def test_the_ready_line_waits_for_its_reader_and_the_loop_does_not(
     opened: Callable[[Callable[[], Ends]], Ends], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, writing = opened(pipe)
-    full = StandardError(writing)
-    while not full.lines_dropped:
-        log(full, 0)
+    full = Stream(writing)
+    while full.write_some(b"x"):
+        pass
+    full.close()
     with os.fdopen(os.dup(writing), "w") as output:
         monkeypatch.setattr(sys, "stdout", output)
 
