@@ -27,14 +27,13 @@ from tornado.httputil import (
     RequestStartLine,
     ResponseStartLine,
 )
-from tornado.tcpserver import TCPServer
+from tornado.iostream import IOStream
 
 from pybroker.metrics.exporter import EVERYTHING, BrokerCollector, Scope
 from pybroker.metrics.pages import Breaks, Pages, StoppedError
 
 if TYPE_CHECKING:
     from tornado.httputil import HTTPConnection
-    from tornado.iostream import IOStream
 
     from pybroker.metrics.broker_metrics import BrokerMetrics
 
@@ -46,6 +45,9 @@ CONNECTION_S: Final = 30.0
 """The time that a connection may last, from its first byte to the last one of its response."""
 
 BACKLOG: Final = 128
+RETRY_S: Final = 1.0
+"""The time until the next accept after one that failed, mostly because no descriptor was left."""
+
 HEADER_BYTES_MAX: Final = 16_384
 READ_BYTES_MAX: Final = 65_536
 LOOP_S: Final = 5.0
@@ -113,9 +115,8 @@ class MetricsServer:
     async def _serve(self, listening: socket.socket, broker_loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
         pages = Pages(partial(generate_latest, self._registry), self._breaks)
         server = _Server(_Responder(pages, broker_loop, self._why_not_ready), self._connection_s)
-        server.add_socket(listening)
+        server.listen(listening)
         await stop.wait()
-        server.stop()
         server.close_all()
         pages.stop()
 
@@ -169,20 +170,49 @@ class _Responder:
         return False
 
 
-class _Server(TCPServer, HTTPServerConnectionDelegate):
-    """Accepts connections, and closes those that are too many or last too long."""
+class _Server(HTTPServerConnectionDelegate):
+    """Accepts connections, and closes those that are too many or last too long.
+
+    Tornado's own server was rejected for this: when no descriptor is left, it tries and logs without a pause.
+    """
 
     def __init__(self, responder: _Responder, connection_s: float) -> None:
-        super().__init__(max_buffer_size=READ_BYTES_MAX)
         self.responder = responder
         self.tasks: set[asyncio.Task[None]] = set()
+        self._listening: socket.socket
+        self._retry: asyncio.TimerHandle | None = None
+        self._failures = 0
         self._connection_s = connection_s
         self._parameters = HTTP1ConnectionParameters(no_keep_alive=True, max_header_size=HEADER_BYTES_MAX, max_body_size=0)
         self._ends: dict[HTTP1ServerConnection, asyncio.TimerHandle] = {}  # the oldest connection first
         self._asked: set[HTTP1ServerConnection] = set()  # those whose request is here
 
-    def handle_stream(self, stream: IOStream, _address: object) -> None:
-        """Serve a new connection."""
+    def listen(self, listening: socket.socket) -> None:
+        """Accept connections. The socket is the server's now."""
+        self._listening = listening
+        self._watch()
+
+    def _watch(self) -> None:
+        self._retry = None
+        asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(BACKLOG):
+            try:
+                accepted, _ = self._listening.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(self._listening)
+                self._retry = loop.call_later(RETRY_S, self._watch)
+                self._failures += 1
+                if str(self._failures).strip("0") == "1":  # the 1st, 10th, 100th...: the cause may last
+                    logger.warning("Cannot accept connections at metrics.listener; they wait: %s", error.strerror)
+                return
+            self._serve(IOStream(accepted, max_buffer_size=READ_BYTES_MAX))
+
+    def _serve(self, stream: IOStream) -> None:
         if len(self._ends) >= CONNECTIONS_MAX:
             silent = next((one for one in self._ends if one not in self._asked), None)
             if silent is None:
@@ -209,7 +239,11 @@ class _Server(TCPServer, HTTPServerConnectionDelegate):
         self._asked.add(connection)
 
     def close_all(self) -> None:
-        """Close the connections."""
+        """Close the listening socket and the connections."""
+        if self._retry is not None:
+            self._retry.cancel()
+        asyncio.get_running_loop().remove_reader(self._listening)
+        self._listening.close()
         for connection in tuple(self._ends):
             self._close(connection)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import socket
 import threading
@@ -208,6 +209,28 @@ async def test_a_stop_waits_for_no_client_and_no_page() -> None:
     server.stop()
     with pytest.raises(OSError, match="refused"):
         connect(port)
+
+
+async def test_a_scraper_waits_while_no_descriptor_is_left_and_the_log_shows_it_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(http_server, "RETRY_S", 0.1)
+    accept = socket.socket.accept
+    failures = [OSError(errno.EMFILE, "Too many open files") for _ in range(4)]
+
+    def accept_or_fail(listening: socket.socket) -> tuple[socket.socket, object]:
+        if failures:
+            raise failures.pop()
+        return accept(listening)
+
+    monkeypatch.setattr(socket.socket, "accept", accept_or_fail)
+    async with serving() as port:
+        began = time.monotonic()
+        assert (await ask(port, "/livez"))[0] == 200
+        assert time.monotonic() - began >= 0.4, "there is a pause after each failure"
+    assert [one.getMessage() for one in caplog.records if one.levelname != "DEBUG"] == [
+        "Cannot accept connections at metrics.listener; they wait: Too many open files"
+    ]
 
 
 async def test_the_error_of_a_taken_port_names_it() -> None:
