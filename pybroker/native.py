@@ -50,8 +50,8 @@ PARTS: Final = (
 )
 """All modules of the package that have a native part."""
 
-_COST: Final = "at up to four times the CPU for small requests"
-_BUILD: Final = "install a C compiler and Python's headers, and then pybroker again from its source"
+_COST: Final = "small requests cost up to four times the CPU"
+_BUILD: Final = "Install a C compiler and Python's headers, then install pybroker again from its source"
 _REMEDY: Final = f"install pybroker again from its source, or set {SWITCH}=1 to run without native parts"
 
 _chosen: dict[str, bool] = {}
@@ -119,7 +119,7 @@ def summary() -> str:
     if not is_wanted():
         return f"Native: none of {len(found)} parts, because of {SWITCH}=1"
     built = "none" if len(pure) == len(found) else f"all but {', '.join(pure)}"
-    return f"Native: {built} of {len(found)} parts were built; Python takes the place of the missing ones, {_COST}: {_BUILD}"
+    return f"Native: {built} of {len(found)} parts were built, so {_COST}. {_BUILD}"
 
 
 def is_lacking() -> bool:

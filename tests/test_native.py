@@ -55,7 +55,7 @@ def test_the_python_twin_is_used_where_nothing_was_built(package: Path) -> None:
     assert package.exists()
     assert chosen() == "python"
     assert "sums.adder" in native.summary()
-    assert "install a C compiler and Python's headers" in native.summary()
+    assert "Install a C compiler and Python's headers" in native.summary()
     assert native.is_lacking()
 
 

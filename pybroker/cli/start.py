@@ -28,9 +28,11 @@ logger = logging.getLogger(__name__)
 
 
 ADDRESS_IN_USE: Final = (
-    "another program listens there; --port or listeners choose another port (0 means any free one), and "
-    "`pybroker doctor HOST:PORT` shows whether that program is a broker"
+    "another program listens there; that property chooses another port, and --port that of the first listener (0 means any free "
+    "one); `pybroker doctor HOST:PORT` shows whether that program is a broker"
 )
+
+_FIRST: Final = 1
 
 env_option = click.option("--env", is_flag=True, help="Read KAFKA_* environment variables as properties, as the image does.")
 """The option of all commands that read the configuration of a broker."""
@@ -67,12 +69,14 @@ def command(
     CONFIG is a properties file; without one, all properties have their defaults. With --env, properties also come from KAFKA_*
     environment variables, which win over the file. The options win over both.
     """
-    parent = os.getppid() if exit_with_parent else None  # before the slow imports, during which it may end
+    parent = _parent() if exit_with_parent else None  # before the slow imports, during which it may end
     prepare()
     properties = properties_of(overrides, "--override")
     if host is not None:
         if not host.strip():
             raise click.UsageError("--host must name an address")
+        if host.count(":") == 1:
+            raise click.UsageError(f"--host {host}: must be an address without a port, which --port sets")
         if "listeners" in properties:
             raise click.UsageError("--host and --override listeners set the same property: use only one of them")
     if data_dir is not None:
@@ -86,6 +90,18 @@ def command(
     exit_code = serve(loaded, _lifecycle(), parent=parent)
     if exit_code:
         raise click.exceptions.Exit(exit_code)
+
+
+def _parent() -> int:
+    """Return the process that started the broker. Raises RunError if it has ended already.
+
+    The first process of the system gets the children of one that has ended. It may also have started the broker itself, as the
+    first process of a container does, and then both are of one session.
+    """
+    parent = os.getppid()
+    if parent == _FIRST and os.getsid(0) != os.getsid(_FIRST):
+        raise RunError("--exit-with-parent: the process that started the broker has already ended")
+    return parent
 
 
 def prepare() -> None:

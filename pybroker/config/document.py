@@ -142,7 +142,7 @@ _INTRODUCTION: Final = (
     "3. environment variables, as in the apache/kafka container image, which a container reads, and other commands with `--env`:",
     "   `KAFKA_LOG_DIRS` is `log.dirs`; one underscore is a dot, two are an underscore, three a hyphen. `CLUSTER_ID` is",
     "   `cluster.id`. With `KAFKA_ADVERTISED_LISTENERS` alone, the broker listens on the same ports of all interfaces.",
-    "   `PYBROKER_ADVERTISED` is `pybroker.advertised.outside`, which all of them read;",
+    "   `PYBROKER_ADVERTISED` is `pybroker.advertised.outside`, which all commands read;",
     "4. the command line: `--override NAME=VALUE`, and `--host`, `--port` and `--data-dir` for what changes most often.",
     "",
     "An unknown name is a warning. With a bad value the broker does not start, and the error names the property and the value.",

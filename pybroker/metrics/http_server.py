@@ -286,6 +286,6 @@ class _Request(HTTPMessageDelegate):
         headers["Content-Length"] = str(len(body))
         start_line = ResponseStartLine("HTTP/1.1", response.status, HTTPStatus(response.status).phrase)
         self._connection.write_headers(start_line, headers)
-        if self._start_line.method == "GET":
+        if self._start_line.method != "HEAD":
             self._connection.write(body)
         self._connection.finish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -133,6 +134,7 @@ def test_a_broker_that_cannot_run_prints_why_in_a_line(broker: FakeBroker, error
         (["--log-config", "no-such-file"], "Error: cannot read no-such-file"),
         (["--port", "65536"], "Invalid value for '--port'"),
         (["--host", " "], "Error: --host must name an address"),
+        (["--host", "0.0.0.0:99"], "Error: --host 0.0.0.0:99: must be an address without a port, which --port sets"),
         (["--host", "::", "--override", "listeners=A://:1"], "Error: --host and --override listeners set the same property"),
         (["--no-such-option"], "No such option"),
     ],
@@ -165,3 +167,15 @@ def test_a_directory_that_is_not_known_is_refused_and_nothing_is_created(tmp_pat
     assert result.exit_code == 1
     assert "Directory abc is not known" in result.output
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(("session", "exit_code"), [(7, 1), (1, 0)])
+def test_a_broker_whose_parent_has_ended_before_it_begins_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, broker: FakeBroker, session: int, exit_code: int
+) -> None:
+    """The first process has taken it over; where that is in the same session, as in a container, it is the parent."""
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    monkeypatch.setattr(os, "getsid", lambda pid: session if pid == 0 else 1)
+    result = invoke("start", "--exit-with-parent")
+    assert (result.exit_code, broker.config is None) == (exit_code, bool(exit_code))
+    assert ("--exit-with-parent: the process that started the broker has already ended" in result.output) is bool(exit_code)

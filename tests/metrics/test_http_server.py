@@ -101,8 +101,8 @@ async def test_the_paths_and_nothing_else() -> None:
         assert (await ask(port, "/readyz"))[::2] == (200, b"ok\n")
         for path in ("/", "/healthz", "/metrics/", "/metricsx", "/nonsense"):
             assert (await ask(port, path))[0] == 404
-        status, head, _ = await ask(port, "/metrics", "POST")
-        assert (status, "Allow: GET, HEAD" in head) == (405, True)
+        status, head, body = await ask(port, "/metrics", "POST")
+        assert (status, "Allow: GET, HEAD" in head, body) == (405, True, b"The method must be GET or HEAD\n")
         status, head, body = await ask(port, "/metrics", "HEAD")
         assert (status, body) == (200, b"")
         assert f"Content-Length: {len(page)}" in head

@@ -202,7 +202,7 @@ def replay_log(
             else:
                 unreadable = yield from _replay_records(shard, log, batch, replay_batch, skipped, unreadable)
     if unreadable:
-        logger.warning("%s: the broker skipped %d records that cannot be decoded", log.topic_partition, unreadable)
+        logger.warning("%s: the broker skipped the records that cannot be decoded, %d in all", log.topic_partition, unreadable)
     for type_id, count in skipped.items():
         logger.warning("%s: the broker skipped %d records of the unknown type %d", log.topic_partition, count, type_id)
 
@@ -232,8 +232,9 @@ def _replay_records(  # noqa: PLR0917  (each is of another kind)
 def _log_unreadable(log: Log, error: Exception, *, batch: BatchView, index: int) -> None:
     """Log which record of the batch it is; its offset is no sum, because compaction leaves gaps."""
     record = next(islice(batch.records(), index, None))
+    reason = "it ends too early" if isinstance(error, struct.error) else error
     logger.warning(
-        "%s: the record at offset %d cannot be decoded (%s): the broker skips it", log.topic_partition, record.offset, error
+        "%s: the record at offset %d cannot be decoded (%s): the broker skips it", log.topic_partition, record.offset, reason
     )
 
 

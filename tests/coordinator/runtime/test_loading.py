@@ -149,7 +149,7 @@ async def test_a_record_that_cannot_be_decoded_is_skipped(
     assert [line.partition(" cannot")[0] for line in lines[:2]] == [
         f"{PARTITION}: the record at offset {bad_offset + number}" for number in range(2)
     ]
-    assert lines[2:] == [f"{PARTITION}: the broker skipped 2 records that cannot be decoded"]
+    assert lines[2:] == [f"{PARTITION}: the broker skipped the records that cannot be decoded, 2 in all"]
 
 
 def committed(*, partition: int) -> Entry:
@@ -168,7 +168,7 @@ async def test_the_log_names_some_of_very_many_records_that_cannot_be_decoded(
     assert await offset(whole) == 5
     lines = [record.message for record in caplog.records if "cannot be decoded" in record.message]
     assert len(lines) == loader.NAMED_RECORDS + 1
-    assert lines[-1] == f"{PARTITION}: the broker skipped 750 records that cannot be decoded"
+    assert lines[-1] == f"{PARTITION}: the broker skipped the records that cannot be decoded, 750 in all"
 
 
 def flip(path: Path, at: int) -> None:
