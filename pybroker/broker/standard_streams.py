@@ -28,10 +28,12 @@ class Stream:
         """Write to `descriptor`, which the caller owns."""
         self._descriptor = descriptor
         self._own = _opened_again(descriptor)
+        self._readiness = select.poll()  # `select.select` knows no descriptor above 1,023
+        self._readiness.register(descriptor, select.POLLOUT)
 
     def write_some(self, text: bytes) -> int:
         """Write the first bytes of `text`. Returns how many; 0 when the stream takes none now. Raises OSError."""
-        if self._own is None and not select.select([], [self._descriptor], [], 0)[1]:
+        if self._own is None and not self._readiness.poll(0):
             return 0
         try:
             return os.write(self._descriptor if self._own is None else self._own, text[: select.PIPE_BUF])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import os
 import pty
 import re
+import socket
 import sys
 import tty
 from collections.abc import Callable, Iterator
@@ -145,3 +147,15 @@ async def test_the_ready_line_waits_for_its_reader_and_the_loop_does_not(
         read_all(reading)
         await turned_until(announcing.done, "the ready line is written")
     assert read_all(reading) == "READY 127.0.0.1:9092\n"
+
+
+def test_a_descriptor_of_any_number_is_written() -> None:
+    """A process may have thousands open; a socket is not opened again."""
+    reading, writing = socket.socketpair()
+    with reading, writing:
+        high = fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, 1_500)
+        try:
+            assert Stream(high).write_some(b"text") == 4
+            assert reading.recv(10) == b"text"
+        finally:
+            os.close(high)
