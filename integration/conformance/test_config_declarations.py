@@ -50,6 +50,7 @@ OURS = {
     "pybroker.produce.inflation.max": "our own", "pybroker.request.elements.max": "our own",
     "pybroker.fetch.session.cache.partitions": "our own", "pybroker.first.request.timeout.ms": "our own",
     "pybroker.request.progress.timeout.ms": "our own", "pybroker.unsent.response.bytes.max": "our own",
+    "pybroker.metrics.groups": "our own", "pybroker.metrics.internal.topics": "our own", "pybroker.metrics.topics": "our own",
 }  # fmt: skip
 """Properties of a broker that Kafka does not have."""
 
@@ -59,6 +60,7 @@ OTHER_DEFAULTS = {
     "group.coordinator.rebalance.protocols": "as 4.x: both kinds of groups are served",
     "group.initial.rebalance.delay.ms": "no wait: documented",
     "listener.security.protocol.map": "the same in another order",
+    "listeners": "loopback, because a client that reaches the port can do anything: documented",
     "log.dir": "not where a reboot empties it: documented",
     "node.id": "Kafka has none, and does not start without",
     "offsets.topic.replication.factor": "one broker is enough: documented",

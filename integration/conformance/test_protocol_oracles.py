@@ -82,7 +82,7 @@ def tame(struct: Any, theirs: Any, version: int) -> None:
         elif ours.struct is not None and value is not None:
             inner = re.search(r"\w+\.(\w+)['>]", repr(other.type)) or re.search(r"(\w+)", str(other.type))
             assert inner is not None
-            element = getattr(importlib.import_module(theirs.__module__), ours.struct.__name__)
+            element = getattr(importlib.import_module(theirs.__module__), ours.struct.__name__.removeprefix("Response"))
             for one in value if ours.is_array else [value]:
                 if one is not schema_of(ours.struct).shared_default:
                     tame(one, element, version)
