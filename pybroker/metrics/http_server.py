@@ -31,6 +31,7 @@ from tornado.iostream import IOStream
 
 from pybroker.metrics.exporter import EVERYTHING, BrokerCollector, Scope
 from pybroker.metrics.pages import Breaks, Pages, StoppedError
+from pybroker.powers import is_power_of_ten
 
 if TYPE_CHECKING:
     from tornado.httputil import HTTPConnection
@@ -207,7 +208,7 @@ class _Server(HTTPServerConnectionDelegate):
                 loop.remove_reader(self._listening)
                 self._retry = loop.call_later(RETRY_S, self._watch)
                 self._failures += 1
-                if str(self._failures).strip("0") == "1":  # the 1st, 10th, 100th...: the cause may last
+                if is_power_of_ten(self._failures):  # the cause may last
                     logger.warning("Cannot accept connections at metrics.listener; they wait: %s", error.strerror)
                 return
             self._serve(IOStream(accepted, max_buffer_size=READ_BYTES_MAX))

@@ -17,6 +17,8 @@ import errno
 import logging
 from typing import TYPE_CHECKING, Final
 
+from pybroker.powers import is_power_of_ten
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
@@ -111,7 +113,7 @@ class Acceptor:
             if not self._has_room():
                 self._pause()
                 self.waits += 1
-                if str(self.waits).strip("0") == "1":  # the 1st, 10th, 100th...
+                if is_power_of_ten(self.waits):
                     logger.warning(
                         "No more connections fit under max.connections or the limit of open files (ulimit -n); further clients "
                         "at %s wait until a connection is closed. Times that this has happened: %d",
@@ -131,7 +133,7 @@ class Acceptor:
                 self.shortages += 1
                 if error.errno not in _SHORTAGES:
                     logger.warning("Cannot accept connections at %s: %s", self._name, error)
-                elif str(self.shortages).strip("0") == "1":  # the 1st, 10th, 100th...: the shortage may last
+                elif is_power_of_ten(self.shortages):  # the shortage may last
                     logger.warning(
                         "No file descriptor is left for connections at %s; waiting clients are accepted when there is one: %s",
                         self._name,

@@ -27,6 +27,8 @@ from collections import OrderedDict
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pybroker.powers import is_power_of_ten
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -200,6 +202,6 @@ class Strangers:
         self.lost(connection)
         self.closed += 1
         logger.debug("Closing %s: %s", connection.context, reason)
-        if str(self.closed).strip("0") == "1":  # the 1st, 10th, 100th...
+        if is_power_of_ten(self.closed):
             logger.info("Closing %s: %s (%d such connections so far)", connection.context, reason, self.closed)
         connection.abort()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pybroker.coordinator.runtime.result import BuiltBatch
 from pybroker.log.results import AppendOrigin
 from pybroker.model import Offset
+from pybroker.powers import is_power_of_ten
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records import kernels
 from pybroker.records.entries import build_ends, build_section, record_end
@@ -244,7 +245,7 @@ class Appender:
 
 def _note_refusal(active: ActiveShard[Any], code: ErrorCode) -> None:
     active.refusals += 1
-    if str(active.refusals).strip("0") == "1":  # the 1st, 10th, 100th...: each commit may be one
+    if is_power_of_ten(active.refusals):  # each commit may be one
         logger.warning(
             "Records cannot be written to %s: %s (%d in a row so far)", active.topic_partition, code.name, active.refusals
         )

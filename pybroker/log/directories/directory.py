@@ -24,6 +24,7 @@ from pybroker.log.files.filesystem import SHORTAGES, NotReplacedError
 from pybroker.log.files.reserves import NO_ROOM
 from pybroker.log.files.room import Room
 from pybroker.log.results import run_inline
+from pybroker.powers import is_power_of_ten
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class LogDirectory:
         if self.failure is None and error.errno in SHORTAGES:
             self.shortages += 1
             shortage = ShortageError(self.path, error)
-            if str(self.shortages).strip("0") == "1":  # the 1st, 10th, 100th...: every request may be refused
+            if is_power_of_ten(self.shortages):  # every request may be refused
                 logger.warning("%s (%d operations refused so far)", shortage.message, self.shortages)
             return shortage
         if self.failure is None:
@@ -172,7 +173,7 @@ class LogDirectory:
             self.fail(error)
         elif self.failure is None:
             self.not_replaced += 1
-            if str(self.not_replaced).strip("0") == "1":  # the 1st, 10th, 100th...: the passes are frequent
+            if is_power_of_ten(self.not_replaced):  # the passes are frequent
                 logger.warning(
                     "Log directory %s: %s; the file stays, and the next pass writes it if there is room (%d such files so far)",
                     self.path,
