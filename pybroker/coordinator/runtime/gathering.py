@@ -21,18 +21,19 @@ When the append fails
 
 What fails
     Each operation gets exactly one outcome, in the order of their arrival. If a response fails, the error is in the log, and the
-    next one gets its own. If the append itself fails, which is a bug, those without an outcome get UNKNOWN_SERVER_ERROR.
+    next one gets its own. If the append itself fails, those without an outcome get NOT_COORDINATOR after a shortage, with which
+    clients try again, and UNKNOWN_SERVER_ERROR after any other failure, which is a bug.
 
 Source: CoordinatorRuntime.append, with `group.coordinator.append.linger.ms`, in place of which the turn ends.
 """
 
 from __future__ import annotations
 
-import logging
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pybroker.coordinator.runtime.appender import BATCH_BYTES
+from pybroker.coordinator.runtime.once import code_of, log_failure
 from pybroker.coordinator.runtime.result import ends_of
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from pybroker.coordinator.runtime.active import ActiveShard
     from pybroker.coordinator.runtime.appender import Appender
     from pybroker.coordinator.runtime.result import CoordinatorResult
-
-logger = logging.getLogger(__name__)
 
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE})
 """The errors of an append that fewer records may not get."""
@@ -155,15 +154,15 @@ class Gathering:
             for result, _, done in settled:
                 try:
                     self._durable(active, result, done, code)
-                except Exception:
-                    logger.exception("The response to a commit to %s has failed, which is a bug", active.topic_partition)
+                except Exception as error:
+                    log_failure(f"The response to a commit to {active.topic_partition}", error)
 
         try:
             ends = gathered[0].ends if len(gathered) == 1 else list(chain.from_iterable([one.ends for one in gathered]))
             self._appender.append(active, ends, replay, appended)
-        except Exception:
-            logger.exception("The commits of a turn cannot be appended to %s, which is a bug", active.topic_partition)
-            appended(ErrorCode.UNKNOWN_SERVER_ERROR)
+        except Exception as error:
+            log_failure(f"The append of the commits of a turn to {active.topic_partition}", error)
+            appended(code_of(error))
 
     def _end_turn(self) -> None:
         begun, self._begun = self._begun, []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from pybroker.coordinator.runtime.appender import CLIENT_CODES
+from pybroker.failures import is_shortage
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -13,6 +15,19 @@ if TYPE_CHECKING:
     from pybroker.model import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+
+def code_of(error: Exception) -> ErrorCode:
+    """Return the code that clients get for an unexpected exception: for a shortage, the code of an append that had one."""
+    return CLIENT_CODES[ErrorCode.KAFKA_STORAGE_ERROR] if is_shortage(error) else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def log_failure(what: str, error: Exception) -> None:
+    """Log an unexpected exception, which is a bug unless it is a shortage; `what` failed."""
+    if is_shortage(error):
+        logger.info("%s failed for a shortage of memory, threads or descriptors: %r", what, error)
+    else:
+        logger.error("%s failed, which is a bug", what, exc_info=error)
 
 
 class Once:
@@ -31,8 +46,8 @@ class Once:
             done(outcome)
 
     def fail(self, error: Exception) -> None:
-        """Make UNKNOWN_SERVER_ERROR the outcome unless there is one, and log the exception."""
+        """Make the code of the exception the outcome unless there is one, and log the exception."""
         try:
-            self(ErrorCode.UNKNOWN_SERVER_ERROR)  # first, because no fault of the log may keep it from the client
+            self(code_of(error))  # first, because no fault of the log may keep it from the client
         finally:
-            logger.error("An operation on %s has failed, which is a bug", self._topic_partition, exc_info=error)
+            log_failure(f"An operation on {self._topic_partition}", error)

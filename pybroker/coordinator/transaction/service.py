@@ -18,6 +18,7 @@ from pybroker.coordinator.hashing import partition_of
 from pybroker.coordinator.runtime.active import ignore
 from pybroker.coordinator.runtime.appender import RuntimeSettings
 from pybroker.coordinator.runtime.loader import Loader
+from pybroker.coordinator.runtime.once import code_of, log_failure
 from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done
 from pybroker.coordinator.topic import CoordinatorTopic
 from pybroker.coordinator.transaction import ending as endings
@@ -229,9 +230,9 @@ class TransactionCoordinator:
                 self.runtime.write(partition, lambda shard, now_ms: operation(shard, now_ms, unused), done)
             except KafkaError as error:
                 done(error.code)
-            except Exception:  # a task has no caller that would respond
-                logger.exception("A producer id cannot be assigned, which is a bug")
-                done(ErrorCode.UNKNOWN_SERVER_ERROR)
+            except Exception as error:  # a task has no caller that would respond
+                log_failure("The assignment of a producer id", error)
+                done(code_of(error))
 
         self.runtime.write(partition, lambda shard, now_ms: operation(shard, now_ms, None), first)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,7 +34,12 @@ class Bulk(OffsetsOfTopic):
             raise ZeroDivisionError
 
 
-def gather_many(scene: RuntimeScene, fails: Callable[[int], bool], bulks: Sequence[Bulk] | None = None) -> None:
+def gather_many(
+    scene: RuntimeScene,
+    fails: Callable[[int], bool],
+    bulks: Sequence[Bulk] | None = None,
+    failure: type[Exception] = ValueError,
+) -> None:
     """Gather commits of as many connections; the response of each for which `fails` holds raises after it was noted."""
     made = bulks or [Bulk(number) for number in range(MANY)]
 
@@ -40,7 +47,7 @@ def gather_many(scene: RuntimeScene, fails: Callable[[int], bool], bulks: Sequen
         def done(outcome: Any) -> None:
             scene.outcomes.append((number, outcome))
             if fails(number):
-                raise ValueError("the response cannot be made")
+                raise failure("the response cannot be made")
 
         result = CoordinatorResult(number, bulks=[made[number]], may_share=True)
         scene.runtime.gather(0, lambda _shard, _now_ms: result, done, ConnectionContext(connection_id=number))
@@ -92,3 +99,27 @@ def test_a_failure_after_the_outcomes_gives_no_second_one(monkeypatch: pytest.Mo
     gather_many(scene, lambda number: number % 3 == 1)
     end_turn(scene)
     assert scene.outcomes == [(number, number) for number in range(MANY)]
+
+
+@pytest.mark.parametrize(
+    "shortage",
+    [MemoryError(), RuntimeError("can't start new thread"), OSError(errno.EMFILE, "")],
+    ids=["memory", "threads", "descriptors"],
+)
+def test_after_a_shortage_each_may_try_again(
+    shortage: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    scene = RuntimeScene()
+
+    def fails(*_: Any) -> None:
+        raise shortage
+
+    monkeypatch.setattr(type(scene.runtime._appender), "append", fails)
+    gather_many(scene, lambda number: number == 1, failure=MemoryError)
+    end_turn(scene)
+    assert scene.outcomes == [(number, ErrorCode.NOT_COORDINATOR) for number in range(MANY)]
+    assert [(record.levelno, record.exc_info) for record in caplog.records] == [(logging.INFO, None)] * 2
+    assert "The response to a commit to __consumer_offsets-0 failed for a shortage" in caplog.text
+    subject = "The append of the commits of a turn to __consumer_offsets-0"
+    assert f"{subject} failed for a shortage of memory, threads or descriptors: {shortage!r}" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -119,6 +120,22 @@ def test_a_failure_ends_the_operation_and_no_other(scene: RuntimeScene, caplog: 
     turns(scene)
     assert scene.outcomes == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, []]
     assert caplog.text.count("which is a bug") == 2
+
+
+def test_after_a_shortage_in_a_later_slice_the_client_may_try_again(
+    scene: RuntimeScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def operation(_shard: Shard, _now_ms: int) -> LongOperation:
+        yield
+        raise MemoryError
+
+    scene.runtime.write(0, operation, scene.outcomes.append)
+    turns(scene)
+    assert scene.outcomes == [ErrorCode.NOT_COORDINATOR]
+    assert [(record.levelno, record.exc_info) for record in caplog.records] == [(logging.INFO, None)]
+    assert "An operation on __consumer_offsets-0 failed for a shortage" in caplog.text
 
 
 def test_a_shard_that_is_unloaded_meanwhile_writes_nothing(scene: RuntimeScene) -> None:

@@ -50,10 +50,17 @@ async def test_a_failure_at_one_transaction_holds_up_no_other(tmp_path: Path, ca
     assert await first.init() == ErrorCode.NONE
 
 
-async def test_an_error_of_the_store_is_the_response_to_the_request_that_needs_an_id(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(OSError("the store"), ErrorCode.UNKNOWN_SERVER_ERROR), (MemoryError(), ErrorCode.NOT_COORDINATOR)],
+    ids=["disk", "shortage"],
+)
+async def test_an_error_of_the_store_is_the_response_to_the_request_that_needs_an_id(
+    tmp_path: Path, error: Exception, code: ErrorCode
+) -> None:
     whole = await broker(tmp_path)
-    with mock.patch.object(type(whole.controller.producer_ids), "next", side_effect=OSError("the store")):
-        assert await asyncio.wait_for(Producer(whole).init(), 10) == ErrorCode.UNKNOWN_SERVER_ERROR
+    with mock.patch.object(type(whole.controller.producer_ids), "next", side_effect=error):
+        assert await asyncio.wait_for(Producer(whole).init(), 10) == code
 
 
 async def test_a_large_record_has_a_batch_of_its_own(tmp_path: Path) -> None:
