@@ -40,6 +40,12 @@ CODECS = [codec for codec in CompressionType if codec]
 ALL_CODECS = ValidationRules(max_message_bytes=1 << 20).kept_codecs
 
 
+@pytest.fixture(autouse=True)
+def _clock_that_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the machine takes for a look, no test gives up, except one that brings a clock of its own."""
+    monkeypatch.setattr(quick_look, "perf_counter", lambda: 0.0)
+
+
 def batch_of(codec: CompressionType, value_bytes: int = 1000, count: int = 200) -> bytearray:
     return build_batch([Record(Offset(i), BASE_MS + i, None, bytes([i]) * value_bytes) for i in range(count)], compression=codec)
 
