@@ -230,7 +230,7 @@ def long_request(peer: Peer, request: bytes) -> tuple[str, float, float]:
 
 def compare_elements(options: argparse.Namespace) -> None:
     rows = []
-    with peers.started(options) as running:
+    with peers.started(options, {"pybroker.request.elements.max": str(ELEMENTS)}) as running:
         for peer in running:
             for count in (ELEMENTS, REQUEST_BYTES_MAX):
                 for name, request in long_requests(count):

@@ -40,7 +40,7 @@ from pybroker.native import choose
 from pybroker.network.context import ProtocolViolation
 from pybroker.network.state import REPEATS_LEFT
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.codec import encode_response
+from pybroker.protocol.codec import TooManyElementsError, encode_response
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.turns.jobs import job
 
@@ -70,6 +70,7 @@ class Dispatcher(DispatcherCore):
 
     def __init__(self, broker: Services, now_s: Callable[[], float] = perf_counter) -> None:
         super().__init__(broker)
+        self.loop_elements_max = min(self.loop_elements_max, broker.config.pybroker_request_elements_max)
         self._lane = Lane(self.handle, now_s)
         self._long_messages = LongMessages(broker.config.pybroker_request_elements_max)
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
@@ -148,6 +149,10 @@ class Dispatcher(DispatcherCore):
         reservation.belongs_to_task()
         try:
             request = await self._long_messages.decode(route.request, version, held, body_offset, reservation)
+        except TooManyElementsError as error:
+            reservation.end()
+            held.release_request()
+            raise self._too_large(route, context) from error
         except BaseException:
             reservation.end()
             held.release_request()
@@ -182,6 +187,13 @@ class Dispatcher(DispatcherCore):
             let_go()
             reservation.end()
         return response
+
+    def _too_large(self, route: Route, context: RequestContext) -> ProtocolViolation:
+        elements_max = self._broker.config.pybroker_request_elements_max
+        return ProtocolViolation(
+            f"{route.api.name} v{context.api_version} of client id {context.client_id!r} has more than {elements_max} elements,"
+            " the value of pybroker.request.elements.max"
+        )
 
     def _abandoned(self, api: Api, context: RequestContext, error: BaseException | None) -> None:
         if error is not None and not isinstance(error, ProtocolViolation | KafkaError) and not is_shortage(error):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from pybroker.api.element_budget import REQUESTS, ElementBudget
 from pybroker.api.error_counts import error_codes
 from pybroker.network.context import ProtocolViolation
-from pybroker.protocol.codec import DecodeError, decode, dissolve, encode_response
+from pybroker.protocol.codec import DecodeError, TooManyElementsError, decode, dissolve, encode_response
 from pybroker.protocol.schema import Schema, schema_of
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class LongMessages:
             request, elements = await self.run(
                 partial(_decode, cls, version, held.frame, offset=offset, elements_max=self.request_elements_max)
             )
+        except TooManyElementsError:
+            raise
         except DecodeError as error:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
         reservation.keep(elements)

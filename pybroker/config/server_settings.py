@@ -174,9 +174,10 @@ SERVER_SETTINGS: Final = (
         "Time without a request after which a connection is closed, in ms; below 0 is never.",
     ),
     Setting(
-        "pybroker.request.elements.max", _I, 1_048_576,
-        "pybroker's own: a connection is closed when a request has more elements of arrays, or kB of texts, by sum. With its"
-        " share of the response, an element takes up to about 1 kB of memory.", at_least(8192),
+        "pybroker.request.elements.max", _I, 25_000,
+        "pybroker's own: a connection is closed when a request has more elements of arrays, or kB of texts, by sum. 10,000"
+        " partitions of as many topics are 20,000 elements, and requests of clients have a few more. A larger request holds the"
+        " loop for longer. With its share of the response, an element takes up to about 1 kB of memory.", at_least(1),
     ),
     Setting(
         "pybroker.first.request.timeout.ms", _L, 60_000,

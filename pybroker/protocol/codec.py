@@ -22,7 +22,16 @@ from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.messages import MESSAGES, message_classes
 from pybroker.protocol.plan import make_plan
 from pybroker.protocol.schema import Schema, schema_of
-from pybroker.protocol.wire import DecodeError, EncodeError, LongMessageError, bad_length, read_uvarint, skip_tagged, too_short
+from pybroker.protocol.wire import (
+    DecodeError,
+    EncodeError,
+    LongMessageError,
+    TooManyElementsError,
+    bad_length,
+    read_uvarint,
+    skip_tagged,
+    too_short,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +45,7 @@ __all__ = [
     "EncodeError",
     "LongMessageError",
     "RequestHeader",
+    "TooManyElementsError",
     "decode",
     "decode_request_header",
     "decode_response",
@@ -177,7 +187,7 @@ def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0, *, e
     Records fields are views into the buffer; everything else is copied out of it.
 
     Raises DecodeError for everything that is not exactly one message of that version; only a request may have bytes after it.
-    Also if `whole_max` is not 0, and the message has more elements of arrays, or kB of texts.
+    Raises TooManyElementsError if `whole_max` is not 0, and the message has more elements of arrays, or kB of texts.
     Raises LongMessageError if `elements_max` is not 0, and the message has more elements of arrays, or kB of texts.
     """
     try:
@@ -189,7 +199,7 @@ def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0, *, e
     except DAMAGE as error:
         raise DecodeError(f"{cls.__name__} v{version} {_damage(error)}") from error
     except DecodeError as error:
-        raise DecodeError(f"{cls.__name__} v{version}: {error}") from error
+        raise type(error)(f"{cls.__name__} v{version}: {error}") from error
     return message
 
 

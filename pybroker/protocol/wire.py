@@ -32,6 +32,10 @@ class DecodeError(Exception):
     """The bytes are not a message of that kind and version: the peer violates the protocol."""
 
 
+class TooManyElementsError(DecodeError):
+    """A request has more elements than `pybroker.request.elements.max`."""
+
+
 class LongMessageError(Exception):
     """A message has more elements than may be decoded or encoded at once: do it in a thread."""
 
@@ -125,9 +129,9 @@ def skip_tagged(buffer: bytes | memoryview, position: int, count: int) -> int:
     return position
 
 
-def too_many() -> DecodeError:
+def too_many() -> TooManyElementsError:
     """Return the error for a message whose elements would take too much memory."""
-    return DecodeError("has more elements than pybroker.request.elements.max")
+    return TooManyElementsError("more elements than it may have")
 
 
 def too_short(wanted: int) -> DecodeError:

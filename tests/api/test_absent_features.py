@@ -113,10 +113,10 @@ COUNT = 8_000
 """As many elements as are decoded on the loop; ten times as many are decoded in a thread."""
 LARGE: list[Any] = [
     create_acls.CreateAclsRequest(creations=[create_acls.AclCreation() for _ in range(COUNT)]),
-    delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter() for _ in range(COUNT * 10)]),
+    delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter() for _ in range(COUNT * 3)]),
     AlterClientQuotasRequest(entries=[EntryData() for _ in range(COUNT)]),
-    AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name=str(number)) for number in range(COUNT * 10)]),
-    DescribeUserScramCredentialsRequest(users=[UserName(name=str(number)) for number in range(COUNT * 10)]),
+    AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name=str(number)) for number in range(COUNT * 3)]),
+    DescribeUserScramCredentialsRequest(users=[UserName(name=str(number)) for number in range(COUNT * 3)]),
 ]
 
 

@@ -40,7 +40,7 @@ from testing.waiting import turns_until_done
 from tests.api.offset_transactions import OffsetProducer
 from tests.api.transactions import broker
 
-MANY = 60_000  # of which the log refuses one batch, when it is made
+MANY = 24_000  # of which the log refuses one batch, when it is made
 NONE = ErrorCode.NONE
 
 

@@ -23,7 +23,7 @@ from testing.turns import run_watched
 from testing.waiting import turned_until
 from tests.api.transactions import TID, Producer, broker
 
-MANY = 300_000
+MANY = 24_000
 
 
 def request(acks: int, *, records: bytes | None = None, topic_id: bytes = bytes(16)) -> ProduceRequest:

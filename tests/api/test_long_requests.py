@@ -29,7 +29,7 @@ from testing.scenes.api.whole import Whole, frame_of, settled
 from testing.turns import run_watched
 from testing.waiting import turned_until
 
-MANY = 100_000
+MANY = 12_000
 
 
 def names(count: int) -> MetadataRequest:

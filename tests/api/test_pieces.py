@@ -111,12 +111,12 @@ async def test_the_response_is_that_to_the_request_as_a_whole(
 
 
 HEAVY: list[tuple[Any, int]] = [
-    (old_fetch(40_000), 7),
-    (OffsetFetchRequest(groups=[group(GROUP, 40_000)]), 8),
-    (epochs(*[200] * 500), 3),
+    (old_fetch(24_000), 7),
+    (OffsetFetchRequest(groups=[group(GROUP, 24_000)]), 8),
+    (epochs(*[200] * 120), 3),
     (DescribeGroupsRequest(groups=NAMES * 20), 5),
 ]
-"""Requests whose handling would hold the loop for 60 ms and more."""
+"""Requests whose handling would hold the loop for 20 ms and more."""
 
 
 @pytest.mark.judges_time

@@ -49,7 +49,7 @@ SETTINGS = settings(
     suppress_health_check=[*HealthCheck],
 )
 WAITS_S, ROUNDS_MAX = 0.02, 100
-ELEMENTS_MAX = 200_000
+ELEMENTS_MAX = 25_000
 NAMES = {
     "group": [GROUP, "other", ""],
     "transactional": [TID, "other", ""],

@@ -160,7 +160,7 @@ class Whole:
         return response
 
 
-def frame_of(request: object, version: int, client_id: str = "test") -> memoryview:
+def frame_of(request: object, version: int, client_id: str | None = "test") -> memoryview:
     """Return a request as the network hands it to the dispatcher: writable bytes without the size."""
     parts = encode_request(request, version, correlation_id=77, client_id=client_id)
     return memoryview(bytearray(b"".join(bytes(part) for part in parts)))[4:]  # type: ignore[arg-type]  # no late parts
