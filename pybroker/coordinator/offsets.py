@@ -13,7 +13,6 @@ Source: OffsetMetadataManager; ClassicGroup.validateOffsetCommit, validateOffset
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -42,7 +41,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.coordinator.group import GroupRequests
-    from pybroker.coordinator.runtime.result import BuiltBatch, LongOperation
+    from pybroker.coordinator.runtime.result import LongOperation
     from pybroker.coordinator.shard import GroupShard
 
 NOTHING_COMMITTED: Final = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_TIMESTAMP)
@@ -108,15 +107,6 @@ Refused = dict[int, ErrorCode]
 """The errors of the partitions that are refused, by their places in the request; the others are committed."""
 
 
-@dataclass(slots=True, frozen=True)
-class PreparedCommit:
-    """A commit that has only to be checked, and appended. `built` is its batch, if that was built ahead, too."""
-
-    refused: Refused
-    bulks: list[OffsetsOfTopic]
-    built: BuiltBatch | None = None
-
-
 NewOffsets = Sequence[tuple[str, Sequence[NewOffset]]]
 """The offsets to commit, by topic."""
 
@@ -125,7 +115,7 @@ def commit(
     shard: GroupShard,
     requests: GroupRequests,
     committer: Committer,
-    new: NewOffsets | PreparedCommit,
+    new: NewOffsets,
     *,
     retention_ms: int,
     now_ms: int,
@@ -141,57 +131,25 @@ def commit(
         code = ErrorCode.NONE if committer.generation_id < 0 else committer.unknown_group
     if code:
         return CoordinatorResult(response=code)
-    built = None
-    if isinstance(new, PreparedCommit):
-        refused, bulks, built = new.refused, new.bulks, new.built
-    else:
-        limit = shard.settings.offset_metadata_max_bytes
-        refused, bulks = {}, []
-        _accept(committer, new, refused, bulks, place=0, metadata_max_bytes=limit, retention_ms=retention_ms, now_ms=now_ms)
-    result = CoordinatorResult(refused, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE, bulks=bulks, built=built)
+    limit = shard.settings.offset_metadata_max_bytes
+    refused, bulks = _accept(committer, new, metadata_max_bytes=limit, retention_ms=retention_ms, now_ms=now_ms)
+    result = CoordinatorResult(refused, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE, bulks=bulks)
     if committer.producer is None:
         # An offset changes nothing that decides about another, except that the first one makes a group.
-        result.may_share = group is not None and built is None
+        result.may_share = group is not None
         requests.note_commit(result, committer.member_id)
     else:
         result.producer = committer.producer
     return result
 
 
-def prepare(
-    committer: Committer, new: NewOffsets, *, metadata_max_bytes: int, retention_ms: int, now_ms: int
-) -> Generator[None, None, PreparedCommit]:
-    """Make the records of a commit, which depend on no group. Yields after each entry of `new`, whose partitions are few."""
-    prepared = PreparedCommit({}, [])
-    place = 0
-    for entry in new:
-        _accept(
-            committer,
-            (entry,),
-            prepared.refused,
-            prepared.bulks,
-            place=place,
-            metadata_max_bytes=metadata_max_bytes,
-            retention_ms=retention_ms,
-            now_ms=now_ms,
-        )
-        place += len(entry[1])
-        yield
-    return prepared
-
-
 def _accept(
-    committer: Committer,
-    new: NewOffsets,
-    refused: Refused,
-    bulks: list[OffsetsOfTopic],
-    *,
-    place: int,
-    metadata_max_bytes: int,
-    retention_ms: int,
-    now_ms: int,
-) -> None:
-    """Append the records of offsets to `bulks`, and add the errors of the others; the first offset has this place."""
+    committer: Committer, new: NewOffsets, *, metadata_max_bytes: int, retention_ms: int, now_ms: int
+) -> tuple[Refused, list[OffsetsOfTopic]]:
+    """Return the errors of the offsets that are refused, and the records of the others."""
+    refused: Refused = {}
+    bulks: list[OffsetsOfTopic] = []
+    place = 0
     expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, _LAST_MS)
     producer, no_timestamp = committer.producer, NO_TIMESTAMP
     for topic, partitions in new:
@@ -216,6 +174,7 @@ def _accept(
             bulks.append(PendingOffsetsOfTopic(committer.group_id, topic, accepted, producer.producer_id))
         elif accepted:
             bulks.append(OffsetsOfTopic(committer.group_id, topic, accepted))
+    return refused, bulks
 
 
 def _utf16_length(text: str) -> int:

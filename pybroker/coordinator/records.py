@@ -137,7 +137,7 @@ class PendingOffsetsOfTopic(OffsetsOfTopic):
 @functools.lru_cache(NAMES_MAX)
 def _end_start(group_id: GroupId, topic: str) -> bytes:
     """Return what the ends of all records of a group's offsets in a topic begin with: the key up to the partition."""
-    names = _offset_key_bytes(OffsetKey(group_id, topic, 0))[: -_INT32.size]
+    names = _names_bytes(group_id, topic)
     return varint(len(names) + _INT32.size) + names
 
 
@@ -231,10 +231,14 @@ def from_bytes(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
 
 
 def _offset_key_bytes(key: OffsetKey) -> bytes:
-    group, topic = key.group.encode(), key.topic.encode()
+    return _names_bytes(key.group, key.topic) + _INT32.pack(key.partition)
+
+
+def _names_bytes(group_id: GroupId, topic: str) -> bytes:
+    """Return the key of an offset up to its partition. Raises EncodeError."""
+    group, name = group_id.encode(), topic.encode()
     try:
-        head = _TYPE_AND_LENGTH.pack(_OFFSET_COMMIT, len(group))
-        return b"".join((head, group, _INT16.pack(len(topic)), topic, _INT32.pack(key.partition)))
+        return _TYPE_AND_LENGTH.pack(_OFFSET_COMMIT, len(group)) + group + _INT16.pack(len(name)) + name
     except struct.error as error:
         raise EncodeError(f"an offset's key cannot be written: {error}") from error
 

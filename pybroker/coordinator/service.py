@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.classic.join import JoinRequest
     from pybroker.coordinator.group import GroupRequests
-    from pybroker.coordinator.offsets import Committer, NewOffsets, PreparedCommit
+    from pybroker.coordinator.offsets import Committer, NewOffsets
     from pybroker.coordinator.runtime.gathering import Source
     from pybroker.coordinator.runtime.result import LongOperation, Operation
     from pybroker.metadata.controller import Controller
@@ -115,7 +114,6 @@ class GroupCoordinator:
         self.topic = CoordinatorTopic(OFFSETS_TOPIC, controller, replicas)
         self._hashes: dict[str, int] = {}  # by group, because every request asks for it
         self._loaded = 0  # the number of shards that were loaded since the start
-        self._clock = clock
         self._settings = settings = group_settings(config, new_member_id)
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             RuntimeSettings(
@@ -289,7 +287,7 @@ class GroupCoordinator:
     def commit(
         self,
         committer: Committer,
-        new: NewOffsets | PreparedCommit,
+        new: NewOffsets,
         retention_ms: int,
         done: Done,
         *,
@@ -314,18 +312,6 @@ class GroupCoordinator:
             parts=(committer.group_id,),
         )
 
-    def prepare_commit(
-        self, committer: Committer, new: NewOffsets, retention_ms: int = -1
-    ) -> Generator[None, None, PreparedCommit]:
-        """Prepare a large commit: what is then done at once is to check the group, and to append and replay one batch.
-
-        Yields where the loop may be given back. Raises EncodeError.
-        """
-        limit, now_ms = self._settings.offset_metadata_max_bytes, self._clock.time_ms()
-        prepared = yield from offsets.prepare(committer, new, metadata_max_bytes=limit, retention_ms=retention_ms, now_ms=now_ms)
-        built = yield from self.runtime.build(prepared.bulks, committer.producer)
-        return replace(prepared, built=built)
-
     def topic_partition(self, group_id: GroupId) -> TopicPartition:
         """Return the partition of `__consumer_offsets` that holds the group."""
         return TopicPartition(OFFSETS_TOPIC, self._partition(group_id))
@@ -333,7 +319,7 @@ class GroupCoordinator:
     def commit_in_transaction(
         self,
         committer: Committer,
-        new: NewOffsets | PreparedCommit,
+        new: NewOffsets,
         guard: Callable[[], ErrorCode],
         done: Done,
     ) -> None:

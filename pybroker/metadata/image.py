@@ -22,7 +22,7 @@ from pybroker.metadata.names import is_internal
 from pybroker.model import NO_BROKER_ID
 
 if TYPE_CHECKING:
-    from pybroker.model import BrokerId, LeaderEpoch, TopicId
+    from pybroker.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 NO_LEADER: Final = NO_BROKER_ID
 
@@ -137,6 +137,11 @@ class ClusterImage:
         """Return the values that were set for a resource other than a topic; nothing for an unknown resource."""
         found = self.configs.get(ConfigResource(kind, name))
         return MappingProxyType({}) if found is None else found.values
+
+    def has_partition(self, topic_partition: TopicPartition) -> bool:
+        """Return whether the partition exists."""
+        topic = self.topics.get(topic_partition.topic)
+        return topic is not None and 0 <= topic_partition.partition < len(topic.partitions)
 
     def still_has(self, before: ClusterImage, names: Iterable[str]) -> bool:
         """Return whether the topics of these names, all of which `before` has, are here, and none was created again."""

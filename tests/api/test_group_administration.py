@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.api.handlers import list_groups
-from pybroker.coordinator.administration import STATES
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -38,15 +36,6 @@ async def test_describe(version: int, tmp_path: Path) -> None:
     assert missing.error_message == ("Group nobody not found." if version >= 6 else None)
     if version >= 3:
         assert found.authorized_operations == (1 << 3) + (1 << 6) + (1 << 8) + (1 << 10) + (1 << 11)
-
-
-def test_a_long_filter_of_groups_is_read_and_freed_in_steps() -> None:
-    words = [*(f"state-{number}" for number in range(10_000)), " sTaBle", "Nonsense"]
-    steps = list_groups._known(words, STATES)
-    assert [next(steps) for _ in range(11)] == [None] * 11
-    with pytest.raises(StopIteration) as ended:
-        next(steps)
-    assert (ended.value.value, words) == ({"stable"}, [])
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.LIST_GROUPS))

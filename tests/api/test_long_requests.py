@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.api import committed_offsets, dispatch, long_messages, produce_layout
+from pybroker.api import dispatch, long_messages, produce_layout
 from pybroker.api.context import RequestContext
 from pybroker.api.handlers import fetch
 from pybroker.api.registry import load_api
@@ -107,7 +107,6 @@ class Unread(list[Any]):
 def test_the_number_of_topics_decides_without_a_look_at_each() -> None:
     many = Unread([None] * MANY)
     assert produce_layout.is_large(ProduceRequest(topic_data=many))
-    assert committed_offsets.is_large(many)
 
 
 async def test_without_a_session_what_is_forgotten_is_not_looked_at(tmp_path: Path) -> None:

@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from pybroker.api import transactional_append
-from pybroker.api.committed_offsets import LargeCommit
 from pybroker.api.handlers import (
-    add_partitions_to_txn,
     list_config_resources,
-    list_transactions,
     update_features,
-    write_txn_markers,
 )
 from pybroker.api.produce_layout import ProduceLayout
 from pybroker.api.produce_response import failures
 from pybroker.coordinator.classic import sync
 from pybroker.coordinator.runtime.result import CoordinatorResult
-from pybroker.coordinator.transaction.listing import NAMES
 from pybroker.metadata.features import FeatureUpdate
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
-from pybroker.protocol.messages.list_transactions import ListTransactionsRequest
-from pybroker.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pybroker.protocol.messages.update_features import FeatureUpdateKey
-from pybroker.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from pybroker.records.batch import BatchView, batches
 from testing.scenes.logs import batch
 from testing.steps import steps_of
-from tests.api.transactions import Producer, broker
 
 if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage
@@ -49,62 +32,11 @@ if TYPE_CHECKING:
 MANY = 5_000
 
 
-async def results_of_markers(tmp_path: Path) -> list[dict[str, dict[int, int]]]:
-    """Return the codes by topic and partition for each producer: one partition is there, and many are not."""
-    whole = await broker(tmp_path)
-    producer = Producer(whole, 2)
-    await producer.init()
-    assert await producer.send(0, b"a") == ErrorCode.NONE
-    values: dict[str, Any] = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "coordinator_epoch": 0}
-    present = WritableTxnMarkerTopic(name="t", partition_indexes=[0])
-    missing = WritableTxnMarkerTopic(name="missing", partition_indexes=[*range(MANY), 1])
-    markers = [WritableTxnMarker(topics=[present, missing], **values), WritableTxnMarker(topics=[present], **values)]
-    response = await whole.ask(WriteTxnMarkersRequest(markers=markers), 1)
-    return [
-        {topic.name: {one.partition_index: one.error_code for one in topic.partitions} for topic in result.topics}
-        for result in response.markers
-    ]
-
-
-async def test_markers_for_many_partitions_have_the_results_of_a_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    in_steps = await results_of_markers(tmp_path / "steps")
-    monkeypatch.setattr(write_txn_markers, "LARGE_PARTITIONS", 10 * MANY)
-    assert in_steps == await results_of_markers(tmp_path / "once")
-    missing = dict.fromkeys(range(MANY), int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    assert in_steps == [{"t": {0: int(ErrorCode.NONE)}, "missing": missing}], "one for the producer"
-
-
-def test_markers_for_many_partitions_are_named_and_responded_to_in_steps() -> None:
-    asked = WritableTxnMarker(topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[*range(MANY)])])
-    steps, partitions = steps_of(write_txn_markers._partitions(asked))
-    assert steps == MANY // 500
-    assert partitions == [TopicPartition("t", number) for number in range(MANY)]
-    steps, response = steps_of(write_txn_markers._response([(7, dict.fromkeys(partitions, ErrorCode.NONE))]))
-    assert steps >= MANY // 500
-    (result,) = response.markers
-    assert [one.partition_index for one in result.topics[0].partitions] == [*range(MANY)]
-
-
 def test_many_resources_are_listed_in_steps() -> None:
     image: Any = SimpleNamespace(topics={f"t{number}": None for number in range(MANY)}, brokers=[1], configs={})
     steps, response = steps_of(list_config_resources._list(image, [4, 2]))
     assert steps >= MANY // 1_000
     assert [one.resource_name for one in response.config_resources] == ["1", *(f"t{number}" for number in range(MANY))]
-
-
-def test_many_transactions_are_listed_in_steps_and_freed() -> None:
-    state = next(iter(NAMES))
-    found = [(f"id{number}", SimpleNamespace(producer_id=number, state=state)) for number in range(MANY)]
-
-    def list_ids(_: Any) -> Generator[None, None, Any]:
-        yield
-        return found
-
-    services: Any = SimpleNamespace(transactions=SimpleNamespace(list_ids=list_ids))
-    steps, response = steps_of(list_transactions._list(services, ListTransactionsRequest()))
-    assert steps >= 2 * MANY // 1_000
-    assert [one.producer_id for one in response.transaction_states] == [*range(MANY)]
-    assert not found
 
 
 def test_many_updates_of_features_are_read_and_responded_to_in_steps() -> None:
@@ -143,21 +75,6 @@ def test_many_assignments_are_looked_at_and_freed_in_steps(monkeypatch: pytest.M
     assert request.assignments == []
 
 
-def test_many_topics_are_compared_with_a_newer_image_in_steps() -> None:
-    class Image:
-        def __init__(self, missing: str = "") -> None:
-            self.missing = missing
-
-        def still_has(self, _: Any, names: list[str]) -> bool:
-            assert len(names) <= 500
-            return self.missing not in names
-
-    topics = [AddPartitionsToTxnTopic(name=f"t{number}", partitions=[0]) for number in range(MANY)]
-    images: list[Any] = [Image(), Image("t4321")]
-    assert steps_of(add_partitions_to_txn._still_has(images[0], images[1], topics)) == (MANY // 500, True)
-    assert steps_of(add_partitions_to_txn._still_has(images[1], images[0], topics)) == (4321 // 500, False)
-
-
 def test_the_failures_of_many_topics_are_found_and_a_layout_is_freed_in_steps() -> None:
     laid_out = ProduceLayout()
     partitions = [PartitionProduceData(index=0, records=None)]
@@ -174,26 +91,6 @@ def test_the_failures_of_many_topics_are_found_and_a_layout_is_freed_in_steps() 
     steps, _ = steps_of(laid_out.discard({}))
     assert steps >= 2 * MANY // 1_000
     assert (laid_out.refused, laid_out.topics) == ({}, [])
-
-
-def test_the_pieces_of_a_large_commit_are_freed_while_its_response_is_made() -> None:
-    topics = [
-        OffsetCommitRequestTopic(name=f"t{number}", partitions=[OffsetCommitRequestPartition(partition_index=0)])
-        for number in range(MANY)
-    ]
-    known = {topic.name: SimpleNamespace(name=topic.name, partitions=[None]) for topic in topics[1:]}
-    large = LargeCommit(cast("ClusterImage", SimpleNamespace(topics=known)))
-    steps, _ = steps_of(large.lay_out(OffsetCommitRequest(topics=topics), has_topic_ids=False))
-    assert steps >= MANY // 500
-    work = large.responses(ErrorCode.NONE, lambda name, _, partitions: (name, partitions), lambda number, code: (number, code))
-    pieces = len(large._pieces)
-    next(work)
-    assert len(large._pieces) == pieces - 1
-    steps, result = steps_of(work)
-    assert steps >= MANY // 500 + 2 * MANY // 1_000 - 1
-    expected = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] + [ErrorCode.NONE] * (MANY - 1)
-    assert result == [(topic.name, [(0, code)]) for topic, code in zip(topics, expected, strict=True)]
-    assert (large._pieces, large.layout.codes, large.layout.new) == (deque(), [], [])
 
 
 def transactional(present: range, batch_count: int = 1) -> tuple[Any, ProduceLayout]:

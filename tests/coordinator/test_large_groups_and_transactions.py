@@ -31,7 +31,7 @@ from tests.api.offset_transactions import OffsetProducer
 from tests.api.transactions import TID, broker
 
 GROUP = GroupId("readers")
-OFFSETS, PARTITIONS = 60_000, 100_000
+OFFSETS, PARTITIONS = 60_000, 10_000
 NONE = ErrorCode.NONE
 OFFSET = CommittedOffset(Offset(5), LeaderEpoch(-1), "", NOW_MS)
 

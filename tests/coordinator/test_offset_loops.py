@@ -56,9 +56,7 @@ def partitions(draw: st.DrawFn) -> list[OffsetCommitRequestPartition]:
 
 def accepted(new: list[tuple[str, list[OffsetCommitRequestPartition]]], retention_ms: int) -> tuple[Refused, list[object]]:
     """Return the errors, and the offsets and bytes of each topic."""
-    refused: Refused = {}
-    bulks: list[OffsetsOfTopic] = []
-    offsets._accept(COMMITTER, new, refused, bulks, place=3, metadata_max_bytes=8, retention_ms=retention_ms, now_ms=NOW_MS)
+    refused, bulks = offsets._accept(COMMITTER, new, metadata_max_bytes=8, retention_ms=retention_ms, now_ms=NOW_MS)
     return refused, [(bulk.topic, list(bulk.offsets.items()), list(bulk.ends())) for bulk in bulks]
 
 

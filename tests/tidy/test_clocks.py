@@ -20,7 +20,6 @@ WALL: dict[str, str] = {
     "pybroker/broker/passes.py": "retention and the expiry of producers compare with the timestamps of records",
     "pybroker/coordinator/runtime/appender.py": STORED,
     "pybroker/coordinator/runtime/runtime.py": "operations get the time for their records; their timers get intervals",
-    "pybroker/coordinator/service.py": STORED,
     "pybroker/coordinator/transaction/markers.py": STORED,
     "pybroker/coordinator/transaction/service.py": "a list shows for how long transactions have been open, by their records",
     "pybroker/log/cleaner/cleaner.py": "the lags of compaction compare with the timestamps of records",

@@ -71,17 +71,17 @@ async def _later(transactional_ids: list[str], outcomes: list[Any]) -> DescribeT
 def _response(transactional_ids: list[str], outcomes: list[Outcome]) -> Generator[None, None, DescribeTransactionsResponse]:
     states = []
     for transactional_id, outcome in zip(transactional_ids, outcomes, strict=True):
-        states.append((yield from _described(transactional_id, outcome)))
+        states.append(_described(transactional_id, outcome))
+        yield  # a transaction may have thousands of partitions
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-def _described(transactional_id: str, outcome: Outcome) -> Generator[None, None, TransactionState]:
+def _described(transactional_id: str, outcome: Outcome) -> TransactionState:
     if isinstance(outcome, ErrorCode):
         return TransactionState(transactional_id=transactional_id, error_code=outcome)
     from pybroker.coordinator.transaction.listing import NAMES  # noqa: PLC0415  loaded with the coordinator
     from pybroker.coordinator.transaction.partitions import by_topic  # noqa: PLC0415
 
-    topics = yield from by_topic(outcome.partitions)
     return TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
@@ -90,5 +90,5 @@ def _described(transactional_id: str, outcome: Outcome) -> Generator[None, None,
         transaction_start_time_ms=outcome.start_ms,
         producer_id=outcome.producer_id,
         producer_epoch=outcome.epoch,
-        topics=[TopicData(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+        topics=[TopicData(topic=topic, partitions=numbers) for topic, numbers in by_topic(outcome.partitions).items()],
     )

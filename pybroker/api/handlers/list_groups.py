@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from pybroker.api.slices import in_slices
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from pybroker.slicing import take_apart
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -38,8 +37,8 @@ def handle(
 def _list(broker: Services, request: ListGroupsRequest) -> Generator[None, None, ListGroupsResponse]:
     from pybroker.coordinator.administration import STATES, TYPES  # noqa: PLC0415  loaded with the coordinator
 
-    states = yield from _known(request.states_filter, STATES)
-    types = yield from _known(request.types_filter, TYPES)
+    states = _known(request.states_filter, STATES)
+    types = _known(request.types_filter, TYPES)
     found = broker.groups.list_groups(states, types)
     if isinstance(found, ErrorCode):
         return ListGroupsResponse(error_code=found)
@@ -51,15 +50,6 @@ def _list(broker: Services, request: ListGroupsRequest) -> Generator[None, None,
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
 
 
-def _known(words: list[str], known: frozenset[str]) -> Generator[None, None, frozenset[str] | None]:
-    """Return those of the words of a filter that a group can have, in lower case; None if there are no words.
-
-    Take `words` apart, and yield every few of them.
-    """
-    if not words:
-        return None
-    found: set[str] = set()
-    for some in take_apart(words):
-        found.update(known.intersection([word.strip().lower() for word in some]))
-        yield
-    return frozenset(found)
+def _known(words: list[str], known: frozenset[str]) -> frozenset[str] | None:
+    """Return those of the words of a filter that a group can have, in lower case; None if there are no words."""
+    return known.intersection(word.strip().lower() for word in words) if words else None

@@ -13,21 +13,17 @@ Source: TransactionStateManager.listTransactionStates; KIP-664.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.api.slices import in_slices
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
-from pybroker.slicing import take_apart
 
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Generator
 
     from pybroker.api.context import RequestContext, Services
-
-
-_STEP_TRANSACTIONS: Final = 1_000
 
 
 def handle(
@@ -40,13 +36,12 @@ def handle(
 
 
 def _list(broker: Services, request: ListTransactionsRequest) -> Generator[None, None, ListTransactionsResponse]:
-    from pybroker.coordinator.transaction.listing import NAMES, Filters, distinct, split_states  # noqa: PLC0415  loaded with the coordinator
+    from pybroker.coordinator.transaction.listing import NAMES, Filters, split_states  # noqa: PLC0415  loaded with the coordinator
 
-    states, unknown_states = yield from split_states(request.state_filters)
-    producer_ids = yield from distinct(request.producer_id_filters)
+    states, unknown_states = split_states(request.state_filters)
     filters = Filters(
         states=states,
-        producer_ids=producer_ids,
+        producer_ids=frozenset(request.producer_id_filters),
         duration_ms=request.duration_filter,
         pattern=request.transactional_id_pattern,
     )
@@ -54,12 +49,9 @@ def _list(broker: Services, request: ListTransactionsRequest) -> Generator[None,
     if isinstance(found, ErrorCode):
         return ListTransactionsResponse(error_code=found)
     response = ListTransactionsResponse(error_code=ErrorCode.NONE, unknown_state_filters=unknown_states)
-    for start in range(0, len(found), _STEP_TRANSACTIONS):
-        response.transaction_states += [
+    for transactional_id, one in found:
+        response.transaction_states.append(
             TransactionState(transactional_id=transactional_id, producer_id=one.producer_id, transaction_state=NAMES[one.state])
-            for transactional_id, one in found[start : start + _STEP_TRANSACTIONS]
-        ]
-        yield
-    for _ in take_apart(found):
+        )
         yield
     return response

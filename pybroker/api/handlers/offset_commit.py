@@ -19,9 +19,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.committed_offsets import LargeCommit, is_large, lay_out, outcome_of, responses
+from pybroker.api.committed_offsets import CommitLayout, responses
 from pybroker.api.deferred import Deferred
-from pybroker.api.slices import complete
 from pybroker.coordinator.offsets import Committer
 from pybroker.model import GenerationId, GroupId, MemberId
 from pybroker.protocol.codec import maker
@@ -34,8 +33,6 @@ from pybroker.protocol.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.offsets import Refused
 
@@ -48,12 +45,10 @@ _partition = maker(OffsetCommitResponsePartition, "partition_index", "error_code
 
 def handle(
     broker: Services, context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Deferred[Refused | ErrorCode, OffsetCommitResponse] | Coroutine[None, None, OffsetCommitResponse]:
+) -> OffsetCommitResponse | Deferred[Refused | ErrorCode, OffsetCommitResponse]:
     """Commit the offsets that can be committed."""
     has_topic_ids = context.api_version >= _TOPIC_ID_VERSION
-    if is_large(request.topics):
-        return _handle_large(broker, context, request, has_topic_ids=has_topic_ids)
-    layout = lay_out(broker.controller.image, request.topics, has_topic_ids=has_topic_ids)
+    layout = CommitLayout(broker.controller.image, request.topics, has_topic_ids=has_topic_ids)
 
     def respond(outcome: Refused | ErrorCode) -> OffsetCommitResponse:
         return OffsetCommitResponse(topics=responses(layout, request.topics, outcome, _topic, _partition))
@@ -65,25 +60,6 @@ def handle(
         _committer(context, request), layout.new, request.retention_time_ms, deferred.complete, source=context.connection
     )
     return deferred.later()
-
-
-async def _handle_large(
-    broker: Services, context: RequestContext, request: OffsetCommitRequest, *, has_topic_ids: bool
-) -> OffsetCommitResponse:
-    large = LargeCommit(broker.controller.image)
-    layout = large.layout
-    await complete(large.lay_out(request, has_topic_ids=has_topic_ids))
-    outcome: Refused | ErrorCode = ErrorCode.NONE
-    if layout.new:
-        groups, committer, retention_ms = broker.groups, _committer(context, request), request.retention_time_ms
-        prepared = await complete(groups.prepare_commit(committer, layout.new, retention_ms))
-        if layout.is_outdated(broker.controller.image):
-            outcome = ErrorCode.NOT_COORDINATOR
-        else:
-            outcome = await outcome_of(
-                lambda done: groups.commit(committer, prepared, retention_ms, done, source=context.connection)
-            )
-    return OffsetCommitResponse(topics=await complete(large.responses(outcome, _topic, _partition)))
 
 
 def _committer(context: RequestContext, request: OffsetCommitRequest) -> Committer:

@@ -43,9 +43,8 @@ def handle(
     """Delete the offsets that can be deleted."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    topics = broker.controller.image.topics
     asked = [TopicPartition(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
-    known = [tp for tp in asked if tp.topic in topics and 0 <= tp.partition < len(topics[tp.topic].partitions)]
+    known = list(filter(broker.controller.image.has_partition, asked))
 
     def respond(outcome: Codes | ErrorCode) -> OffsetDeleteResponse:
         if isinstance(outcome, ErrorCode):

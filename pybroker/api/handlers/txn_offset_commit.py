@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.committed_offsets import LargeCommit, is_large, lay_out, outcome_of, responses
+from pybroker.api.committed_offsets import CommitLayout, responses
 from pybroker.api.deferred import Deferred
-from pybroker.api.slices import complete
 from pybroker.api.transactional_append import verify_offsets
 from pybroker.model import NO_PRODUCER_ID, GenerationId, GroupId, MemberId, ProducerEpoch, ProducerId
 from pybroker.protocol.codec import maker
@@ -33,11 +32,10 @@ from pybroker.protocol.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
-    from pybroker.api.committed_offsets import CommitLayout
     from pybroker.api.context import RequestContext, Services
-    from pybroker.coordinator.offsets import Committer, NewOffsets, PreparedCommit, Refused
+    from pybroker.coordinator.offsets import Committer, Refused
 
 _LOADING_VERSION: Final = 2
 _TOPIC_ID_VERSION: Final = 6
@@ -48,16 +46,10 @@ _partition = maker(TxnOffsetCommitResponsePartition, "partition_index", "error_c
 
 def handle(
     broker: Services, context: RequestContext, request: TxnOffsetCommitRequest
-) -> (
-    TxnOffsetCommitResponse
-    | Deferred[Refused | ErrorCode, TxnOffsetCommitResponse]
-    | Coroutine[None, None, TxnOffsetCommitResponse]
-):
+) -> TxnOffsetCommitResponse | Deferred[Refused | ErrorCode, TxnOffsetCommitResponse]:
     """Commit the offsets that can be committed."""
     version = context.api_version
-    if is_large(request.topics):
-        return _handle_large(broker, version, request)
-    layout = lay_out(broker.controller.image, request.topics, has_topic_ids=version >= _TOPIC_ID_VERSION)
+    layout = CommitLayout(broker.controller.image, request.topics, has_topic_ids=version >= _TOPIC_ID_VERSION)
 
     def respond(outcome: Refused | ErrorCode) -> TxnOffsetCommitResponse:
         outcome = _of_version(outcome, version)
@@ -67,21 +59,8 @@ def handle(
     if not layout.new or refusal:
         return respond(refusal if layout.new else ErrorCode.NONE)
     deferred = Deferred(respond)
-    _commit(broker, version, request.transactional_id, _committer(request), layout, layout.new, deferred.complete)
+    _commit(broker, version, request.transactional_id, _committer(request), layout, deferred.complete)
     return deferred.later()
-
-
-async def _handle_large(broker: Services, version: int, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    large = LargeCommit(broker.controller.image)
-    layout = large.layout
-    await complete(large.lay_out(request, has_topic_ids=version >= _TOPIC_ID_VERSION))
-    outcome: Refused | ErrorCode = ErrorCode.NONE
-    if layout.new and not (outcome := _refusal(request)):
-        committer, transactional_id = _committer(request), request.transactional_id
-        prepared = await complete(broker.groups.prepare_commit(committer, layout.new))
-        outcome = await outcome_of(lambda done: _commit(broker, version, transactional_id, committer, layout, prepared, done))
-    outcome = _of_version(outcome, version)
-    return TxnOffsetCommitResponse(topics=await complete(large.responses(outcome, _topic, _partition)))
 
 
 def _refusal(request: TxnOffsetCommitRequest) -> ErrorCode:
@@ -102,7 +81,6 @@ def _commit(  # noqa: PLR0917  (each is of another kind)
     transactional_id: str,
     committer: Committer,
     layout: CommitLayout,
-    new: NewOffsets | PreparedCommit,
     done: Callable[[Refused | ErrorCode], None],
 ) -> None:
     """Commit the offsets of `layout`, if the group's partition belongs to the transaction."""
@@ -113,7 +91,7 @@ def _commit(  # noqa: PLR0917  (each is of another kind)
         elif layout.is_outdated(broker.controller.image):
             done(ErrorCode.NOT_COORDINATOR)
         else:
-            broker.groups.commit_in_transaction(committer, new, guard, done)
+            broker.groups.commit_in_transaction(committer, layout.new, guard, done)
 
     assert committer.producer is not None
     topic_partition = broker.groups.topic_partition(committer.group_id)

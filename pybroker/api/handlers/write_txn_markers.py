@@ -17,11 +17,9 @@ Source: KafkaApis.handleWriteTxnMarkersRequest.
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.api.deferred import Deferred
-from pybroker.api.slices import LARGE_PARTITIONS, Pauses, complete
 from pybroker.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.write_txn_markers import (
@@ -31,17 +29,14 @@ from pybroker.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Coroutine, Generator, Mapping
+    from collections.abc import Callable, Mapping
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.coordinator.transaction.markers import Marker, Written
     from pybroker.protocol.messages.write_txn_markers import WritableTxnMarker
-
-_STEP_PARTITIONS: Final = 500
 
 Outcomes = list[tuple[int, "Mapping[TopicPartition, ErrorCode]"]]
 """The ids of producers, with the results of a marker."""
@@ -51,47 +46,16 @@ def handle(
     broker: Services,
     context: RequestContext,  # noqa: ARG001
     request: WriteTxnMarkersRequest,
-) -> WriteTxnMarkersResponse | Future[WriteTxnMarkersResponse] | Coroutine[None, None, WriteTxnMarkersResponse]:
+) -> WriteTxnMarkersResponse | Future[WriteTxnMarkersResponse]:
     """Write all markers."""
     if not request.markers:
         return WriteTxnMarkersResponse(markers=[])
-    if _is_large(request):
-        return _in_steps(broker, request)
-    _check(request.markers)
-    deferred: Deferred[Outcomes, WriteTxnMarkersResponse] = Deferred(lambda outcomes: run_through(_response(outcomes)))
-    written = _collector(len(request.markers), deferred.complete)
-    for one in request.markers:
-        broker.transactions.markers.write_all(_marker(one), run_through(_partitions(one)), written)
-    return deferred.response()
-
-
-async def _in_steps(broker: Services, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    """Write all markers, and give the loop back in between."""
-    for start in range(0, len(request.markers), _STEP_PARTITIONS):
-        _check(request.markers[start : start + _STEP_PARTITIONS])
-    outcomes: Future[Outcomes] = asyncio.get_running_loop().create_future()
-    written = _collector(len(request.markers), outcomes.set_result)
-    pauses = Pauses()
-    for one in request.markers:
-        broker.transactions.markers.write_all(_marker(one), await complete(_partitions(one)), written)
-        await pauses.between()
-    return await complete(_response(await outcomes))
-
-
-def _is_large(request: WriteTxnMarkersRequest) -> bool:
-    count = 0
-    for one in request.markers:
-        count += 1 + len(one.topics)
-        for topic in one.topics:
-            count += len(topic.partition_indexes)
-            if count > LARGE_PARTITIONS:
-                return True
-    return count > LARGE_PARTITIONS
-
-
-def _check(markers: list[WritableTxnMarker]) -> None:
-    if any(one.producer_id == NO_PRODUCER_ID or one.producer_epoch == NO_PRODUCER_EPOCH for one in markers):
+    if any(one.producer_id == NO_PRODUCER_ID or one.producer_epoch == NO_PRODUCER_EPOCH for one in request.markers):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A marker needs the id and the epoch of a producer.")
+    deferred = Deferred(_response)
+    written = _collector(len(request.markers), deferred.complete)
+    broker.transactions.markers.write_all([(_marker(one), _partitions(one)) for one in request.markers], written)
+    return deferred.response()
 
 
 def _collector(count: int, done: Callable[[Outcomes], None]) -> Written:
@@ -106,14 +70,8 @@ def _collector(count: int, done: Callable[[Outcomes], None]) -> Written:
     return written
 
 
-def _partitions(one: WritableTxnMarker) -> Generator[None, None, list[TopicPartition]]:
-    partitions: list[TopicPartition] = []
-    for topic in one.topics:
-        for start in range(0, len(topic.partition_indexes), _STEP_PARTITIONS):
-            some = topic.partition_indexes[start : start + _STEP_PARTITIONS]
-            partitions += [TopicPartition(topic.name, number) for number in some]
-            yield
-    return partitions
+def _partitions(one: WritableTxnMarker) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for topic in one.topics for number in topic.partition_indexes]
 
 
 def _marker(one: WritableTxnMarker) -> Marker:
@@ -128,23 +86,22 @@ def _marker(one: WritableTxnMarker) -> Marker:
     )
 
 
-def _response(outcomes: Outcomes) -> Generator[None, None, WriteTxnMarkersResponse]:
+def _response(outcomes: Outcomes) -> WriteTxnMarkersResponse:
     """Return the response, which has each producer once, with each of its partitions once: the last marker counts."""
     producers: dict[int, dict[str, dict[int, WritableTxnMarkerPartitionResult]]] = {}
-    done = 0
     for producer_id, results in outcomes:
         topics = producers.setdefault(producer_id, {})
         for (name, number), code in results.items():
             topics.setdefault(name, {})[number] = WritableTxnMarkerPartitionResult(partition_index=number, error_code=code)
-            done += 1
-            if not done % _STEP_PARTITIONS:
-                yield
-    response = WriteTxnMarkersResponse(markers=[])
-    for producer_id, topics in producers.items():
-        result = WritableTxnMarkerResult(producer_id=producer_id, topics=[])
-        for name, partitions in topics.items():
-            result.topics.append(WritableTxnMarkerTopicResult(name=name, partitions=list(partitions.values())))
-            yield
-        response.markers.append(result)
-        yield
-    return response
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(name=name, partitions=list(partitions.values()))
+                    for name, partitions in topics.items()
+                ],
+            )
+            for producer_id, topics in producers.items()
+        ]
+    )

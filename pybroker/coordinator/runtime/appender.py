@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.coordinator.runtime.result import BuiltBatch
 from pybroker.log.results import AppendOrigin
 from pybroker.model import Offset
 from pybroker.powers import is_power_of_ten
@@ -19,11 +18,11 @@ from pybroker.records.errors import RecordTooLargeError
 from pybroker.replication.produce_data import REFUSED, PartitionProduceResult, ProduceResults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pybroker.clock import Clock
     from pybroker.coordinator.runtime.active import ActiveShard
-    from pybroker.coordinator.runtime.result import BulkRecords, CoordinatorRecord, Producer
+    from pybroker.coordinator.runtime.result import CoordinatorRecord, Producer
     from pybroker.records.compression import CompressionType
     from pybroker.replication.replica_manager import ReplicaManager
 
@@ -58,8 +57,8 @@ SECTION_RECORDS: Final = 1_000
 Serialized = tuple[bytes, bytes | None]
 """Key and value of a record as they lie in the log; a tombstone has no value."""
 
-Serialize = Callable[["CoordinatorRecord"], Serialized | Generator[None, None, Serialized]]
-"""A function that makes key and value of a record; of a large one in steps. Raises EncodeError."""
+Serialize = Callable[["CoordinatorRecord"], Serialized]
+"""A function that makes key and value of a record. Raises EncodeError."""
 
 LeastSize = Callable[["CoordinatorRecord"], int]
 """A function that returns, at once, a size in bytes that a record has at least."""
@@ -99,7 +98,7 @@ class Appender:
         BATCH_BYTES; a larger record has a batch of its own. Or return the error if the log would refuse the one batch: a
         member may send 100 MB, which would be copied several times.
 
-        Yields after some records, and within a large one. Raises EncodeError.
+        Yields after some records. Raises EncodeError.
         """
         least_size = 0
         batches: list[tuple[list[CoordinatorRecord], list[bytes]]] = []
@@ -110,8 +109,7 @@ class Appender:
             least_size += self._settings.least_size(record)
             if least_size > BATCH_BYTES and is_atomic and (code := self._refusal(active, least_size)):
                 return code
-            serialized = self._serialize(record)
-            end = record_end(*(serialized if isinstance(serialized, tuple) else (yield from serialized)))
+            end = record_end(*self._serialize(record))
             if ends and size + len(end) > BATCH_BYTES and not is_atomic:
                 batches.append((batch_records, ends))
                 batch_records, ends, size = [], [], 0
@@ -154,29 +152,14 @@ class Appender:
         batch = build_ends(ends, timestamp_ms=now_ms, compression=self._settings.compression, producer=producer)
         self.append_batch(active, memoryview(batch), len(ends), replay, appended)
 
-    def build(self, bulks: Sequence[BulkRecords], producer: Producer | None) -> Generator[None, None, BuiltBatch]:
-        """Build the batch that `append` would build of many records, ahead of the operation that appends it.
-
-        Yields after each bulk. Raises EncodeError.
-        """
-        return (yield from self._build((bulk.ends() for bulk in bulks), producer))
-
-    def build_in_steps(self, ends: Sequence[bytes]) -> Generator[None, None, BuiltBatch]:
+    def build_in_steps(self, ends: Sequence[bytes]) -> Generator[None, None, bytearray]:
         """Build the batch that `append` would build of very many records."""
-        some = (ends[start : start + SECTION_RECORDS] for start in range(0, len(ends), SECTION_RECORDS))
-        return (yield from self._build(some, None))
-
-    def _build(self, ends: Iterable[Sequence[bytes]], producer: Producer | None) -> Generator[None, None, BuiltBatch]:
         sections: list[bytes] = []
-        count = 0
-        for some in ends:
-            sections.append(kernels.record_section(some, count))
-            count += len(some)
+        for start in range(0, len(ends), SECTION_RECORDS):
+            sections.append(kernels.record_section(ends[start : start + SECTION_RECORDS], start))
             yield
-        payload = b"".join(sections)
-        now_ms, compression = self._clock.time_ms(), self._settings.compression
-        batch = build_section(payload, count, timestamp_ms=now_ms, compression=compression, producer=producer)
-        return BuiltBatch(batch, count)
+        payload, now_ms = b"".join(sections), self._clock.time_ms()
+        return build_section(payload, len(ends), timestamp_ms=now_ms, compression=self._settings.compression)
 
     def append_batch(
         self,

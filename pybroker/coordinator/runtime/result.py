@@ -64,13 +64,6 @@ def ends_of(bulks: Sequence[BulkRecords]) -> Sequence[bytes]:
     return bulks[0].ends() if len(bulks) == 1 else list(chain.from_iterable([bulk.ends() for bulk in bulks]))
 
 
-class BuiltBatch(NamedTuple):
-    """A batch that is not appended yet; the append patches it in place."""
-
-    data: bytearray
-    record_count: int
-
-
 class ParkedResponse(NamedTuple):
     """The response to a request that was parked before."""
 
@@ -108,8 +101,7 @@ class CoordinatorResult:
         response: the response to the request; None when the request was parked, or when there is no request.
         records: the records to append, in one batch, or in several if `is_atomic` is false; the response waits until they are
             durable.
-        bulks: the same as `records`, for records of which there are many; always in one batch, and without `records`.
-        built: the batch of the bulks, if it was built ahead.
+        bulks: the same as `records`, for records of which a request has many; always in one batch, and without `records`.
         may_share: whether the batch may have the bulks of other such results, because none of their operations depends on the
             records of another.
         producer: the one to whose transaction the bulks belong; the log refuses them where its epoch is old.
@@ -126,7 +118,6 @@ class CoordinatorResult:
     response: Any = None
     records: list[CoordinatorRecord] = field(default_factory=list)
     bulks: Sequence[BulkRecords] = ()
-    built: BuiltBatch | None = None
     may_share: bool = False
     producer: Producer | None = None
     is_replayed: bool = True

@@ -26,7 +26,7 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic
@@ -47,12 +47,9 @@ if TYPE_CHECKING:
     from pybroker.coordinator.runtime.gathering import Source
     from pybroker.coordinator.runtime.holding import Failed, Parts
     from pybroker.coordinator.runtime.result import (
-        BuiltBatch,
-        BulkRecords,
         LongOperation,
         Operation,
         ParkedResponse,
-        Producer,
         TimerChange,
     )
     from pybroker.purgatory.timer import OperationTimer
@@ -63,9 +60,6 @@ ROUND_RESPONSES: Final = 32
 
 STEP_TIMERS: Final = 100
 """The number of timers that are started in a step."""
-
-FEW_BULKS: Final = 4
-"""This many bulks, each of one topic, are appended and replayed in one step, unless their batch was built ahead."""
 
 STEPS_OF_ALL: Final = 10
 """After this many steps of an operation on all shards, the others do it in a later turn."""
@@ -223,13 +217,6 @@ class CoordinatorRuntime(Generic[S]):
         else:
             self.run(active, operation, done, parts=parts)
 
-    def build(self, bulks: Sequence[BulkRecords], producer: Producer | None = None) -> Generator[None, None, BuiltBatch]:
-        """Build the batch of many records, in the transaction of `producer` if there is one, ahead of their operation.
-
-        Yields where the loop may be given back. Raises EncodeError.
-        """
-        return self._appender.build(bulks, producer)
-
     def read(self, partition: int, query: Callable[[S], Any], done: Done, *, parts: Parts | None = None) -> None:
         """Pass the result of `query` on the shard's state to `done`, once all of that state is durable.
 
@@ -378,10 +365,8 @@ class CoordinatorRuntime(Generic[S]):
         yield from result.rest
         if result.records:
             yield from self._append_records(active, result, done)
-        elif result.bulks:
-            yield from self._append_bulks(active, result, done)
         else:
-            self._when_durable(active, result, done)
+            self._append_bulks(active, result, done)
         for start in range(0, len(result.timers), STEP_TIMERS):
             if start:
                 yield
@@ -389,6 +374,12 @@ class CoordinatorRuntime(Generic[S]):
         self._respond(iter(result.parked_responses))
 
     def _carry_out_in_one_step(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
+        self._append_bulks(active, result, done)
+        self._start_timers(active, result.timers)
+        if result.parked_responses:
+            self._respond(iter(result.parked_responses))
+
+    def _append_bulks(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
         if result.bulks:
             ends = ends_of(result.bulks)
 
@@ -399,9 +390,6 @@ class CoordinatorRuntime(Generic[S]):
             self._appender.append(active, ends, replay, partial(self._durable, active, result, done), result.producer)
         else:
             self._when_durable(active, result, done)
-        self._start_timers(active, result.timers)
-        if result.parked_responses:
-            self._respond(iter(result.parked_responses))
 
     def _when_durable(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
         """Respond to what writes nothing. A response waits for what the operation may have seen."""
@@ -471,30 +459,13 @@ class CoordinatorRuntime(Generic[S]):
             append: Append = partial(self._appender.append, active, ends)
             if len(ends) > SECTION_RECORDS:
                 built = yield from self._appender.build_in_steps(ends)
-                append = partial(self._appender.append_batch, active, memoryview(built.data), built.record_count)
+                append = partial(self._appender.append_batch, active, memoryview(built), len(ends))
             if self._is_here(active):
                 replay = partial(replay_records, active.shard, *((records, ends) if result.is_replayed else ((), ())))
                 yield from append_and_replay(append, replay, durable.note)
             else:  # unloaded meanwhile
                 durable.note(ErrorCode.NOT_COORDINATOR)
 
-    def _append_bulks(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> Generator[None, None, None]:
-        built = result.built
-        if built is not None:
-            append = partial(self._appender.append_batch, active, memoryview(built.data), built.record_count)
-        else:
-            ends = ends_of(result.bulks)
-            append = partial(self._appender.append, active, ends, producer=result.producer)
-
-        def replay() -> Iterator[None]:
-            for count, bulk in enumerate(result.bulks):
-                if count:
-                    yield
-                bulk.replay(active.shard)
-
-        yield from append_and_replay(append, replay, partial(self._durable, active, result, done))
-
 
 def _is_one_step(result: CoordinatorResult) -> bool:
-    has_many = len(result.timers) > STEP_TIMERS or len(result.bulks) > FEW_BULKS
-    return not (has_many or result.records or result.built or result.rest)
+    return not (result.records or result.rest or len(result.timers) > STEP_TIMERS)

@@ -7,7 +7,7 @@ KIP-1152.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,7 +15,6 @@ from pybroker.coordinator.consumer.patterns.re2_syntax import PatternError
 from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
 from pybroker.coordinator.transaction.state import PREPARED, State, Transaction
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import ManyValues, take_apart
 
 if TYPE_CHECKING:
     from pybroker.coordinator.transaction.shard import TransactionShard
@@ -40,32 +39,10 @@ class Filters:
     """A regular expression of RE2 that the whole id matches."""
 
 
-def split_states(names: list[str]) -> Generator[None, None, tuple[frozenset[str] | None, list[str]]]:
-    """Return the filter of states with these names, and the names that are no states, each once.
-
-    Take `names` apart, and yield every few of them.
-    """
-    if not names:
-        return None, []
-    known, unknown, seen = set[str](), list[str](), ManyValues[str]()
-    for some in take_apart(names):
-        for name in some:
-            if name in KNOWN_NAMES:
-                known.add(name)
-            elif seen.add(name):
-                unknown.append(name)
-        yield
-    return frozenset(known), unknown
-
-
-def distinct(producer_ids: list[int]) -> Generator[None, None, Collection[int]]:
-    """Return each producer id once. Take the list apart, and yield every few of them."""
-    values = ManyValues[int]()
-    for some in take_apart(producer_ids):
-        for producer_id in some:
-            values.add(producer_id)
-        yield
-    return values
+def split_states(names: Sequence[str]) -> tuple[frozenset[str] | None, list[str]]:
+    """Return the filter of states with these names, and the names that are no states, each once."""
+    unknown = [name for name in dict.fromkeys(names) if name not in KNOWN_NAMES]
+    return KNOWN_NAMES.intersection(names) if names else None, unknown
 
 
 class OpenTransactions(NamedTuple):

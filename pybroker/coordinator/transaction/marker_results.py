@@ -15,7 +15,7 @@ Source: TransactionMarkerRequestCompletionHandler.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pybroker.protocol.error_codes import ErrorCode
@@ -46,10 +46,6 @@ PASSING: Final = frozenset(
 )
 
 
-STEP_RESULTS: Final = 500
-"""The number of results that are judged in a step."""
-
-
 class MarkerResults:
     """The judge of results. It logs each cause once: the first time that a partition has a code, until it takes a marker again.
 
@@ -60,12 +56,10 @@ class MarkerResults:
         self._has_open_transaction = has_open_transaction
         self._causes: dict[str, dict[int, ErrorCode]] = {}  # by topic and number
 
-    def judge(
-        self, ending: Ending, codes: Mapping[TopicPartition, ErrorCode]
-    ) -> Generator[None, None, tuple[frozenset[TopicPartition], bool]]:
-        """Return the partitions to which the marker is sent again, and whether the transaction is fenced, in steps."""
+    def judge(self, ending: Ending, codes: Mapping[TopicPartition, ErrorCode]) -> tuple[frozenset[TopicPartition], bool]:
+        """Return the partitions to which the marker is sent again, and whether the transaction is fenced."""
         left, is_fenced = [], False
-        for count, (topic_partition, code) in enumerate(codes.items(), 1):
+        for topic_partition, code in codes.items():
             if code in DONE or (
                 code is ErrorCode.INVALID_PRODUCER_EPOCH and not self._has_open_transaction(topic_partition, ending.producer_id)
             ):
@@ -77,8 +71,6 @@ class MarkerResults:
             else:
                 left.append(topic_partition)
                 self._log_again(ending, topic_partition, code)
-            if not count % STEP_RESULTS:
-                yield
         return frozenset(left), is_fenced
 
     def forget(self, topics: Iterable[str]) -> None:

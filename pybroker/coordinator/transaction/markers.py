@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.coordinator.transaction.marker_results import STEP_RESULTS, MarkerResults
-from pybroker.coordinator.transaction.partitions import STEP_PARTITIONS, by_topic
+from pybroker.coordinator.transaction.marker_results import MarkerResults
+from pybroker.coordinator.transaction.partitions import by_topic
 from pybroker.coordinator.transaction.state import EPOCH_BUMP_VERSION
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import OFFSETS_TOPIC
@@ -25,7 +25,7 @@ from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.replication.produce_data import REFUSED
-from pybroker.slicing import run_slice, run_through
+from pybroker.slicing import run_slice
 from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
@@ -90,25 +90,17 @@ class MarkerWriter:
         """Write the markers of a transaction, and report to `sent` when all partitions have responded."""
         marker = Marker(ending.producer_id, ending.epoch, ending.is_commit, ending.coordinator_epoch, ending.client_version)
 
-        def judged(codes: Mapping[TopicPartition, ErrorCode]) -> Generator[None, None, None]:
-            left, is_fenced = yield from self._results.judge(ending, codes)
+        def written(_: Marker, codes: Mapping[TopicPartition, ErrorCode]) -> None:
+            left, is_fenced = self._results.judge(ending, codes)
             self._sent(ending._replace(partitions=left), is_fenced)
 
-        def written(_: Marker, codes: Mapping[TopicPartition, ErrorCode]) -> None:
-            if len(codes) > STEP_RESULTS:
-                self._enqueue(judged(codes))
-            else:
-                run_through(judged(codes))
+        self.write_all([(marker, ending.partitions)], written)
 
-        self.write_all(marker, ending.partitions, written)
-
-    def write_all(self, marker: Marker, partitions: Iterable[TopicPartition], written: Written) -> None:
-        """Write a marker to partitions, after all that was given before; `written` gets the codes of all of them."""
-        self._enqueue(self._write_all(marker, partitions, written, self._removal_count))
-
-    def _enqueue(self, work: Generator[None, None, None]) -> None:
-        self._queue.append(work)
-        if len(self._queue) == 1:
+    def write_all(self, markers: Iterable[tuple[Marker, Iterable[TopicPartition]]], written: Written) -> None:
+        """Write each marker to its partitions, after all that was given before; `written` gets the codes of each marker."""
+        is_idle = not self._queue
+        self._queue.extend(self._write_all(*one, written, self._removal_count) for one in markers)
+        if is_idle:
             self._run()
 
     def note_removed(self, topics: Mapping[str, int]) -> None:
@@ -145,11 +137,7 @@ class MarkerWriter:
     def _write_all(
         self, marker: Marker, partitions: Iterable[TopicPartition], written: Written, removal_count: int
     ) -> Generator[None, None, None]:
-        waiting: set[TopicPartition] = set()
-        for count, one in enumerate(partitions, 1):
-            waiting.add(one)
-            if not count % STEP_PARTITIONS:
-                yield
+        waiting = set(partitions)
         codes: dict[TopicPartition, ErrorCode] = {}
 
         def respond(topic_partition: TopicPartition, code: ErrorCode) -> None:
@@ -160,8 +148,7 @@ class MarkerWriter:
 
         if not waiting:
             written(marker, codes)
-        topics = yield from by_topic(waiting)
-        for topic, numbers in topics.items():
+        for topic, numbers in by_topic(waiting).items():
             for number in numbers:
                 topic_partition = TopicPartition(topic, number)
                 removal, count = self._removed.get(topic, (0, 0))

@@ -15,12 +15,11 @@ Source: TransactionCoordinator, TransactionMetadata; KIP-98, KIP-360, KIP-890.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.runtime.result import CoordinatorResult, Producer
 from pybroker.coordinator.transaction.ending import after_prepared, timeout_timer, write
-from pybroker.coordinator.transaction.partitions import STEP_PARTITIONS, with_more
 from pybroker.coordinator.transaction.state import (
     COMPLETE,
     EPOCH_BUMP_VERSION,
@@ -31,12 +30,10 @@ from pybroker.coordinator.transaction.state import (
 )
 from pybroker.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pybroker.coordinator.runtime.result import LongOperation
     from pybroker.coordinator.transaction.shard import TransactionShard
     from pybroker.model import TopicPartition
 
@@ -146,24 +143,16 @@ def add_partitions(
     transactional_id: str,
     producer: Producer,
     partitions: Sequence[TopicPartition],
-) -> LongOperation:
+) -> CoordinatorResult:
     """Add partitions, which opens the transaction if none is open; the response is NONE."""
     now = _known(shard, transactional_id, *producer)
     is_open = now.state is State.ONGOING
-    missing: list[TopicPartition] = []
-    for start in range(0, len(partitions), STEP_PARTITIONS):
-        if start:
-            yield
-        some = partitions[start : start + STEP_PARTITIONS]
-        if not shard.gone.isdisjoint(some):
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)  # `forgetting` would take out the new partition of that name
-        missing += [one for one in some if one not in now.partitions]
-    if is_open and not missing:
+    if not shard.gone.isdisjoint(partitions):
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)  # `forgetting` would take out the new partition of that name
+    if is_open and now.partitions.issuperset(partitions):
         return CoordinatorResult(response=ErrorCode.NONE)
-    joined = yield from with_more(now.partitions, missing)
-    result = CoordinatorResult(
-        response=ErrorCode.NONE, records=[write(shard, transactional_id, now.with_partitions(joined, now_ms))]
-    )
+    joined = now.with_partitions(now.partitions.union(partitions), now_ms)
+    result = CoordinatorResult(response=ErrorCode.NONE, records=[write(shard, transactional_id, joined)])
     if not is_open:
         result.timers.append(timeout_timer(transactional_id, now.timeout_ms))
     return result
@@ -171,29 +160,15 @@ def add_partitions(
 
 def verify_partitions(
     shard: TransactionShard, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
-) -> Verification | Generator[None, None, Verification]:
-    """Return for each partition whether it belongs to the open transaction, or the error of all; for many, in steps."""
-    steps = _verify_partitions(shard, transactional_id, producer, partitions)
-    return steps if len(partitions) > STEP_PARTITIONS else run_through(steps)
-
-
-def _verify_partitions(
-    shard: TransactionShard, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
-) -> Generator[None, None, Verification]:
+) -> Verification:
+    """Return for each partition whether it belongs to the open transaction, or the error of all."""
     try:
         now = _known(shard, transactional_id, *producer)
     except KafkaError as error:
         return error.code
-    codes: dict[TopicPartition, ErrorCode] = {}
-    for start in range(0, len(partitions), STEP_PARTITIONS):
-        if start:
-            yield
-        some = partitions[start : start + STEP_PARTITIONS]
-        if shard.gone and not shard.gone.isdisjoint(some):
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        for one in some:
-            codes[one] = ErrorCode.NONE if one in now.partitions else ErrorCode.TRANSACTION_ABORTABLE
-    return codes
+    if shard.gone and not shard.gone.isdisjoint(partitions):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return {one: ErrorCode.NONE if one in now.partitions else ErrorCode.TRANSACTION_ABORTABLE for one in partitions}
 
 
 def end(

@@ -13,7 +13,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.coordinator.runtime.result import CoordinatorRecord
-from pybroker.coordinator.transaction.partitions import STEP_PARTITIONS, by_topic
+from pybroker.coordinator.transaction.partitions import by_topic
 from pybroker.coordinator.transaction.state import State, Transaction
 from pybroker.model import ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.codec import DecodeError, decode, encode
@@ -26,7 +26,7 @@ from pybroker.protocol.messages.transaction_records import (
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
 
     from pybroker.coordinator.transaction.shard import TransactionShard
     from pybroker.records.batch import BatchView
@@ -47,42 +47,40 @@ def tombstone(transactional_id: str) -> CoordinatorRecord:
     return CoordinatorRecord(TRANSACTION_LOG, transactional_id)
 
 
-def to_bytes(record: CoordinatorRecord) -> Generator[None, None, tuple[bytes, bytes | None]]:
-    """Return key and value as they lie in the log, those of a large transaction in steps. Raises EncodeError."""
+def to_bytes(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+    """Return key and value as they lie in the log. Raises EncodeError."""
     key = _INT16.pack(TRANSACTION_LOG) + _encoded(TransactionLogKey(transactional_id=record.key), _KEY_VERSION)
     if record.value is None:
         return key, None
     version = record.value_version
-    message = yield from _message(record.value, version)
-    return key, _INT16.pack(version) + _encoded(message, version)
+    return key, _INT16.pack(version) + _encoded(_message(record.value, version), version)
 
 
-def replay_batch(
-    shard: TransactionShard, _batch: BatchView, some: Iterator[Entry], skipped: Counter[int]
-) -> Generator[None, None, None]:
-    """Replay some records of a batch, large ones in steps, and count those of types that mean nothing here in `skipped`."""
+def replay_batch(shard: TransactionShard, _batch: BatchView, some: Iterator[Entry], skipped: Counter[int]) -> Iterator[None]:
+    """Replay some records of a batch, and count those of types that mean nothing here in `skipped`. Yields after each."""
     for key, value in some:
         if key is None:
             continue
         (type_id,) = _INT16.unpack_from(key)
         if type_id == TRANSACTION_LOG:
-            shard.replay((yield from _from_bytes(key, value)))
+            shard.replay(_from_bytes(key, value))
         else:
             skipped[type_id] += 1
+        yield
 
 
-def _from_bytes(key: bytes, value: bytes | None) -> Generator[None, None, CoordinatorRecord]:
+def _from_bytes(key: bytes, value: bytes | None) -> CoordinatorRecord:
     """Read what `to_bytes` writes. Raises DecodeError, struct.error."""
     transactional_id = decode(TransactionLogKey, _KEY_VERSION, memoryview(key), _INT16.size).transactional_id
     if value is None:
         return tombstone(transactional_id)
     (version,) = _INT16.unpack_from(value)
     message = decode(TransactionLogValue, version, memoryview(value), _INT16.size)
-    return record_of(transactional_id, (yield from _transaction(message)), version)
+    return record_of(transactional_id, _transaction(message), version)
 
 
-def _message(transaction: Transaction, version: int) -> Generator[None, None, TransactionLogValue]:
-    topics = yield from by_topic(transaction.partitions)
+def _message(transaction: Transaction, version: int) -> TransactionLogValue:
+    topics = by_topic(transaction.partitions)
     partitions = [TransactionPartitions(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
@@ -100,24 +98,20 @@ def _message(transaction: Transaction, version: int) -> Generator[None, None, Tr
     return value
 
 
-def _transaction(value: TransactionLogValue) -> Generator[None, None, Transaction]:
+def _transaction(value: TransactionLogValue) -> Transaction:
     """Return the state in a record's value. Raises DecodeError."""
     try:
         state = State(value.transaction_status)
     except ValueError as error:
         raise DecodeError(f"a transaction has the unknown status {value.transaction_status}") from error
-    partitions: set[TopicPartition] = set()
-    for one in value.transaction_partitions or ():
-        for start in range(0, len(one.partition_ids), STEP_PARTITIONS):
-            if len(partitions) >= STEP_PARTITIONS:
-                yield
-            partitions.update(TopicPartition(one.topic, number) for number in one.partition_ids[start : start + STEP_PARTITIONS])
     return Transaction(
         producer_id=ProducerId(value.producer_id),
         epoch=ProducerEpoch(value.producer_epoch),
         timeout_ms=value.transaction_timeout_ms,
         state=state,
-        partitions=frozenset(partitions),
+        partitions=frozenset(
+            TopicPartition(one.topic, number) for one in value.transaction_partitions or () for number in one.partition_ids
+        ),
         start_ms=value.transaction_start_timestamp_ms,
         update_ms=value.transaction_last_update_timestamp_ms,
         previous_producer_id=ProducerId(value.previous_producer_id),

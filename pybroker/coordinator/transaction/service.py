@@ -144,8 +144,7 @@ class TransactionCoordinator:
         return None if isinstance(replica, ErrorCode) else replica.log.producers.producers.get(producer_id)
 
     def _exists(self, topic_partition: TopicPartition) -> bool:
-        topic = self._controller.image.topics.get(topic_partition.topic)
-        return topic is not None and topic_partition.partition < len(topic.partitions)
+        return self._controller.image.has_partition(topic_partition)
 
     def leader_of(self, transactional_id: str) -> BrokerId | None:
         """Return the broker that coordinates the id, or None while the partition has no leader or the topic is missing."""

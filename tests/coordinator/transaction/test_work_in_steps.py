@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,6 @@ import pytest
 from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.coordinator.runtime.result import Producer as ProducerOfId
 from pybroker.coordinator.transaction import ending, forgetting, operations, unattended
-from pybroker.coordinator.transaction.partitions import STEP_PARTITIONS
 from pybroker.coordinator.transaction.removed import RemovedPartitions
 from pybroker.coordinator.transaction.shard import TransactionSettings, TransactionShard
 from pybroker.coordinator.transaction.state import State, Transaction
@@ -21,7 +20,6 @@ from pybroker.metadata.image import ImageDelta
 from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.api.whole import Whole
-from testing.steps import steps_of
 from tests.api.transactions import TID, Producer, broker
 from tests.coordinator.transaction.test_refused_records import refusing
 
@@ -220,33 +218,28 @@ def named(numbers: range) -> list[TopicPartition]:
     return [TopicPartition("t", number) for number in numbers]
 
 
-def test_many_partitions_are_added_to_many_in_steps() -> None:
-    shard, added = with_transaction(*named(range(5_000))), named(range(4_000, 9_000))
-    steps, result = steps_of(operations.add_partitions(shard, 7, TID, PRODUCER, added))
-    assert steps >= len(added) // STEP_PARTITIONS + 1_000 // STEP_PARTITIONS
+def test_partitions_are_added_to_those_of_the_transaction() -> None:
+    shard, added = with_transaction(*named(range(5))), named(range(4, 9))
+    result = operations.add_partitions(shard, 7, TID, PRODUCER, added)
     (record,) = result.records
-    assert record.value.partitions == frozenset(named(range(9_000)))
+    assert record.value.partitions == frozenset(named(range(9)))
     assert (result.response, result.timers) == (NONE, [])
-    steps, result = steps_of(operations.add_partitions(shard, 7, TID, PRODUCER, named(range(5_000))))
-    assert (steps, result.records) == (5_000 // STEP_PARTITIONS - 1, []), "it has them already"
-    shard.gone.add(TopicPartition("t", 4_321))
+    assert operations.add_partitions(shard, 7, TID, PRODUCER, named(range(5))).records == [], "it has them already"
+    shard.gone.add(TopicPartition("t", 7))
     with pytest.raises(KafkaError, match="CONCURRENT_TRANSACTIONS"):
-        steps_of(operations.add_partitions(shard, 7, TID, PRODUCER, added))
+        operations.add_partitions(shard, 7, TID, PRODUCER, added)
 
 
-def test_a_partition_is_added_to_none_at_once() -> None:
+def test_the_first_partition_opens_the_transaction() -> None:
     shard = with_transaction(state=State.EMPTY)
-    steps, result = steps_of(operations.add_partitions(shard, 7, TID, PRODUCER, [PARTITION, PARTITION]))
-    assert (steps, len(result.timers), result.records[0].value.partitions) == (0, 1, {PARTITION})
+    result = operations.add_partitions(shard, 7, TID, PRODUCER, [PARTITION, PARTITION])
+    assert (len(result.timers), result.records[0].value.partitions) == (1, {PARTITION})
 
 
-def test_many_partitions_are_verified_in_steps() -> None:
-    shard, asked = with_transaction(*named(range(4_000))), named(range(5_000))
-    verified = operations.verify_partitions(shard, TID, PRODUCER, asked)
-    assert isinstance(verified, Generator)
-    steps, codes = steps_of(verified)
-    assert steps == 5_000 // STEP_PARTITIONS - 1
-    expected = [NONE] * 4_000 + [ErrorCode.TRANSACTION_ABORTABLE] * 1_000
-    assert codes == dict(zip(asked, expected, strict=True))
-    assert operations.verify_partitions(shard, TID, PRODUCER, asked[:2]) == dict.fromkeys(asked[:2], NONE)
-    assert operations.verify_partitions(shard, "other", PRODUCER, asked[:2]) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+def test_partitions_are_verified_one_by_one() -> None:
+    shard, asked = with_transaction(*named(range(4))), named(range(5))
+    codes = operations.verify_partitions(shard, TID, PRODUCER, asked)
+    assert codes == dict(zip(asked, [NONE] * 4 + [ErrorCode.TRANSACTION_ABORTABLE], strict=True))
+    assert operations.verify_partitions(shard, "other", PRODUCER, asked) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    shard.gone.add(TopicPartition("t", 3))
+    assert operations.verify_partitions(shard, TID, PRODUCER, asked) == ErrorCode.CONCURRENT_TRANSACTIONS

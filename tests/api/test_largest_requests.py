@@ -1,0 +1,220 @@
+"""The largest requests that a client may send hold the loop for less than 50 ms, and each element of them has its result."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pybroker.model import TopicId
+from pybroker.protocol import codec
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from pybroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pybroker.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from pybroker.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from pybroker.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from testing.scenes.api.whole import Whole, frame_of, settled
+from testing.turns import run_watched
+from tests.api.offset_transactions import GROUP, OffsetProducer
+from tests.api.transactions import broker
+
+pytestmark = [
+    pytest.mark.judges_time,
+    pytest.mark.skipif(not codec.IS_NATIVE, reason="to decode and encode such messages in Python takes longer than a turn may"),
+]
+
+LIMIT_MS: Final = 50
+PARTITIONS: Final = 25_000 - 8
+"""One topic of this many partitions, or half as many topics with one each: about 25,000 elements."""
+TOPICS: Final = PARTITIONS // 2
+NONE = ErrorCode.NONE
+TOPIC_IDS: Final = [TopicId(number.to_bytes(16)) for number in range(TOPICS)]
+
+
+async def started(folder: Path) -> tuple[Whole, OffsetProducer]:
+    """Start a broker with a large topic and many small ones in its metadata, and a producer that may commit offsets."""
+    whole = await broker(folder, offsets_topic_num_partitions=1, message_max_bytes=10_000_000)
+    await whole.ask(FindCoordinatorRequest(key=GROUP), 3)
+    producer = OffsetProducer(whole, 1)
+    assert await producer.init() == NONE
+    assert await producer.open_offsets(GROUP) == NONE
+    image = whole.controller.image
+    topic = image.topics["t"]
+    large = dataclasses.replace(topic, partitions=topic.partitions[:1] * PARTITIONS)
+    small = [dataclasses.replace(topic, name=f"t{number}", topic_id=one) for number, one in enumerate(TOPIC_IDS)]
+    topics = {**image.topics, "t": large, **{one.name: one for one in small}}
+    by_id = {**image.topics_by_id, **{one.topic_id: one for one in topics.values()}}
+    whole.controller.image = dataclasses.replace(image, topics=topics, topics_by_id=by_id)
+    return whole, producer
+
+
+def commit(*topics: OffsetCommitRequestTopic) -> OffsetCommitRequest:
+    return OffsetCommitRequest(group_id=GROUP, topics=list(topics))
+
+
+def offset(number: int, text: str | None = None) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(partition_index=number, committed_offset=7, committed_metadata=text)
+
+
+def in_transaction(producer: OffsetProducer, *topics: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequest:
+    values: dict[str, Any] = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch}
+    return TxnOffsetCommitRequest(group_id=GROUP, transactional_id=producer.tid, topics=list(topics), **values)
+
+
+def pending(number: int) -> TxnOffsetCommitRequestPartition:
+    return TxnOffsetCommitRequestPartition(partition_index=number, committed_offset=7)
+
+
+def addition(producer: OffsetProducer, *topics: AddPartitionsToTxnTopic) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=producer.tid,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=list(topics),
+    )
+
+
+def verification(producer: OffsetProducer) -> AddPartitionsToTxnRequest:
+    topics = [AddPartitionsToTxnTopic(name="t", partitions=list(range(PARTITIONS)))]
+    values: dict[str, Any] = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "topics": topics}
+    one = AddPartitionsToTxnTransaction(transactional_id=producer.tid, verify_only=True, **values)
+    return AddPartitionsToTxnRequest(transactions=[one])
+
+
+def markers(producer: OffsetProducer, *topics: WritableTxnMarkerTopic) -> WriteTxnMarkersRequest:
+    values: dict[str, Any] = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "coordinator_epoch": 0}
+    return WriteTxnMarkersRequest(markers=[WritableTxnMarker(topics=list(topics), transaction_result=True, **values)])
+
+
+def deletion() -> OffsetDeleteRequest:
+    partitions = [OffsetDeleteRequestPartition(partition_index=number) for number in range(PARTITIONS)]
+    return OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic(name="t", partitions=partitions)])
+
+
+_COMMIT: Final = commit(OffsetCommitRequestTopic(name="t", partitions=[offset(number) for number in range(PARTITIONS)]))
+
+Case = tuple[Callable[[OffsetProducer], tuple[Any, int]], dict[ErrorCode, int]]
+
+CASES: dict[str, Case] = {
+    "commit of partitions": (lambda _: (_COMMIT, 8), {NONE: PARTITIONS}),
+    "commit with texts": (
+        lambda _: (commit(OffsetCommitRequestTopic(name="t", partitions=[offset(n, "m") for n in range(PARTITIONS)])), 8),
+        {NONE: PARTITIONS},
+    ),
+    "commit of topics": (
+        lambda _: (commit(*[OffsetCommitRequestTopic(name=f"t{n}", partitions=[offset(0)]) for n in range(TOPICS)]), 8),
+        {NONE: TOPICS},
+    ),
+    "commit of topics by id": (
+        lambda _: (commit(*[OffsetCommitRequestTopic(topic_id=one, partitions=[offset(0)]) for one in TOPIC_IDS]), 10),
+        {NONE: TOPICS},
+    ),
+    "commit of what does not exist": (
+        lambda _: (commit(OffsetCommitRequestTopic(name="t", partitions=[offset(n) for n in range(-5, PARTITIONS - 5)])), 8),
+        {NONE: PARTITIONS - 5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 5},
+    ),
+    "commit of partitions in a transaction": (
+        lambda one: (
+            in_transaction(one, TxnOffsetCommitRequestTopic(name="t", partitions=list(map(pending, range(PARTITIONS))))),
+            3,
+        ),
+        {NONE: PARTITIONS},
+    ),
+    "commit of topics in a transaction": (
+        lambda one: (
+            in_transaction(one, *[TxnOffsetCommitRequestTopic(name=f"t{n}", partitions=[pending(0)]) for n in range(TOPICS)]),
+            3,
+        ),
+        {NONE: TOPICS},
+    ),
+    "partitions of a transaction": (
+        lambda one: (addition(one, AddPartitionsToTxnTopic(name="t", partitions=list(range(PARTITIONS)))), 3),
+        {NONE: PARTITIONS},
+    ),
+    "topics of a transaction": (
+        lambda one: (addition(one, *[AddPartitionsToTxnTopic(name=f"t{n}", partitions=[0]) for n in range(TOPICS)]), 3),
+        {NONE: TOPICS},
+    ),
+    "partitions of a transaction of which one is missing": (
+        lambda one: (addition(one, AddPartitionsToTxnTopic(name="t", partitions=list(range(1, PARTITIONS + 1)))), 3),
+        {ErrorCode.OPERATION_NOT_ATTEMPTED: PARTITIONS - 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1},
+    ),
+    "verification of a transaction": (
+        lambda one: (verification(one), 4),
+        {ErrorCode.TRANSACTION_ABORTABLE: PARTITIONS},
+    ),
+    "markers": (
+        lambda one: (
+            markers(
+                one,
+                WritableTxnMarkerTopic(name="t", partition_indexes=[0]),
+                WritableTxnMarkerTopic(name="none", partition_indexes=list(range(1, PARTITIONS))),
+            ),
+            1,
+        ),
+        {NONE: 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: PARTITIONS - 1},
+    ),
+    "deletion of offsets": (lambda _: (deletion(), 0), {NONE: PARTITIONS}),
+}
+"""The request with its version, and how many elements get which code."""
+
+
+def codes_in(message: Any) -> Iterator[int]:
+    """Yield the codes of the innermost elements of a response."""
+    inner = [value for value in vars_of(message).values() if isinstance(value, list) and value]
+    for one in (one for elements in inner for one in elements):
+        yield from codes_in(one)
+    if not inner:
+        yield next(value for name, value in vars_of(message).items() if name.endswith("error_code"))
+
+
+def vars_of(message: Any) -> dict[str, Any]:
+    return {name: getattr(message, name) for name in type(message).__slots__}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_loop_is_held_for_less_than_50_ms(tmp_path: Path, name: str) -> None:
+    make, expected = CASES[name]
+    found: Counter[int] = Counter()
+
+    async def ask() -> None:
+        whole, producer = await started(tmp_path)
+        whole.call_soon = asyncio.get_running_loop().call_soon
+        if name == "deletion of offsets":
+            await whole.ask(_COMMIT, 8)
+        request, version = make(producer)
+        frame = frame_of(request, version)
+        await asyncio.sleep(0)  # what the client does is no part of the turn
+        sent = await settled(whole.dispatcher.handle(whole.connection, frame))
+        await asyncio.sleep(0)
+        found.update(codes_in(whole.read(sent, request, version)))
+
+    assert run_watched(ask, limit_ms=LIMIT_MS).long_texts("<locals>.ask held") == []
+    assert found == expected
