@@ -24,6 +24,5 @@ produce_layout, produce_response, produce_makers    the partitions of a Produce,
 produce_settling     how a Produce waits until its records are replicated and durable
 appending, validations, transactional_append    the appends of a Produce in slices, in threads, and in transactions
 committed_offsets    which offsets of an OffsetCommit or a TxnOffsetCommit can be committed, and the responses by topics
-offsets_once         which groups and partitions of an OffsetFetch are in the response once, however often they are named
 document             writes docs/apis.md from the texts of the handlers
 """

@@ -5,7 +5,7 @@ Behaviour
     offset. The response shows durable offsets. With `require_stable` a partition whose offset an open transaction has written is
     UNSTABLE_OFFSET_COMMIT, and the client asks again.
     A group whose topics are null is in the response once, however often it is named; Kafka repeats all of its offsets. So is a
-    partition with long metadata in a large request.
+    partition with metadata in each group that names it.
 Versions
     v0 a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as when Kafka kept offsets in ZooKeeper. v2 null topics, error
     of the group; up to v7 its partitions have that error, too. v3 throttle time. v5 leader epoch. v6 flexible. v7 require stable
@@ -19,14 +19,12 @@ Source: KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping
-from itertools import islice
+from collections.abc import Container, Generator, Hashable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.api.deferred import Deferred
-from pybroker.api.offsets_once import OFFSETS_ONCE, leave_out_groups
-from pybroker.api.pieces import Pieces
+from pybroker.api.pieces import Once, Pieces, first_of
 from pybroker.coordinator.offsets import NOTHING_COMMITTED, OffsetsOfGroup
 from pybroker.coordinator.records import CommittedOffset, OffsetKey
 from pybroker.model import ZERO_TOPIC_ID, GroupId, MemberEpoch, MemberId, TopicId
@@ -35,6 +33,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -42,7 +41,7 @@ from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from pybroker.slicing import run_through
+from pybroker.slicing import Pace
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -61,16 +60,27 @@ _new_group: Final = maker(OffsetFetchResponseGroup, "group_id", "error_code", "t
 _NONE: Final = ErrorCode.NONE
 
 STEP_PARTITIONS: Final = 1_000
-"""The number of partitions of all topics whose offsets are made into the response in a step."""
+"""About this many partitions are made into the response in a step, where the offsets of all topics are wanted."""
 
 _NO_OFFSETS: Final[Mapping[int, CommittedOffset]] = MappingProxyType({})
 
 
-PIECES: Final = Pieces(
-    ("groups.topics.partition_indexes", "groups.topics.partitions"),
-    ("topics.partition_indexes", "topics.partitions"),
-    once=OFFSETS_ONCE,
-)
+def _leave_out_groups(request: OffsetFetchRequest, known: Container[Hashable]) -> set[Hashable]:
+    """Leave out the groups that all offsets are wanted of again; return the others of that kind."""
+    named: set[Hashable] = set()
+    request.groups = first_of(request.groups, known, named, lambda group: group.group_id if group.topics is None else id(group))
+    return named
+
+
+def _large(response: OffsetFetchResponse) -> Iterator[Hashable]:
+    return (group.group_id for group in response.groups if group.topics)
+
+
+PIECES: Final = Pieces(("groups.topics", "groups.topics"), once=Once(leave_out=_leave_out_groups, large=_large))
+
+
+Listed = set[tuple[str, int]]
+"""The partitions with metadata that a response has for a group."""
 
 
 class _Form(NamedTuple):
@@ -87,6 +97,7 @@ class _Form(NamedTuple):
 _NEW: Final = _Form(
     maker(OffsetFetchResponseTopics, "name", "topic_id", "partitions"), maker(OffsetFetchResponsePartitions, *_PARTITION_FIELDS)
 )
+_UNKNOWN: Final = _NEW._replace(nothing=ErrorCode.UNKNOWN_TOPIC_ID)
 _OLD: Final = _Form(
     lambda name, _topic_id, partitions: _new_old_topic(name, partitions), maker(OffsetFetchResponsePartition, *_PARTITION_FIELDS)
 )
@@ -109,14 +120,14 @@ def handle(
 
         def select(offsets: OffsetsOfGroup) -> list[Any] | Generator[None, None, list[Any]]:
             if topics is None:
-                return _at_once_if_few(_all_topics(broker, version, form, offsets), offsets)
+                return _all_topics(broker, version, form, offsets)
             return _named_topics(form, topics, offsets)
 
         deferred = Deferred(respond)
         broker.groups.fetch(GroupId(request.group_id), select, deferred.complete, is_stable=request.require_stable)
         return deferred.response()
     if len(request.groups) > 1:
-        leave_out_groups(request, ())
+        _leave_out_groups(request, ())
     responses: list[Any] = [_fetch_group(broker, version, group, is_stable=request.require_stable) for group in request.groups]
     if any(isinstance(response, asyncio.Future) for response in responses):
         return asyncio.ensure_future(_all(responses))
@@ -134,10 +145,10 @@ def _fetch_group(
 
     def select(offsets: OffsetsOfGroup) -> list[Any] | Generator[None, None, list[Any]]:
         if group.topics is None:
-            return _at_once_if_few(_all_topics(broker, version, _NEW, offsets), offsets)
+            return _all_topics(broker, version, _NEW, offsets)
         if version < _TOPIC_ID_VERSION:
             return _named_topics(_NEW, group.topics, offsets)
-        return [_topic_of_id(broker, topic.topic_id, topic.partition_indexes, offsets) for topic in group.topics]
+        return _topics_of_ids(broker, group.topics, offsets)
 
     def respond(outcome: list[Any] | ErrorCode) -> OffsetFetchResponseGroup:
         if isinstance(outcome, ErrorCode):
@@ -158,55 +169,47 @@ def _fetch_group(
 
 def _named_topics(form: _Form, topics: Sequence[Any], offsets: OffsetsOfGroup) -> list[Any]:
     """Return the offsets of topics that the request names."""
+    listed: Listed = set()
     return [
-        form.topic(
-            topic.name, ZERO_TOPIC_ID, _partitions(form, offsets, topic.name, topic.partition_indexes, nothing=form.nothing)
-        )
+        form.topic(topic.name, ZERO_TOPIC_ID, _partitions(form, offsets, topic.name, topic.partition_indexes, listed))
         for topic in topics
     ]
 
 
-def _topic_of_id(broker: Services, topic_id: bytes, indexes: Sequence[int], offsets: OffsetsOfGroup) -> OffsetFetchResponseTopics:
-    known = broker.controller.image.topics_by_id.get(TopicId(topic_id))
-    name, nothing = ("", ErrorCode.UNKNOWN_TOPIC_ID) if known is None else (known.name, _NONE)
-    topic: OffsetFetchResponseTopics = _NEW.topic(
-        "", TopicId(topic_id), _partitions(_NEW, offsets, name, indexes, nothing=nothing)
-    )
-    return topic
-
-
-def _at_once_if_few(
-    work: Generator[None, None, list[Any]], offsets: OffsetsOfGroup
-) -> list[Any] | Generator[None, None, list[Any]]:
-    """Return what `work` returns, or `work` itself if the group has many offsets."""
-    return run_through(work) if sum(map(len, offsets.topics.values())) <= STEP_PARTITIONS else work
+def _topics_of_ids(broker: Services, topics: Sequence[OffsetFetchRequestTopics], offsets: OffsetsOfGroup) -> list[Any]:
+    by_id = broker.controller.image.topics_by_id
+    listed: Listed = set()
+    found = []
+    for topic in topics:
+        topic_id = TopicId(topic.topic_id)
+        known = by_id.get(topic_id)
+        form, name = (_UNKNOWN, "") if known is None else (_NEW, known.name)
+        found.append(form.topic("", topic_id, _partitions(form, offsets, name, topic.partition_indexes, listed)))
+    return found
 
 
 def _all_topics(broker: Services, version: int, form: _Form, offsets: OffsetsOfGroup) -> Generator[None, None, list[Any]]:
     """Return all offsets of the group, in steps."""
     topics = []
-    count = 0
+    pace = Pace(STEP_PARTITIONS)
     for name, partitions in offsets.topics.items():
         known = broker.controller.image.topics.get(name)
         if known is None and version >= _TOPIC_ID_VERSION:
             continue
         topic_id = ZERO_TOPIC_ID if known is None else known.topic_id
-        found: list[Any] = []
-        indexes = iter(partitions)
-        while some := tuple(islice(indexes, STEP_PARTITIONS - count)):
-            found += _partitions(form, offsets, name, some, nothing=_NONE)
-            count += len(some)
-            if count >= STEP_PARTITIONS:
-                count = 0
-                yield
-        topics.append(form.topic(name, topic_id, found))
+        topics.append(form.topic(name, topic_id, _partitions(form, offsets, name, partitions, set())))
+        if pace.is_due(len(partitions)):
+            yield
     return topics
 
 
 def _partitions(
-    form: _Form, offsets: OffsetsOfGroup, name: str, indexes: Sequence[int] | Mapping[int, Any], *, nothing: ErrorCode
+    form: _Form, offsets: OffsetsOfGroup, name: str, indexes: Sequence[int] | Mapping[int, Any], listed: Listed
 ) -> list[Any]:
-    """Return the offsets of partitions of a topic; `nothing` is the error of those without one."""
+    """Return the offsets of partitions of a topic, and note those with metadata in `listed`; they are left out where they are
+    in it already.
+    """
+    nothing = form.nothing
     new, committed = form.partition, offsets.topics.get(name, _NO_OFFSETS)
     unstable = _unstable(offsets, name, indexes) if offsets.unstable else ()
     partitions = []
@@ -217,6 +220,10 @@ def _partitions(
         if unstable and index in unstable:
             found, code = NOTHING_COMMITTED, ErrorCode.UNSTABLE_OFFSET_COMMIT
         offset, leader_epoch, metadata, _, _ = found
+        if metadata:
+            if (name, index) in listed:
+                continue
+            listed.add((name, index))
         partitions.append(new(index, offset, leader_epoch, metadata, code))
     return partitions
 
