@@ -8,13 +8,12 @@ coroutine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
 Result = TypeVar("Result")
 Element = TypeVar("Element")
-Value = TypeVar("Value", bound=Hashable)
 
 SLICE_S: Final = 0.005
 """The time that work may hold the loop before others get their turn. A step that has begun is finished."""
@@ -97,47 +96,3 @@ class Pace:
             return False
         self._done = 0
         return True
-
-
-class ManyValues(Collection[Value]):
-    """A set that grows in short steps: it consists of small ones, while a large one is copied as a whole when it grows."""
-
-    __slots__ = ("_count", "_sets")
-
-    def __init__(self, sets: int = 256) -> None:
-        self._sets: list[set[Value]] = [set() for _ in range(sets)]
-        self._count = 0
-
-    def add(self, value: Value) -> bool:
-        """Add a value; return whether it is new."""
-        values = self._sets[hash(value) % len(self._sets)]
-        before = len(values)
-        values.add(value)
-        is_new = len(values) > before
-        self._count += is_new
-        return is_new
-
-    def emptied(self) -> Generator[None, None, None]:
-        """Free the values in steps, at the end of their use."""
-        return emptied(*self._sets)
-
-    def __contains__(self, value: object) -> bool:
-        return value in self._sets[hash(value) % len(self._sets)]
-
-    def __iter__(self) -> Iterator[Value]:
-        for values in self._sets:
-            yield from values
-
-    def __len__(self) -> int:
-        return self._count
-
-
-def repeated(values: Iterable[Value]) -> Generator[None, None, ManyValues[Value]]:
-    """Return what is among `values` more than once. It yields between them."""
-    seen, again = ManyValues[Value](), ManyValues[Value]()
-    for value in values:
-        if not seen.add(value):
-            again.add(value)
-        yield
-    yield from seen.emptied()
-    return again

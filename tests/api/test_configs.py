@@ -25,7 +25,6 @@ from pybroker.protocol.messages.list_config_resources import ListConfigResources
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import Whole
-from testing.waiting import turns_until_done
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -423,21 +422,3 @@ async def test_a_broker_is_the_same_resource_however_its_number_is_written(tmp_p
     ]
     responses = (await whole.ask(AlterConfigsRequest(resources=resources), 2)).responses
     assert [one.error_code for one in responses] == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST, 0]
-
-
-async def test_many_resources_and_settings_are_handled_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = await Whole(tmp_path).start()
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
-    resources = [
-        alter_configs.AlterConfigsResource(resource_type=GROUP, resource_name=f"g-{number}", configs=[]) for number in range(50)
-    ]
-    request = AlterConfigsRequest(resources=resources)
-    assert await turns_of(whole, request, 2) > 5 * 50, "to compare, to take, to look for hosts, to change and to respond"
-    assert await change(whole, BROKER, "", *((f"key-{number}", SET, "x") for number in range(50))) == 0
-    broker = DescribeConfigsResource(resource_type=BROKER, resource_name="", configuration_keys=None)
-    assert await turns_of(whole, DescribeConfigsRequest(resources=[broker]), 4) >= 50, "each setting is a step"
-
-
-async def turns_of(whole: Whole, request: object, version: int) -> int:
-    """Return how many turns of the loop a request takes."""
-    return await turns_until_done(whole.send(request, version))

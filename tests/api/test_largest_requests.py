@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +40,7 @@ from pybroker.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from testing.scenes.api.codes import codes_in
 from testing.scenes.api.whole import Whole, frame_of, settled
 from testing.turns import run_watched
 from tests.api.offset_transactions import GROUP, OffsetProducer
@@ -184,19 +185,6 @@ CASES: dict[str, Case] = {
     "deletion of offsets": (lambda _: (deletion(), 0), {NONE: PARTITIONS}),
 }
 """The request with its version, and how many elements get which code."""
-
-
-def codes_in(message: Any) -> Iterator[int]:
-    """Yield the codes of the innermost elements of a response."""
-    inner = [value for value in vars_of(message).values() if isinstance(value, list) and value]
-    for one in (one for elements in inner for one in elements):
-        yield from codes_in(one)
-    if not inner:
-        yield next(value for name, value in vars_of(message).items() if name.endswith("error_code"))
-
-
-def vars_of(message: Any) -> dict[str, Any]:
-    return {name: getattr(message, name) for name in type(message).__slots__}
 
 
 @pytest.mark.parametrize("name", CASES)

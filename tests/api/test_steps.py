@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from pybroker.api import transactional_append
-from pybroker.api.handlers import (
-    list_config_resources,
-    update_features,
-)
 from pybroker.api.produce_layout import ProduceLayout
 from pybroker.api.produce_response import failures
-from pybroker.coordinator.classic import sync
-from pybroker.coordinator.runtime.result import CoordinatorResult
-from pybroker.metadata.features import FeatureUpdate
 from pybroker.model import TopicPartition
-from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from pybroker.protocol.messages.update_features import FeatureUpdateKey
 from pybroker.records.batch import BatchView, batches
 from testing.scenes.logs import batch
 from testing.steps import steps_of
@@ -30,49 +21,6 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage
 
 MANY = 5_000
-
-
-def test_many_resources_are_listed_in_steps() -> None:
-    image: Any = SimpleNamespace(topics={f"t{number}": None for number in range(MANY)}, brokers=[1], configs={})
-    steps, response = steps_of(list_config_resources._list(image, [4, 2]))
-    assert steps >= MANY // 1_000
-    assert [one.resource_name for one in response.config_resources] == ["1", *(f"t{number}" for number in range(MANY))]
-
-
-def test_many_updates_of_features_are_read_and_responded_to_in_steps() -> None:
-    asked = [FeatureUpdateKey(feature=f"f{number}", max_version_level=1, upgrade_type=1) for number in range(MANY)]
-    steps, updates = steps_of(update_features._updates(asked, 1))
-    assert steps >= MANY // 500
-    assert updates == [FeatureUpdate(f"f{number}", 1) for number in range(MANY)]
-    assert steps_of(update_features._updates([*asked, asked[3]], 1))[1] is None
-    errors = [None, KafkaError(ErrorCode.INVALID_UPDATE_VERSION, "no"), *[None] * (MANY - 2)]
-    steps, (results, first) = steps_of(update_features._results(updates, errors))
-    assert steps >= MANY // 500
-    assert [(one.error_code, one.error_message) for one in results[:3]] == [
-        (ErrorCode.NONE, None),
-        (ErrorCode.INVALID_UPDATE_VERSION, "no"),
-        (ErrorCode.NONE, None),
-    ]
-    assert len(results) == MANY
-    assert first is not None
-    assert first.message == "no"
-    assert not updates
-    assert not errors
-
-
-def test_many_assignments_are_looked_at_and_freed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[dict[str, bytes]] = []
-    monkeypatch.setattr(sync, "group_record", lambda _, assignments: made.append(assignments))
-    group: Any = SimpleNamespace(members={"a": None, "b": None, "c": None}, generation_id=1)
-    others = [SyncGroupRequestAssignment(member_id=f"x{number}", assignment=b"x") for number in range(MANY)]
-    ours = (("a", b"a"), ("b", b"b"), ("a", b"aa"))
-    first, second, last = (SyncGroupRequestAssignment(member_id=name, assignment=value) for name, value in ours)
-    request = SyncGroupRequest(group_id="g", assignments=[first, second, *others, last])
-    shard: Any = None
-    steps, _ = steps_of(sync._take_assignment(shard, CoordinatorResult(), group, request))
-    assert steps >= MANY // 1_000
-    assert made == [{"a": b"aa", "b": b"b", "c": b""}], "the last one of a member counts"
-    assert request.assignments == []
 
 
 def test_the_failures_of_many_topics_are_found_and_a_layout_is_freed_in_steps() -> None:

@@ -10,8 +10,8 @@ from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from pybroker.protocol.messages.sync_group import SyncGroupRequest
-from testing.scenes.api.groups import ASSIGNMENT, GROUP, broker, member, versions
+from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from testing.scenes.api.groups import ASSIGNMENT, GROUP, broker, join_request, member, versions
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.SYNC_GROUP))
@@ -32,6 +32,16 @@ async def test_sync(version: int, tmp_path: Path) -> None:
     ):
         setattr(request, changed, value)
         assert (await whole.ask(request, version)).error_code == code
+
+
+async def test_the_last_assignment_of_a_member_counts_and_those_of_others_are_ignored(tmp_path: Path) -> None:
+    whole = await broker(tmp_path)
+    joined = await whole.ask(join_request(), 3)
+    given = [(joined.member_id, b"a"), ("x", b"x"), (joined.member_id, b"aa"), ("y", b"y")]
+    assignments = [SyncGroupRequestAssignment(member_id=name, assignment=value) for name, value in given]
+    request = SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=joined.member_id, assignments=assignments)
+    synced = await whole.ask(request, 0)
+    assert (synced.error_code, synced.assignment) == (0, b"aa")
 
 
 async def test_sync_needs_the_protocol_from_version_5(tmp_path: Path) -> None:

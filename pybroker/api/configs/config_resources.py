@@ -5,6 +5,7 @@ Source: ConfigAdminManager.preprocess, ControllerConfigurationValidator, ConfigR
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import IntEnum
@@ -14,9 +15,8 @@ from pybroker.api.configs.broker_loggers import change_levels
 from pybroker.failures import drop_frames
 from pybroker.metadata.config_changes import SETTINGS_MAX, TOPIC_KIND, ConfigChange, Edit, Operation
 from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
-from pybroker.metadata.slices import finish, mapped
+from pybroker.metadata.slices import mapped
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import repeated
 
 if TYPE_CHECKING:
     from pybroker.api.context import Services
@@ -70,14 +70,14 @@ async def alter(
 
     `is_incremental` distinguishes the two requests, whose resources differ in the operation of a setting.
     """
-    again = await finish(repeated(map(identity, resources)))
+    counts = Counter(map(identity, resources))
     outcomes: list[KafkaError | None] = [None] * len(resources)
     wanted: list[tuple[int, ConfigChange]] = []
 
     def take(number_and_resource: tuple[int, Any]) -> None:
         index, resource = number_and_resource
         try:
-            if identity(resource) in again:
+            if counts[identity(resource)] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             edits = _edits(resource, is_incremental=is_incremental)
             if resource.resource_type == ResourceType.BROKER_LOGGER and is_incremental:

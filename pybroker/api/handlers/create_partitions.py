@@ -13,11 +13,11 @@ Source: ControllerApis.createPartitions, ReplicationControlManager.createPartiti
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from pybroker.api.wanted_topics import apart, assignments_of, replicas_of
 from pybroker.metadata.more_partitions import MorePartitions
-from pybroker.metadata.slices import finish, mapped
+from pybroker.model import BrokerId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -25,11 +25,8 @@ from pybroker.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
     from pybroker.api.context import RequestContext, Services
 
 
@@ -39,26 +36,20 @@ async def handle(
     request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse:
     """Add the partitions that can be added, then respond."""
-    topics, again = await finish(apart(request.topics))
-    wanted = await finish(_more_partitions(topics))
+    counts = Counter(topic.name for topic in request.topics)
+    wanted = [_more_partitions(topic) for topic in request.topics if counts[topic.name] == 1]
     errors = await broker.controller.create_partitions(wanted, validate_only=request.validate_only)
-    results = await mapped(_duplicate, again)
-    results += await mapped(lambda one: _result(one[0].name, one[1]), zip(wanted, errors, strict=True))
-    await finish(emptied(wanted, count=1))
+    duplicate = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    results = [_result(name, duplicate) for name, count in counts.items() if count > 1]
+    results += [_result(one.name, error) for one, error in zip(wanted, errors, strict=True)]
     return CreatePartitionsResponse(results=results)
 
 
-def _more_partitions(topics: Sequence[CreatePartitionsTopic]) -> Generator[None, None, list[MorePartitions]]:
-    wanted = []
-    for topic in topics:
-        assignments = None if topic.assignments is None else (yield from assignments_of(topic.assignments, replicas_of))
-        wanted.append(MorePartitions(name=topic.name, count=topic.count, assignments=assignments))
-        yield
-    return wanted
-
-
-def _duplicate(name: str) -> CreatePartitionsTopicResult:
-    return CreatePartitionsTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
+def _more_partitions(topic: CreatePartitionsTopic) -> MorePartitions:
+    assignments = None
+    if topic.assignments is not None:
+        assignments = [tuple(map(BrokerId, one.broker_ids)) for one in topic.assignments]
+    return MorePartitions(name=topic.name, count=topic.count, assignments=assignments)
 
 
 def _result(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:

@@ -15,12 +15,12 @@ Source: ControllerApis.createTopics, ReplicationControlManager.createTopics; KIP
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pybroker.api.configs.described_settings import BrokerLayers
-from pybroker.api.wanted_topics import apart, assignments_of, configs_of, replicas_of
 from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, NewTopic
-from pybroker.metadata.slices import finish, mapped
+from pybroker.model import BrokerId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.create_topics import (
     CreatableTopic,
@@ -29,10 +29,9 @@ from pybroker.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.controller import TopicOutcome
@@ -40,37 +39,30 @@ if TYPE_CHECKING:
 
 async def handle(broker: Services, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:  # noqa: ARG001
     """Create the topics that can be created, then respond."""
-    topics, again = await finish(apart(request.topics))
+    counts = Counter(topic.name for topic in request.topics)
+    topics = [topic for topic in request.topics if counts[topic.name] == 1]
     if len(topics) > PARTITIONS_PER_REQUEST_MAX:  # each has a partition
-        results = await mapped(lambda topic: _refused(topic.name, ErrorCode.POLICY_VIOLATION, EXCESSIVE), topics)
+        results = [_refused(topic.name, ErrorCode.POLICY_VIOLATION, EXCESSIVE) for topic in topics]
     else:
-        wanted = await finish(_new_topics(topics))
+        wanted = [_new_topic(topic) for topic in topics]
         outcomes = await broker.controller.create_topics(wanted, validate_only=request.validate_only)
         configs = functools.cache(
             lambda overrides: _configs(broker, dict(overrides))
         )  # topics of one request often have the same
-        results = await mapped(lambda pair: _result(*pair, configs), zip(wanted, outcomes, strict=True))
-        await finish(emptied(wanted, count=1))
-    results += await mapped(lambda name: _refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."), again)
+        results = [_result(one, outcome, configs) for one, outcome in zip(wanted, outcomes, strict=True)]
+    again = [name for name, count in counts.items() if count > 1]
+    results += [_refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in again]
     return CreateTopicsResponse(topics=results)
 
 
-def _new_topics(topics: Sequence[CreatableTopic]) -> Generator[None, None, list[NewTopic]]:
-    wanted = []
-    for topic in topics:
-        assignments = yield from assignments_of(topic.assignments, lambda one: (one.partition_index, replicas_of(one)))
-        configs = yield from configs_of(topic.configs)
-        wanted.append(
-            NewTopic(
-                name=topic.name,
-                partition_count=topic.num_partitions,
-                replication_factor=topic.replication_factor,
-                assignments=tuple(assignments),
-                configs=configs,
-            )
-        )
-        yield
-    return wanted
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple((one.partition_index, tuple(map(BrokerId, one.broker_ids))) for one in topic.assignments),
+        configs={config.name: config.value for config in topic.configs},
+    )
 
 
 def _result(

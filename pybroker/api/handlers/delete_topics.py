@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pybroker.metadata.slices import finish, mapped
 from pybroker.model import ZERO_TOPIC_ID, TopicId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.delete_topics import (
@@ -25,11 +24,8 @@ from pybroker.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.controller import TopicOutcome
 
@@ -39,26 +35,21 @@ async def handle(broker: Services, context: RequestContext, request: DeleteTopic
     if not broker.config.delete_topic_enable:
         code = ErrorCode.INVALID_REQUEST if context.api_version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         text = ErrorCode.TOPIC_DELETION_DISABLED.message
-        refused = await mapped(lambda name: _refused(name, ZERO_TOPIC_ID, code, text), request.topic_names)
-        refused += await mapped(lambda topic: _refused(topic.name, topic.topic_id, code, text), request.topics)
+        refused = [_refused(name, ZERO_TOPIC_ID, code, text) for name in request.topic_names]
+        refused += [_refused(topic.name, topic.topic_id, code, text) for topic in request.topics]
         return DeleteTopicsResponse(responses=refused)
-    found, responses = await finish(_find(broker, request))
+    found, responses = _find(broker, request)
     outcomes = await broker.controller.delete_topics(list(found))
-    responses += await mapped(lambda one: _result(one[0], one[1]), zip(found.items(), outcomes, strict=True))
+    responses += [_result(*one, outcome) for one, outcome in zip(found.items(), outcomes, strict=True)]
     return DeleteTopicsResponse(responses=responses)
 
 
-def _find(
-    broker: Services, request: DeleteTopicsRequest
-) -> Generator[None, None, tuple[dict[TopicId, str], list[DeletableTopicResult]]]:
+def _find(broker: Services, request: DeleteTopicsRequest) -> tuple[dict[TopicId, str], list[DeletableTopicResult]]:
     """Find the topics to delete, and make responses for those that cannot be deleted."""
     image = broker.controller.image
     responses: list[DeletableTopicResult] = []
-    names: Counter[str] = Counter()
+    names = Counter(request.topic_names)
     ids: Counter[TopicId] = Counter()
-    for asked in request.topic_names:
-        names[asked] += 1
-        yield
     for topic in request.topics:
         has_id = topic.topic_id != ZERO_TOPIC_ID
         if topic.name is not None and has_id:
@@ -69,7 +60,6 @@ def _find(
             ids[TopicId(topic.topic_id)] += 1
         else:
             responses.append(_invalid(None, ZERO_TOPIC_ID, "Neither topic name nor id were specified."))
-        yield
     found: dict[TopicId, str] = {}
     for topic_id, times in ids.items():
         if times > 1:
@@ -78,7 +68,6 @@ def _find(
             responses.append(_refused(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
             found[topic_id] = known.name
-        yield
     for name, times in names.items():
         known = image.topics.get(name)
         if times > 1:
@@ -90,13 +79,10 @@ def _find(
             responses.append(_invalid(name, known.topic_id, "The provided topic name maps to an ID that was already supplied."))
         else:
             found[known.topic_id] = name
-        yield
-    yield from emptied(names, ids)
     return found, responses
 
 
-def _result(asked: tuple[TopicId, str], outcome: TopicOutcome) -> DeletableTopicResult:
-    topic_id, name = asked
+def _result(topic_id: TopicId, name: str, outcome: TopicOutcome) -> DeletableTopicResult:
     if outcome.error is not None:  # also when another request has deleted it since the lookup
         return _refused(name, topic_id, outcome.error.code, outcome.error.message)
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE)

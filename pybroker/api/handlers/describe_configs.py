@@ -35,7 +35,6 @@ from pybroker.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from pybroker.slicing import take_apart
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -90,9 +89,11 @@ def _describe(
     except KafkaError as error:
         code, message = error.code, error.message
     keys = resource.configuration_keys
-    wanted = (yield from _wanted(settings, keys)) if keys else settings
+    if keys:
+        named = frozenset(keys)
+        settings = [setting for setting in settings if setting.name in named]
     configs = []
-    for setting in wanted:  # of a broker there may be thousands
+    for setting in settings:  # of a broker there may be thousands
         configs.append(_result(setting, with_synonyms=request.include_synonyms, with_documentation=request.include_documentation))
         yield
     return DescribeConfigsResult(
@@ -102,16 +103,6 @@ def _describe(
         resource_name=resource.resource_name,
         configs=configs,
     )
-
-
-def _wanted(settings: list[DescribedSetting], keys: list[str]) -> Generator[None, None, list[DescribedSetting]]:
-    """Return the settings that the keys name. Take the keys apart, and yield every few of them."""
-    names = {setting.name for setting in settings}
-    named: set[str] = set()
-    for some in take_apart(keys):
-        named.update(names.intersection(some))
-        yield
-    return [setting for setting in settings if setting.name in named]
 
 
 def _settings(broker: Services, resource_type: int, name: str) -> list[DescribedSetting]:

@@ -14,12 +14,9 @@ Source: DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.getTopicMetada
 
 from __future__ import annotations
 
-from heapq import merge
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.api.nodes import TOPIC_OPERATIONS, offline_replicas, reach
-from pybroker.api.slices import in_slices
 from pybroker.metadata.image import NO_LEADER
 from pybroker.metadata.names import invalid_name_reason, is_internal
 from pybroker.protocol.error_codes import ErrorCode
@@ -32,44 +29,22 @@ from pybroker.protocol.messages.describe_topic_partitions import (
 )
 
 if TYPE_CHECKING:
-    from asyncio import Future
-    from collections.abc import Generator, Iterable, Iterator
-
     from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.image import PartitionImage
     from pybroker.model import BrokerId
 
 
-_STEP_NAMES: Final = 500
-
-
-def handle(
-    broker: Services, context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse | Future[DescribeTopicPartitionsResponse]:
-    """Respond with one page from the image of the cluster; while many names are looked at, others get their turn."""
-    return in_slices(_page(broker, context, request))
-
-
-def _page(
-    broker: Services, context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> Generator[None, None, DescribeTopicPartitionsResponse]:
+def handle(broker: Services, context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """Respond with one page from the image of the cluster."""
     image, cursor = broker.controller.image, request.cursor
-    listed: set[str] = set()
-    for start in range(0, len(request.topics), _STEP_NAMES):
-        listed.update(topic.name for topic in request.topics[start : start + _STEP_NAMES])
-        yield
+    listed = {topic.name for topic in request.topics}
     if cursor is not None and (cursor.partition_index < 0 or (listed and cursor.topic_name not in listed)):
-        refused = []
-        for name in (yield from _in_order(listed, "")):
-            refused.append(_topic(name, ErrorCode.INVALID_REQUEST))
-            yield
-        return DescribeTopicPartitionsResponse(topics=refused)
+        return DescribeTopicPartitionsResponse(topics=[_topic(name, ErrorCode.INVALID_REQUEST) for name in sorted(listed)])
     first_name, first_partition = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
     reachable = reach(broker, context).ids
     room = max(1, min(broker.config.max_request_partition_size_limit, request.response_partition_limit))
     response = DescribeTopicPartitionsResponse()
-    for name in (yield from _in_order(listed or image.topics, first_name)):
-        yield
+    for name in sorted(name for name in listed or image.topics if name >= first_name):
         if room == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -91,16 +66,6 @@ def _page(
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
     return response
-
-
-def _in_order(names: Iterable[str], first: str) -> Generator[None, None, Iterator[str]]:
-    """Return the names from `first` on, in order. A few are sorted at a time, and merged as they are needed."""
-    runs: list[list[str]] = []
-    rest = iter(names)
-    while some := [*islice(rest, _STEP_NAMES)]:
-        runs.append(sorted(name for name in some if name >= first))
-        yield
-    return merge(*runs)
 
 
 def _topic(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.configs.config_resources import ResourceType
-from pybroker.api.slices import in_slices
 from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_config_resources import (
@@ -25,39 +24,27 @@ from pybroker.protocol.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from asyncio import Future
-    from collections.abc import Generator
-
     from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.image import ClusterImage
 
 _TYPES: Final = frozenset(map(int, ResourceType))
-_STEP_RESOURCES: Final = 1_000
 
 
-def handle(
-    broker: Services, context: RequestContext, request: ListConfigResourcesRequest
-) -> ListConfigResourcesResponse | Future[ListConfigResourcesResponse]:
-    """Respond from the image that is there now; while many resources are listed, others get their turn."""
+def handle(broker: Services, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    """Respond from the image."""
     if context.api_version == 0:
         asked: list[int] = [ResourceType.CLIENT_METRICS]
     else:
         asked = list(dict.fromkeys(request.resource_types)) or list(ResourceType)
     if not _TYPES.issuperset(asked):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return in_slices(_list(broker.controller.image, asked))
-
-
-def _list(image: ClusterImage, asked: list[int]) -> Generator[None, None, ListConfigResourcesResponse]:
-    resources: list[ConfigResource] = []
-    for one in asked:
-        names = _names(image, ResourceType(one))
-        yield
-        for start in range(0, len(names), _STEP_RESOURCES):
-            some = names[start : start + _STEP_RESOURCES]
-            resources += [ConfigResource(resource_name=name, resource_type=one) for name in some]
-            yield
-    return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources)
+    image = broker.controller.image
+    return ListConfigResourcesResponse(
+        error_code=ErrorCode.NONE,
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=one) for one in asked for name in _names(image, ResourceType(one))
+        ],
+    )
 
 
 def _names(image: ClusterImage, resource_type: ResourceType) -> list[str]:

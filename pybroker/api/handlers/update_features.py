@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.slices import complete
 from pybroker.metadata.features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdate
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.update_features import (
@@ -24,70 +23,38 @@ from pybroker.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from pybroker.slicing import ManyValues, take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
     from pybroker.api.context import RequestContext, Services
 
 _ONE_ERROR_VERSION: Final = 2
-_STEP_UPDATES: Final = 500
 
 
 async def handle(broker: Services, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Let the controller change the features, and respond when the change is durable."""
-    updates = await complete(_updates(request.feature_updates, context.api_version))
-    if updates is None:
+    updates = [_update(update, context.api_version) for update in request.feature_updates]
+    if len({update.feature for update in updates}) < len(updates):
         return UpdateFeaturesResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="A feature is there more than once.")
     all_or_none = context.api_version >= _ONE_ERROR_VERSION
     errors = await broker.controller.update_features(
         updates, all_or_none=all_or_none, validate_only=request.validate_only and context.api_version >= 1
     )
-    results, first = await complete(_results(updates, errors))
     if all_or_none:
+        first = next(filter(None, errors), None)
         if first is None:
             return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
         message = f"The update failed for all features since the following feature had an error: {first.message}"
         return UpdateFeaturesResponse(error_code=first.code, error_message=message)
+    results = [_result(update, error) for update, error in zip(updates, errors, strict=True)]
     return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results)
-
-
-def _updates(asked: list[FeatureUpdateKey], version: int) -> Generator[None, None, list[FeatureUpdate] | None]:
-    """Return the updates; None if a feature is there more than once."""
-    updates: list[FeatureUpdate] = []
-    features: ManyValues[str] = ManyValues()
-    for start in range(0, len(asked), _STEP_UPDATES):
-        some = [_update(update, version) for update in asked[start : start + _STEP_UPDATES]]
-        if sum(features.add(update.feature) for update in some) < len(some):
-            return None
-        updates += some
-        yield
-    return updates
-
-
-def _results(
-    updates: list[FeatureUpdate], errors: Sequence[KafkaError | None]
-) -> Generator[None, None, tuple[list[UpdatableFeatureResult], KafkaError | None]]:
-    """Return the results, and the first error. Frees what it was given."""
-    results: list[UpdatableFeatureResult] = []
-    first: KafkaError | None = None
-    for start in range(0, len(updates), _STEP_UPDATES):
-        end = start + _STEP_UPDATES
-        for update, error in zip(updates[start:end], errors[start:end], strict=True):
-            code, message = (ErrorCode.NONE, None) if error is None else (error.code, error.message)
-            results.append(UpdatableFeatureResult(feature=update.feature, error_code=code, error_message=message))
-            first = first or error
-        yield
-    for _ in take_apart(updates):
-        yield
-    assert isinstance(errors, list), "the plan's own"
-    for _ in take_apart(errors):
-        yield
-    return results, first
 
 
 def _update(update: FeatureUpdateKey, version: int) -> FeatureUpdate:
     if version >= 1:
         return FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
     return FeatureUpdate(update.feature, update.max_version_level, SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE)
+
+
+def _result(update: FeatureUpdate, error: KafkaError | None) -> UpdatableFeatureResult:
+    code, message = (ErrorCode.NONE, None) if error is None else (error.code, error.message)
+    return UpdatableFeatureResult(feature=update.feature, error_code=code, error_message=message)

@@ -8,26 +8,21 @@ Source: GroupMetadataManager.classicGroupSyncToClassicGroup; KIP-559.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.classic.group import ClassicGroup, GroupState
 from pybroker.coordinator.records import group_record
-from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation, ParkedResponse, Respond, TimerChange
+from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond, TimerChange
 from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from pybroker.slicing import take_apart
 
 if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
 
 
-STEP_ASSIGNMENTS: Final = 1_000
-"""The number of assignments that are looked at, and freed, in a step."""
-
-
-def sync(shard: GroupShard, request: SyncGroupRequest, respond: Respond) -> CoordinatorResult | LongOperation:
+def sync(shard: GroupShard, request: SyncGroupRequest, respond: Respond) -> CoordinatorResult:
     """Serve a SyncGroup. The response goes to `respond`, now or when the leader's assignment is durable."""
     group = shard.classic_groups.get(GroupId(request.group_id))
     code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _refusal(group, request)
@@ -47,7 +42,7 @@ def sync(shard: GroupShard, request: SyncGroupRequest, respond: Respond) -> Coor
         )
     member.awaiting_sync = respond
     if member.member_id == group.leader_id:
-        return _take_assignment(shard, result, group, request)
+        _take_assignment(shard, result, group, request)
     return result
 
 
@@ -64,21 +59,12 @@ def _refusal(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _take_assignment(
-    shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, request: SyncGroupRequest
-) -> LongOperation:
+def _take_assignment(shard: GroupShard, result: CoordinatorResult, group: ClassicGroup, request: SyncGroupRequest) -> None:
     """Write the leader's assignment to the log.
 
-    Members that the leader left out get an empty assignment; assignments of ids that are not members are ignored. There may be
-    very many of these. The request has no assignments any more afterwards.
+    Members that the leader left out get an empty assignment; assignments of ids that are not members are ignored.
     """
-    assigned: dict[MemberId, bytes] = {}
-    for some in take_apart(request.assignments, STEP_ASSIGNMENTS):  # the last ones first, and the last one of a member counts
-        for one in reversed(some):
-            member_id = MemberId(one.member_id)
-            if member_id in group.members:
-                assigned.setdefault(member_id, one.assignment)
-        yield
+    assigned = {one.member_id: one.assignment for one in request.assignments}
     assignments = {member_id: assigned.get(member_id, b"") for member_id in group.members}
     generation_id = group.generation_id
     result.records.append(group_record(group, assignments))
@@ -99,4 +85,3 @@ def _take_assignment(
         return follow_up
 
     result.on_durable = on_durable
-    return result

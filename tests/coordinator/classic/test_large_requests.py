@@ -11,7 +11,7 @@ import pytest
 
 from pybroker import slicing
 from pybroker.api.handlers.join_group import PROTOCOLS_MAX
-from pybroker.coordinator.classic import describe, rebalance, sync
+from pybroker.coordinator.classic import describe, rebalance
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember
 from pybroker.coordinator.consumer.records import member_record
@@ -33,21 +33,6 @@ async def test_a_member_may_name_so_many_protocols(tmp_path: Path, count: int, c
     protocols = [JoinGroupRequestProtocol(name=str(number), metadata=b"") for number in range(count)]
     request = JoinGroupRequest(group_id="g", session_timeout_ms=10_000, protocol_type="connect", protocols=protocols)
     assert (await whole.ask(request, 4)).error_code == code
-
-
-async def test_many_assignments_are_looked_at_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = await broker(tmp_path)
-    joined = await whole.ask(join_request(), 3)
-    member_id = joined.member_id
-    whole.call_soon = asyncio.get_running_loop().call_soon
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
-    monkeypatch.setattr(sync, "STEP_ASSIGNMENTS", 10)
-    ids = [*(f"m{number}" for number in range(100)), member_id, "other"]
-    assignments = [SyncGroupRequestAssignment(member_id=one, assignment=one.encode()) for one in ids]
-    request = SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=member_id, assignments=assignments)
-    sent = whole.send(request, 3)
-    assert await turns_until_done(sent) >= 10
-    assert whole.read(await sent, request, 3).assignment == member_id.encode()
 
 
 @pytest.mark.parametrize("size", [2_000_000, 1_048_588, 1_000])
