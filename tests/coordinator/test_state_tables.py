@@ -23,14 +23,13 @@ from pybroker.coordinator.classic.group import PREVIOUS_STATES, ClassicGroup, Gr
 from pybroker.coordinator.consumer import draft, member
 from pybroker.coordinator.consumer import group as consumer_group
 from pybroker.coordinator.consumer.group import ConsumerGroup, ConsumerGroupState
-from pybroker.coordinator.consumer.member import JOIN_EPOCH, ConsumerMember, MemberState, Steps
+from pybroker.coordinator.consumer.member import JOIN_EPOCH, ConsumerMember, MemberState
 from pybroker.coordinator.consumer.reconciliation import next_step
 from pybroker.coordinator.group import GroupType
 from pybroker.coordinator.service import GroupCoordinator
 from pybroker.coordinator.shard import GroupShard
 from pybroker.model import MemberEpoch, MemberId, group_epoch
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.slicing import run_through
 from testing.error_codes import error_code
 from tests.coordinator.events import Events
 from tests.coordinator.scenario import Story
@@ -118,8 +117,8 @@ class Seen:
     def _watch_members(self, patch: pytest.MonkeyPatch) -> None:
         step, remove = next_step, ConsumerGroup.remove
 
-        def stepped(before: ConsumerMember, *args: Any, **more: Any) -> Steps[ConsumerMember]:
-            after = yield from step(before, *args, **more)
+        def stepped(before: ConsumerMember, *args: Any, **more: Any) -> ConsumerMember:
+            after = step(before, *args, **more)
             if after is not before:
                 is_new = before.epoch == JOIN_EPOCH and before.previous_epoch < JOIN_EPOCH
                 self.member_transitions.add(("new" if is_new else short(before.state), short(after.state)))
@@ -254,12 +253,11 @@ def steps_of_the_code() -> Iterator[tuple[str, str]]:
             pending_revocation={topic: pending},
         )
         for target_epoch, owned in itertools.product((1, 2), (None, *PARTS)):
-            work = next_step(
+            after = next_step(
                 before, {topic: target}, group_epoch(target_epoch),
                 is_free=lambda partition, free=free: partition[1] in free,  # type: ignore[misc]
                 owned=None if owned is None else {topic: owned},
             )  # fmt: skip
-            after = run_through(work)
             if after is not before:
                 yield short(before.state), short(after.state)
 

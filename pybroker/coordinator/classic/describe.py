@@ -5,25 +5,19 @@ Source: GroupMetadataManager.describeGroups, ClassicGroup.describe.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from pybroker.coordinator.shard import GroupShard
     from pybroker.model import GroupId
 
 
-STEP_MEMBERS: Final = 500
-"""The number of members that are described in a step; each takes about 1.5 us."""
-
-
-def describe(shard: GroupShard, group_id: GroupId) -> DescribedGroup | Generator[None, None, DescribedGroup] | None:
-    """Return None if there is no such group. A group of many members is described in steps, between which it must not change.
+def describe(shard: GroupShard, group_id: GroupId) -> DescribedGroup | None:
+    """Return None if there is no such group.
 
     Only a Stable group shows metadata and assignments, because otherwise they change.
     """
@@ -31,26 +25,14 @@ def describe(shard: GroupShard, group_id: GroupId) -> DescribedGroup | Generator
     if group is None:
         return None
     is_stable = group.state is GroupState.STABLE
-    described = DescribedGroup(
+    return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=[_member(group, member, is_stable=is_stable) for member in group.members.values()],
     )
-    if len(group.members) > STEP_MEMBERS:
-        return _in_steps(described, group, is_stable=is_stable)
-    described.members = [_member(group, member, is_stable=is_stable) for member in group.members.values()]
-    return described
-
-
-def _in_steps(described: DescribedGroup, group: ClassicGroup, *, is_stable: bool) -> Generator[None, None, DescribedGroup]:
-    members = list(group.members.values())
-    for start in range(0, len(members), STEP_MEMBERS):
-        some = members[start : start + STEP_MEMBERS]
-        described.members += [_member(group, member, is_stable=is_stable) for member in some]
-        yield
-    return described
 
 
 def _member(group: ClassicGroup, member: ClassicMember, *, is_stable: bool) -> DescribedGroupMember:

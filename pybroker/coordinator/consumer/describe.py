@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.consumer.member import STEP
 from pybroker.model import GroupId, TopicId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
-from pybroker.slicing import Pace
 
 if TYPE_CHECKING:
     from pybroker.coordinator.consumer.group import ConsumerGroup
@@ -25,16 +23,14 @@ _CONSUMER_MEMBER: Final = 1
 
 
 def describe(shard: GroupShard, group_id: GroupId, image: ClusterImage, default_assignor: str) -> Steps[DescribedGroup | None]:
-    """Return None if there is no such group. The assignments leave out topics that were deleted."""
+    """Return None if there is no such group, and yield after each member. The assignments leave out topics that were deleted."""
     group = shard.consumer_groups.get(group_id)
     if group is None:
         return None
     members: list[Member] = []
-    pace = Pace(STEP)
     for member in group.members.values():
-        members.append((yield from _member(group, member, image, pace)))
-        if pace.is_due(1 + len(member.topic_names)):
-            yield
+        members.append(_member(group, member, image))
+        yield
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
@@ -46,9 +42,7 @@ def describe(shard: GroupShard, group_id: GroupId, image: ClusterImage, default_
     )
 
 
-def _member(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage, pace: Pace) -> Steps[Member]:
-    assigned = yield from _assignment(member.assigned, image, pace)
-    target = yield from _assignment(group.target(member.member_id), image, pace)
+def _member(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage) -> Member:
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -58,18 +52,16 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage, p
         client_host=member.client_host,
         subscribed_topic_names=list(member.topic_names),
         subscribed_topic_regex=member.topic_regex,
-        assignment=assigned,
-        target_assignment=target,
+        assignment=_assignment(member.assigned, image),
+        target_assignment=_assignment(group.target(member.member_id), image),
         member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     )
 
 
-def _assignment(owned: Owned, image: ClusterImage, pace: Pace) -> Steps[Assignment]:
+def _assignment(owned: Owned, image: ClusterImage) -> Assignment:
     topics: list[TopicPartitions] = []
     for topic_id, partitions in owned.items():
         topic = image.topics_by_id.get(TopicId(topic_id))
         if topic is not None:
             topics.append(TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions)))
-        if pace.is_due(1 + len(partitions)):
-            yield
     return Assignment(topic_partitions=topics)

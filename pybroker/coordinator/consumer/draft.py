@@ -204,21 +204,19 @@ class GroupDraft:
                 yield
         return subscribers
 
-    def step(self, member: ConsumerMember, owned: Callable[[], Assignment | None]) -> Steps[ConsumerMember]:
+    def step(self, member: ConsumerMember, owned: Callable[[], Assignment | None]) -> ConsumerMember:
         """Return the member after a step towards its target. `owned` returns what it reports to have, and is called only if the
         member has not reached its target: a member may report much, and in most heartbeats it reports nothing new.
         """
         own_ids = {None, member.member_id, self._replaced}
         target = self.targets.get(member.member_id, NOTHING)
-        after = yield from next_step(
+        after = next_step(
             member,
             target,
             self.target_epoch,
             is_free=lambda partition: self.group.owners.get(partition) in own_ids,
             owned=None if member.has_reached(self.target_epoch) else owned(),
         )
-        if after is not member and len(target) > STEP:
-            yield
         if after != member or member.member_id not in self.group.members:
             self.records.append(current_record(self.group.group_id, after))
         return after

@@ -29,7 +29,6 @@ from pybroker.coordinator.consumer.member import (
     JOIN_EPOCH,
     NOTHING,
     STATIC_LEAVE_EPOCH,
-    STEP,
     Assignment,
     ConsumerMember,
     MemberState,
@@ -100,15 +99,11 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongO
         for old_id in {group.static_members.get(before.instance_id or ""), member_id if before.classic else None} - {None}:
             result.timers += member_timers.stop_timers(group.group_id, old_id or NO_MEMBER_ID)
     member = _with_request(before or ConsumerMember(member_id=member_id), beat)
-    if request.subscribed_topic_names is not None and len(member.topic_names) > STEP:
-        yield
     if member != before:  # B
         draft.put(member)
     yield from draft.refresh(before, member)
     yield from draft.retarget(beat.settings)  # C
-    after = yield from draft.step(member, lambda: _owned(request))  # D
-    if after is not member and len(after.assigned) > STEP:
-        yield
+    after = draft.step(member, lambda: _owned(request))  # D
     if draft.epoch != group.epoch or after.epoch != member.epoch or after.state is not member.state:
         logger.info(
             "Group %s in epoch %d: member %s is in %d, %s with %d partitions",

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.consumer.member import NOTHING, STEP, Assignment, ConsumerMember, MemberState, Steps
+from pybroker.coordinator.consumer.member import NOTHING, Assignment, ConsumerMember, MemberState
 from pybroker.model import GroupEpoch, MemberEpoch
-from pybroker.slicing import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +24,8 @@ def next_step(
     *,
     is_free: Callable[[tuple[bytes, int]], bool],
     owned: Assignment | None,
-) -> Steps[ConsumerMember]:
-    """Return the member as it is after the step, or the same object if the member cannot move; yield where it has much.
+) -> ConsumerMember:
+    """Return the member as it is after the step, or the same object if the member cannot move.
 
     `is_free` returns whether no other member has a partition. `owned` is what the member reports to have, None if it reports
     nothing.
@@ -40,15 +39,12 @@ def next_step(
         epoch = MemberEpoch(epoch + 1)  # the member gave up what an earlier target took from it; there may be a newer target
     assigned: dict[bytes, frozenset[int]] = {}
     to_revoke: dict[bytes, frozenset[int]] = {}
-    pace = Pace(STEP)
     for topic_id, partitions in member.assigned.items():
         wanted = target.get(topic_id, _NONE)
         if kept := partitions & wanted:
             assigned[topic_id] = kept
         if unwanted := partitions - wanted:
             to_revoke[topic_id] = unwanted
-        if pace.is_due(1 + len(partitions)):
-            yield
     if to_revoke and _has_any(owned, to_revoke):
         return _moved(
             member,
@@ -64,8 +60,6 @@ def next_step(
             is_complete &= len(free) == len(new)
             if free:
                 assigned[topic_id] = assigned.get(topic_id, _NONE) | free
-        if pace.is_due(1 + len(partitions)):
-            yield
     return _moved(
         member,
         target_epoch,

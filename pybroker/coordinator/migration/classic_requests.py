@@ -101,7 +101,7 @@ class ClassicRequestsToConsumerGroup:
             draft.put(member)
         yield from draft.refresh(before, member)
         yield from draft.retarget(settings)
-        after = yield from draft.step(member, lambda: _owned(subscription, image))
+        after = draft.step(member, lambda: _owned(subscription, image))
         logger.info(
             "Group %s in epoch %d: member %s of the classic protocol is in %d, %s",
             *(group.group_id, draft.epoch, member_id, after.epoch, after.state.name.lower().replace("_", " ")),

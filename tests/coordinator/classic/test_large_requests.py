@@ -11,16 +11,14 @@ import pytest
 
 from pybroker import slicing
 from pybroker.api.handlers.join_group import PROTOCOLS_MAX
-from pybroker.coordinator.classic import describe, rebalance
+from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember
 from pybroker.coordinator.consumer.records import member_record
 from pybroker.coordinator.records import group_record, group_tombstone, least_size, to_bytes
 from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.model import GroupId, MemberId
-from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from testing.scenes.api.groups import GROUP, broker, join_request
@@ -75,24 +73,6 @@ def members(count: int) -> Iterator[ClassicMember]:
             member_id=MemberId(f"m{number}"), group_instance_id=None, client_id="c", client_host="/h", rebalance_timeout_ms=1,
             session_timeout_ms=1, protocol_type="consumer", protocols=(("p", b"what it reads"),),
         )  # fmt: skip
-
-
-async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = await broker(tmp_path)
-    await whole.ask(join_request(), 3)
-    (group,) = (group for shard in whole.groups.runtime.shards for group in shard.classic_groups.values())
-    for one in members(9):
-        group.add(one, None)
-    request = DescribeGroupsRequest(groups=[GROUP, "h"])
-    at_once = await whole.ask(request, 5)
-    whole.call_soon = asyncio.get_running_loop().call_soon
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
-    monkeypatch.setattr(describe, "STEP_MEMBERS", 3)
-    sent = whole.send(request, 5)
-    assert await turns_until_done(sent) >= 4, "a group of ten members has four steps"
-    in_steps = whole.read(await sent, request, 5)
-    assert [len(one.members) for one in in_steps.groups] == [10, 0]
-    assert encode_response(in_steps, 5, 0) == encode_response(at_once, 5, 0)
 
 
 async def test_many_members_get_their_generation_and_their_assignments_in_steps(
