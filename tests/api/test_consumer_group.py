@@ -10,7 +10,6 @@ import pytest
 
 from pybroker import slicing
 from pybroker.api.nodes import GROUP_OPERATIONS
-from pybroker.coordinator.consumer import describe
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import encode_response, message_versions
 from pybroker.protocol.error_codes import ErrorCode
@@ -211,7 +210,6 @@ async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, mon
     at_once = await whole.ask(request, 1)
     whole.call_soon = asyncio.get_running_loop().call_soon
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
-    monkeypatch.setattr(describe, "STEP", 2)
     sent = whole.send(request, 1)
     assert await turns_until_done(sent) >= 2
     assert [len(one.members) for one in at_once.groups] == [5, 0]
