@@ -14,7 +14,7 @@ cdef int64_t NOTED_NS
 
 @cython.final
 cdef class Route:
-    cdef readonly object api, lane
+    cdef readonly object api
     cdef readonly object request, response, handle, error_codes, pieces, memo, repeats
     cdef readonly dict decoders, encoders
     cdef readonly int64_t lowest, highest

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from pybroker.api.context import Services
-    from pybroker.api.lane import Lane
     from pybroker.api.registry import Api
     from pybroker.api.repeats import Repeated
     from pybroker.metrics.request_metrics import RequestMetrics
@@ -51,7 +50,7 @@ NOTED_NS: Final = 1_000_000
 
 
 class Route:
-    """An API that was requested, with its counters: what a request needs of both. `lane` is None for most APIs."""
+    """An API that was requested, with its counters: what a request needs of both."""
 
     __slots__ = (
         "api",
@@ -60,7 +59,6 @@ class Route:
         "error_codes",
         "handle",
         "highest",
-        "lane",
         "lowest",
         "memo",
         "metrics",
@@ -70,9 +68,8 @@ class Route:
         "response",
     )
 
-    def __init__(self, api: Api, lane: Lane | None, metrics: RequestMetrics) -> None:
+    def __init__(self, api: Api, metrics: RequestMetrics) -> None:
         self.api = api
-        self.lane = lane
         self.metrics = metrics
         self.lowest = api.lowest
         self.highest = api.highest
@@ -212,8 +209,6 @@ class DispatcherCore:
             route = self._routes.get(key) or self._first_of(key)
             if route is None or not route.lowest <= api_version <= route.highest:
                 return self._unsupported(header)
-            if route.lane is not None and not route.lane.is_open:
-                return route.lane.take(connection, frame)
             if route.memo is not None:
                 memo_key = route.memo.key(connection, api_version, frame[body_offset:])
                 if (kept := route.memo.find(self._broker.controller.image, memo_key)) is not None:

@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from pybroker import slicing
+from pybroker.api.slices import later_round
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ async def _rest(
     try:
         while True:
             if appends.check is None:
-                await asyncio.sleep(0)
+                await later_round()
             else:
                 try:
                     checked = await validations.run(appends.check, appends.records, work)

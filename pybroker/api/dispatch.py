@@ -20,7 +20,7 @@ import asyncio
 import inspect
 import logging
 from collections import Counter
-from time import monotonic_ns, perf_counter
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api import _dispatch_python
@@ -30,7 +30,6 @@ from pybroker.api.deferred import Deferred, LongWait
 from pybroker.api.element_budget import Reservation, parked
 from pybroker.api.error_counts import ERROR_NAMES
 from pybroker.api.handlers import api_versions
-from pybroker.api.lane import IN_LANE, Lane
 from pybroker.api.long_messages import Encoded, HeldRequest, LongMessages
 from pybroker.api.registry import APIS, Api, load_api
 from pybroker.api.slices import SlicedResponse
@@ -43,9 +42,10 @@ from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import TooManyElementsError, encode_response
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.turns.jobs import job
+from pybroker.turns.watchdog import watchdog_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Sequence
 
     from pybroker.api.context import Services
     from pybroker.api.response_memo import KeptResponse
@@ -66,12 +66,11 @@ assert ErrorCode.NONE.name == NO_ERROR
 class Dispatcher(DispatcherCore):
     """The network's request handler: its method `handle`."""
 
-    __slots__ = ("_lane", "_long_messages", "_request_metrics")
+    __slots__ = ("_long_messages", "_request_metrics")
 
-    def __init__(self, broker: Services, now_s: Callable[[], float] = perf_counter) -> None:
+    def __init__(self, broker: Services) -> None:
         super().__init__(broker)
         self.loop_elements_max = min(self.loop_elements_max, broker.config.pybroker_request_elements_max)
-        self._lane = Lane(self.handle, now_s)
         self._long_messages = LongMessages(broker.config.pybroker_request_elements_max)
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
 
@@ -80,7 +79,7 @@ class Dispatcher(DispatcherCore):
             return None
         with job(f"import for {APIS[key].name}"):
             api = load_api(key)
-        route = self._routes[key] = Route(api, self._lane if key in IN_LANE else None, self._request_metrics[key])
+        route = self._routes[key] = Route(api, self._request_metrics[key])
         return route
 
     def _keep_form(self, route: Route, context: RequestContext, request: object, frame: memoryview) -> None:
@@ -200,17 +199,24 @@ class Dispatcher(DispatcherCore):
             self._log_bug(api, context, error)
 
     def _finish_after(self, parked: Parked, operation: Awaitable[Any] | LongWait[Any, Any]) -> None:
+        rounds = watchdog_of(asyncio.get_running_loop()).rounds
+
         def finish(done: asyncio.Future[Any]) -> None:
             if done.cancelled():
                 parked.outer.cancel()
+            elif rounds.is_over:
+                rounds.later(lambda: finish_now(done))
             else:
-                try:
-                    response = done.result()
-                except BaseException as error:  # which `exception` would leave to the Future with its frames
-                    parked.finish(None, error)
-                    drop_frames(error)
-                else:
-                    parked.finish(response, None)
+                finish_now(done)
+
+        def finish_now(done: asyncio.Future[Any]) -> None:
+            try:
+                response = done.result()
+            except BaseException as error:  # which `exception` would leave to the Future with its frames
+                parked.finish(None, error)
+                drop_frames(error)
+            else:
+                parked.finish(response, None)
 
         if isinstance(operation, LongWait):
             operation.when_complete(parked.finish)

@@ -119,6 +119,7 @@ class Pieces:
         if self._bound is not None:
             await self._bound(broker, context, request)
         pauses = Pauses()
+        await pauses.before()
         once, known = self._once, set[Any]()
         for piece, depth in cut(request, asked, self._elements):
             named: set[Any] = set() if once is None else once.leave_out(piece, known)

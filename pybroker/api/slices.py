@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from pybroker import slicing
 from pybroker.slicing import ThreadedWork, run_threaded_slice
+from pybroker.turns.watchdog import watchdog_of
 
 Response = TypeVar("Response")
 
@@ -24,11 +25,31 @@ class Pauses:
     def __init__(self) -> None:
         self._end = perf_counter() + slicing.SLICE_S
 
+    async def before(self) -> None:
+        """Wait for a later round of the loop if this one has no time left for the first step."""
+        if watchdog_of(asyncio.get_running_loop()).rounds.is_over:
+            await later_round()
+        self._end = perf_counter() + slicing.SLICE_S
+
     async def between(self) -> None:
         """Give others their turn if the slice is over."""
         if perf_counter() >= self._end:
-            await asyncio.sleep(0)
+            await later_round()
             self._end = perf_counter() + slicing.SLICE_S
+
+
+async def later_round() -> None:
+    """Wait for a later round of the loop, behind all that was put off before (see turns/rounds.py)."""
+    loop = asyncio.get_running_loop()
+    turn: asyncio.Future[None] = loop.create_future()
+
+    def come() -> bool:
+        if not turn.done():
+            turn.set_result(None)
+        return True
+
+    watchdog_of(loop).rounds.later(come)
+    await turn
 
 
 class SlicedResponse(asyncio.Future[Response]):
@@ -66,7 +87,7 @@ def in_slices(work: ThreadedWork[Response]) -> Response | asyncio.Future[Respons
 
     def continue_later(step: Callable[[], None] | None) -> None:
         if step is None:
-            loop.call_soon(continue_)
+            watchdog_of(loop).rounds.later(continue_)
         else:
             loop.run_in_executor(None, step).add_done_callback(continue_)
 

@@ -154,7 +154,7 @@ def register_turns(metrics: BrokerMetrics, watchdog: Watchdog | None) -> None:
     )
     metrics.histogram(
         f"{prefix}_round_seconds",
-        "Rounds of the event loop that took 5 ms or more",
+        "Rounds of the event loop that took 1 ms or more",
         watchdog.rounds.lengths,
     )
     metrics.counter(

@@ -8,6 +8,7 @@ from pybroker.turns cimport _watch_native
 cdef int64_t TURN_REQUESTS
 cdef int64_t TURN_NS
 cdef int64_t WRITE_REQUESTS
+cdef int64_t BUDGET_NS
 
 
 cdef class ConnectionCore:
@@ -20,14 +21,16 @@ cdef class ConnectionCore:
     cdef bint _is_turn_scheduled, _is_ending, _is_watched, _is_holding, _has_input_ended
     cdef readonly _state_native.ContextState context
     cdef readonly _counters_native.ListenerCounters counters
-    cdef int64_t _noted_until_ns, _unwritten
+    cdef int64_t _noted_until_ns, _turn_ns, _unwritten
     cdef public int64_t active_ns, requests
     cdef public bint is_open
 
     cpdef int64_t partial_bytes(self)
     cdef object _count(self, int64_t taken)
+    @cython.locals(took_ns=int64_t)
+    cdef int64_t _took(self) except? -1
     cpdef object buffer_updated(self, int64_t nbytes)
-    @cython.locals(receiver=_receiver_native.Receiver)
+    @cython.locals(receiver=_receiver_native.Receiver, requests=int64_t)
     cdef object _received(self, int64_t nbytes)
     @cython.locals(receiver=_receiver_native.Receiver, sender=_sender_native.Sender, taken=int64_t, deadline_ns=int64_t, is_left=bint)
     cpdef object _turn(self)

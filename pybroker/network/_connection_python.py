@@ -5,8 +5,10 @@ compiled with the types of `_connection_native.pxd`.
 A turn takes requests one by one, hands each to the handler, and joins the responses into one write. A turn ends when there is no
 complete request, when a request is parked (the handler returned a Future), when a response cannot be handed over at once, or
 after TURN_REQUESTS requests, or with the request that goes beyond TURN_NS, so that a deep pipeline does not starve other
-connections. A turn that leaves requests to the next one also leaves it the responses, up to WRITE_REQUESTS of them, because a
-write costs as much as several requests. One request is in work per connection, so responses leave in the order of the requests.
+connections. When the bytes that came in the same round of the loop have used its budget up, the turn begins in a later round
+(see turns/rounds.py). A turn that leaves requests to the next one also leaves it the responses, up to WRITE_REQUESTS of them,
+because a write costs as much as several requests. One request is in work per connection, so responses leave in the order of the
+requests.
 
 End of input
     A peer that closes its sending side still gets its responses, but nothing is kept for it behind a parked request: that request
@@ -28,6 +30,7 @@ from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoin
 from pybroker.network.mute import MuteEvent, MuteReason
 from pybroker.network.receiver import Receiver
 from pybroker.network.sender import HIGH_WATER_BYTES, Sender, piece_bytes_for
+from pybroker.turns.rounds import BUDGET_NS, UNKNOWN_NS
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -50,29 +53,10 @@ class ConnectionCore:
     """The events of a connection, between receiver, handler, sender and the mute table. Belongs to the loop."""
 
     __slots__ = (
-        "_handler",
-        "_has_input_ended",
-        "_is_ending",
-        "_is_holding",
-        "_is_turn_scheduled",
-        "_is_watched",
-        "_loop",
-        "_mute",
-        "_noted_until_ns",
-        "_now_ns",
-        "_owner",
-        "_parked",
-        "_receiver",
-        "_sender",
-        "_transport",
-        "_turns",
-        "_unwritten",
-        "active_ns",
-        "context",
-        "counters",
-        "is_open",
-        "requests",
-    )
+        "_handler", "_has_input_ended", "_is_ending", "_is_holding", "_is_turn_scheduled", "_is_watched",
+        "_loop", "_mute", "_noted_until_ns", "_now_ns", "_owner", "_parked", "_receiver", "_sender", "_transport",
+        "_turn_ns", "_turns", "_unwritten", "active_ns", "context", "counters", "is_open", "requests",
+    )  # fmt: skip
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, owner: ConnectionOwner, context: ConnectionContext, counters: ListenerCounters
@@ -92,6 +76,7 @@ class ConnectionCore:
         self._is_holding = False  # the parked request is being worked on
         self._has_input_ended = False  # while a request was held; the connection ends when there is no request left
         self.active_ns = 0  # when bytes last came or went, or a parked request was completed
+        self._turn_ns = UNKNOWN_NS  # what a turn probably takes
         self._noted_until_ns = 0  # until then the owner need not learn that it is active
         self._unwritten = 0  # requests of turns that left their responses to the next one
         self.requests = 0  # taken so far
@@ -148,8 +133,15 @@ class ConnectionCore:
             if self._parked is not None or self._sender.is_blocked:
                 receiver.leave_scratch()  # at most the size of the next request
                 self._mute_data_behind()
-                return
-            self._turn()
+            elif self._turns.input_ns > BUDGET_NS and receiver.has_more():
+                self._schedule_turn()
+                receiver.leave_scratch()  # not as queued: at `queued.max.requests`, small requests would wait for all others
+                self._settle()
+            else:
+                requests = self.requests
+                self._turn()
+                if self.requests != requests:
+                    self._turns.input_ns += self._took()
         except Exception as error:
             self._failed(error)
 
@@ -426,13 +418,20 @@ class ConnectionCore:
     def _schedule_turn(self) -> None:
         if not self._is_turn_scheduled:
             self._is_turn_scheduled = True
-            self._loop.call_soon(self._scheduled_turn)
+            self._owner.turn_later(self._scheduled_turn, self._turn_ns)
 
     def _scheduled_turn(self) -> None:
         self._is_turn_scheduled = False
         if self.is_open and not self._is_busy:
             self._touch()
             self._guarded(self._turn)
+            self._took()
+
+    def _took(self) -> int:
+        """Return what the turn took. As it may have waited for a core, one long turn among short ones is not the rule."""
+        took_ns = self._now_ns() - self.active_ns
+        self._turn_ns = min(took_ns, 2 * self._turn_ns)
+        return took_ns
 
     def _finish_ending(self) -> None:
         self._sender.flush()

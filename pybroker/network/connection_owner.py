@@ -35,6 +35,10 @@ class ConnectionOwner(Protocol):
     def now_ns(self) -> Callable[[], int]:
         """Monotonic time in ns."""
 
+    @property
+    def turn_later(self) -> Callable[[Callable[[], None], int], None]:
+        """The function that runs a turn in a later round of the loop (`Rounds.turn_later`)."""
+
     def opened(self, connection: ConnectionCore) -> bool:
         """Return whether the accepted connection may stay; False when a limit forbids it."""
 

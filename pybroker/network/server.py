@@ -25,7 +25,7 @@ from pybroker.network.limits import BoundListener, Listener, NetworkLimits, host
 from pybroker.network.mute import MuteCounters
 from pybroker.network.receiver import new_scratch
 from pybroker.network.strangers import LOOK_MS, Strangers
-from pybroker.turns.watchdog import watch_of
+from pybroker.turns.watchdog import watchdog_of
 
 if TYPE_CHECKING:
     from pybroker.network._connection_python import ConnectionCore
@@ -124,7 +124,8 @@ class SocketServer:
             OSError: the system refuses an address; its text names the listener.
         """
         loop = asyncio.get_running_loop()
-        self.turns = watch_of(loop)
+        watchdog = watchdog_of(loop)
+        self.turns, self.turn_later = watchdog.watch, watchdog.rounds.turn_later
         self.memory_pool.call_soon_threadsafe = loop.call_soon_threadsafe
         if sockets is None:
             sockets = await bind_all(

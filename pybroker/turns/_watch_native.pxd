@@ -14,6 +14,7 @@ cdef class Watch:
     cdef int _depth
     cdef readonly int64_t begun_ns, round_ns
     cdef int64_t _round_turns
+    cdef public int64_t input_ns
     cdef public object noted
 
     cpdef begin(self)

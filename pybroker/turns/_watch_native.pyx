@@ -77,7 +77,7 @@ cdef class Watch:
     def end_round(self):
         """Begin to add up the turns of the next round, and return how many the last one had."""
         turns = self._round_turns
-        self._round_turns = self.round_ns = 0
+        self._round_turns = self.round_ns = self.input_ns = 0
         return turns
 
     def collection(self, str phase, info):

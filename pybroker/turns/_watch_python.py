@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "Watch"]
 
 BASE_NS: Final = 10_000_000
-MARK_NS: Final = 5_000_000
+MARK_NS: Final = 1_000_000
 _OLDEST: Final = 2  # the generation whose collection looks at all objects
 
 
@@ -49,6 +49,7 @@ class Watch:
         is_open: whether a turn is under way.
         noted: called with what ran and the length in ns, for each turn of a round that has taken MARK_NS with it; or None.
         round_ns: the length of all turns since the last call of `end_round`.
+        input_ns: what connections took for bytes that came, since the last call of `end_round`.
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class Watch:
         "_round_turns",
         "_thread",
         "begun_ns",
+        "input_ns",
         "noted",
         "round_ns",
     )
@@ -81,7 +83,7 @@ class Watch:
         self._delay: RunDelay | None = None
         self._base_ns = self._base_waited_ns = 0
         self._thread = 0
-        self.round_ns = self._round_turns = 0
+        self.round_ns = self.input_ns = self._round_turns = 0
         self.noted: Callable[[object, int], None] | None = None
 
     @property
@@ -121,7 +123,7 @@ class Watch:
     def end_round(self) -> int:
         """Begin to add up the turns of the next round, and return how many the last one had."""
         turns, self._round_turns = self._round_turns, 0
-        self.round_ns = 0
+        self.round_ns = self.input_ns = 0
         return turns
 
     def collection(self, phase: str, info: Mapping[str, int]) -> None:

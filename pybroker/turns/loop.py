@@ -6,7 +6,7 @@ uvloop has no hook around its callbacks, so each way into our code is marked:
         here: the loop gets an Entry around each callback. Steps of tasks, results of futures and of threads come this way too:
         tasks and futures call `call_soon` of their loop, executors `call_soon_threadsafe`.
     methods of a protocol
-        the transport calls them directly; a protocol marks them itself, with `watch_of(loop)`.
+        the transport calls them directly; a protocol marks them itself, with `watchdog_of(loop).watch`.
     garbage collection
         `gc.callbacks`, in the watchdog.
 

@@ -1,10 +1,18 @@
-"""The rounds of an event loop: a round is what the loop does before it looks again for what there is to do.
+"""The rounds of an event loop: a round has a budget as a turn has, and what the budget does not allow waits for a later round.
 
 The loop handles all that is there before it looks for more, so a thousand short turns in one round hold it as one long turn does.
 
+The rule
+    In a round, requests that come have BUDGET_NS, and so have the pieces of large requests and the encoding of their responses.
+    What comes after that puts itself off. In each round, the loop then does turns of connections that were put off for BUDGET_NS,
+    and pieces that were put off for BUDGET_NS. So both make progress in each round, whatever comes. Pieces come in the order in
+    which they were put off. A turn may wait for PATIENCE times as long as it probably takes, and the one that may wait no longer
+    is first. So a client with small requests is served beside all that waits, and nothing waits for ever. A short step of work
+    that has begun, such as a response to a request that was parked, is not put off.
+
 How a round is measured
-    No hook of the loop shows where a round begins. The turns are added up, over several rounds if these are short, until they
-    have taken MARK_NS. Then a callback is due, which the loop calls in its next round: it ends the round. So short rounds cost an
+    No hook of the loop says where a round begins. The turns are added up, over several rounds if these are short, until they have
+    taken MARK_NS. Then a callback is due, which the loop calls in its next round: it ends the round. So short rounds cost an
     addition for each turn.
 
 `turns/loop.py` sets `call_soon`.
@@ -12,7 +20,10 @@ How a round is measured
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
+from collections import deque
 from collections.abc import Callable
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -24,12 +35,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+BUDGET_NS: Final = 5_000_000
+PATIENCE: Final = 50
+UNKNOWN_NS: Final = 20_000_000
+"""What the first turn of a connection probably takes: as much as a turn may."""
 LIMIT_NS: Final = 50_000_000
 """A longer round is counted and has a line in the log: the longest turn has 20 ms, and others are beside it."""
 
 _KINDS: Final = 3
 _WARN_NS: Final = 10_000_000_000
 _NS_PER_MS: Final = 1_000_000
+
+Later = Callable[[], object]
+"""A piece that was put off. If it returns True, what it has begun runs in the next round, and the other pieces wait for that."""
 
 
 class Kind(NamedTuple):
@@ -76,7 +94,8 @@ class Rounds:
     """
 
     __slots__ = (
-        "_begun_ns", "_kinds", "_name_of", "_on_long", "_waited_ns", "_watch", "call_soon", "lengths", "now_ns",
+        "_begun_ns", "_end_ns", "_is_due", "_kinds", "_name_of", "_numbers", "_on_long", "_pieces", "_turns", "_waited_ns",
+        "_watch", "call_soon", "lengths", "now_ns",
     )  # fmt: skip
 
     def __init__(self, watch: Watch, name_of: Callable[[object], str], on_long: Callable[[LongRound], None]) -> None:
@@ -86,8 +105,35 @@ class Rounds:
         self.now_ns = monotonic_ns
         self.call_soon: Callable[[Callable[[], None]], object] | None = None
         self.lengths = Histogram()
+        self._pieces: deque[Later] = deque()
+        self._turns: list[tuple[int, int, Callable[[], None]]] = []  # a heap, by the time until which each may wait
+        self._numbers = itertools.count()
+        self._end_ns = 0  # of the budget for pieces, while `_is_due`
+        self._is_due = False  # `_next` will be called in the next round
         self._kinds: dict[object, list[int]] = {}  # turns and their lengths, since the round has taken MARK_NS
         self._begun_ns = self._waited_ns = 0
+
+    def __len__(self) -> int:
+        """Return how many turns and pieces were put off, and wait."""
+        return len(self._pieces) + len(self._turns)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the pieces of large requests have used their budget up."""
+        return self._is_due and self.now_ns() > self._end_ns
+
+    def later(self, piece: Later) -> None:
+        """Run a piece of work in a later round, behind the pieces that were put off before."""
+        self._pieces.append(piece)
+        if not self._is_due:
+            self._due()
+
+    def turn_later(self, turn: Callable[[], None], probably_ns: int) -> None:
+        """Run a turn of a connection, which probably takes `probably_ns`, in a later round."""
+        until_ns = self.now_ns() + PATIENCE * min(probably_ns, UNKNOWN_NS)
+        heapq.heappush(self._turns, (until_ns, next(self._numbers), turn))
+        if not self._is_due:
+            self._due()
 
     def noted(self, what: object, length_ns: int) -> None:
         """Note a turn of a round that has taken MARK_NS with it."""
@@ -97,7 +143,8 @@ class Rounds:
                 return
             self._begun_ns = self.now_ns() - self._watch.round_ns
             self._waited_ns = self._watch.waited_ns()
-            self.call_soon(self._end)
+            if not self._is_due:
+                self._due()
         kind = kinds.get(what)
         if kind is None:
             kinds[what] = [1, length_ns]
@@ -105,10 +152,38 @@ class Rounds:
             kind[0] += 1
             kind[1] += length_ns
 
+    def _due(self) -> None:
+        assert self.call_soon is not None
+        self._is_due = True
+        self._end_ns = self.now_ns() + BUDGET_NS
+        self.call_soon(self._next)
+
+    def _next(self) -> None:
+        """End the round before, and do what was put off; of what is put off meanwhile, nothing."""
+        self._end()
+        turns, pieces = self._turns, self._pieces
+        if not turns and not pieces:
+            self._is_due = False
+            return
+        self._due()  # first, because a callback may raise
+        end_ns, pieces_count = self.now_ns() + BUDGET_NS, len(pieces)
+        for _ in range(len(turns)):
+            heapq.heappop(turns)[2]()
+            if self.now_ns() >= end_ns:
+                break
+        end_ns = self.now_ns() + BUDGET_NS
+        for _ in range(pieces_count):
+            if pieces.popleft()() is True or self.now_ns() >= end_ns:
+                break
+        self._end_ns = self.now_ns() + BUDGET_NS
+
     def _end(self) -> None:
         turns_ns = self._watch.round_ns
         turns = self._watch.end_round()
-        kinds, self._kinds = self._kinds, {}
+        kinds = self._kinds
+        if not kinds:
+            return
+        self._kinds = {}
         length_ns = max(self.now_ns() - self._begun_ns, 0)
         if length_ns > LIMIT_NS:
             waited_ns = min(self._watch.waited_ns() - self._waited_ns, length_ns)

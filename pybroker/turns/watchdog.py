@@ -65,7 +65,7 @@ class Watchdog:
 
     Attributes:
         watch: times the turns.
-        rounds: measures the rounds of the loop.
+        rounds: what the loop does in its rounds, and how long these are.
         lengths: the histogram of their lengths, without the time that the longer ones waited for a core.
         long_turns: the number of turns beyond the bound by what ran in them, without the exceptions.
         long_rounds: the number of rounds beyond their bound, except while there is a `phase`.
@@ -196,10 +196,13 @@ def current() -> Watchdog | None:
     return _of_threads.get(threading.get_ident())
 
 
-def watch_of(loop: object) -> Watch:
-    """Return what times the turns of a loop; for a loop that is not watched, an object that nothing reads."""
-    watchdog: Watchdog = getattr(loop, "watchdog", None) or Watchdog(1 << 62)
-    return watchdog.watch
+def watchdog_of(loop: Any) -> Watchdog:
+    """Return the watchdog of a loop; a loop that has none gets one that nothing reads."""
+    found: Watchdog | None = getattr(loop, "watchdog", None)
+    if found is None:
+        loop.watchdog = found = Watchdog(1 << 62)
+        found.rounds.call_soon = loop.call_soon
+    return found
 
 
 def name_of(callback: Any) -> str:

@@ -22,7 +22,8 @@ from pybroker.network.large_pieces import LargePieces
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteCounters, MuteReason
 from pybroker.network.receiver import PREFIX, new_scratch
-from pybroker.turns.watchdog import watch_of
+from pybroker.turns.rounds import BUDGET_NS
+from pybroker.turns.watchdog import Watchdog
 from testing.scenes.fake_transport import FakeTransport
 
 
@@ -39,7 +40,10 @@ class FakeServer:
         self.request_bytes_max = 1 << 20
         self.mute_counters = MuteCounters()
         self.large_pieces = LargePieces()
-        self.turns = watch_of(None)
+        self.watchdog = Watchdog(1 << 62)
+        self.turns, self.rounds = self.watchdog.watch, self.watchdog.rounds
+        self.rounds.now_ns = self.now_ns
+        self.turn_later = self.rounds.turn_later
         self.conversions = LongWork("convert", 1)
         self.ns = 1
         self.ns_per_request = 0
@@ -103,6 +107,7 @@ class FakeServer:
 
 
 def connect(server: FakeServer) -> tuple[Connection, FakeTransport]:
+    server.rounds.call_soon = asyncio.get_running_loop().call_soon
     connection = Connection(asyncio.get_running_loop(), server, ConnectionContext(connection_id=1), ListenerCounters("L"))
     transport = FakeTransport(takes_all=True)
     transport.connection = connection
@@ -141,6 +146,26 @@ async def test_a_response_is_counted_while_its_peer_does_not_take_it() -> None:
     assert server.unsent == [len(framed(b"xy"))]
     transport.drain()
     assert server.unsent == [len(framed(b"xy")), 0]
+
+
+async def test_a_round_with_many_due_connections_is_split_and_small_requests_do_not_wait_for_all() -> None:
+    server = FakeServer()
+    _, small = connect(server)
+    for _ in range(2):
+        small.deliver(framed(b"s"))
+    server.ns_per_request = BUDGET_NS // 3 + 1  # with the third, the budget of a round is used up
+    transports = [connect(server)[1] for _ in range(12)]
+    for number, transport in enumerate(transports):
+        assert transport.deliver(framed(b"%02d" % number)) == b""
+    small.deliver(framed(b"s"))
+    assert server.handled[2:] == [b"00", b"01", b"02"]
+    server.handled.clear()
+    await turns()
+    assert server.handled == [b"s", b"03", b"04"], "the connection whose turns were short is first"
+    await turns(3)
+    assert server.handled[3:] == [b"%02d" % number for number in range(5, 12)], "the others in the order in which they came"
+    assert all(transport.written == framed(b"%02d" % number) for number, transport in enumerate(transports))
+    assert all(transport.is_reading_ for transport in transports)
 
 
 async def test_the_responses_of_several_turns_leave_together() -> None:

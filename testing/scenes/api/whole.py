@@ -118,8 +118,7 @@ class Whole:
             make_transactions=lambda: self.transactions,
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replicas))
-        # No request takes any time, so that none waits in the lane of groups however busy this machine is.
-        self.dispatcher = Dispatcher(self.services, lambda: 0.0)
+        self.dispatcher = Dispatcher(self.services)
 
     def _soon(self, work: Callable[[], None]) -> None:
         self.call_soon(work)
