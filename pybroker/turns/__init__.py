@@ -3,6 +3,7 @@
 watch        times turns, native or in Python (_watch_native, _watch_python); marks a callback as a turn
 watchdog     judges turns near the bound, keeps what the metrics show, warns in the log
 rounds       gives each round of the loop a budget, and measures rounds
+warner       warnings in the log, of each name at most one in 10 s
 exceptions   the names that may take longer than the bound, each with its reason
 jobs         names for what runs within a turn
 run_delay    how long the kernel let a thread wait for a core

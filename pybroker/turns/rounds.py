@@ -3,26 +3,24 @@
 The loop handles all that is there before it looks for more, so a thousand short turns in one round hold it as one long turn does.
 
 The rule
-    In a round, requests that come have BUDGET_NS, and so have the pieces of large requests and the encoding of their responses.
-    What comes after that puts itself off. In each round, the loop then does turns of connections that were put off for BUDGET_NS,
-    and pieces that were put off for BUDGET_NS. So both make progress in each round, whatever comes. Pieces come in the order in
-    which they were put off. A turn may wait for PATIENCE times as long as it probably takes, and the one that may wait no longer
-    is first. So a client with small requests is served beside all that waits, and nothing waits for ever. A short step of work
-    that has begun, such as a response to a request that was parked, is not put off.
+    In a round, requests that come have BUDGET_NS, and so have the pieces of large requests and the encoding of their
+    responses. What comes after that puts itself off. In each round, the loop then does turns of connections that were put off
+    for BUDGET_NS, and pieces that were put off for BUDGET_NS. So both make progress in each round, whatever comes. Pieces
+    come in the order in which they were put off. A turn waits behind turns that probably take about as long as it does: there
+    is a queue for each power of two of that time, and the queues that are not empty share the time. So a client with small
+    requests is served beside all that waits, and each queue moves on in each round. A short step of work that has begun, such
+    as a response to a request that was parked, is not put off.
 
 How a round is measured
-    No hook of the loop says where a round begins. The turns are added up, over several rounds if these are short, until they have
-    taken MARK_NS. Then a callback is due, which the loop calls in its next round: it ends the round. So short rounds cost an
-    addition for each turn.
+    No hook of the loop shows where a round begins. The turns are added up, over several rounds if these are short, until they
+    have taken MARK_NS. Then a callback is due, which the loop calls in its next round: it ends the round. So short rounds
+    cost an addition for each turn.
 
 `turns/loop.py` sets `call_soon`.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
-import logging
 from collections import deque
 from collections.abc import Callable
 from time import monotonic_ns
@@ -33,17 +31,16 @@ from pybroker.metrics.histogram import Histogram
 if TYPE_CHECKING:
     from pybroker.turns.watch import Watch
 
-logger = logging.getLogger(__name__)
-
 BUDGET_NS: Final = 5_000_000
-PATIENCE: Final = 50
 UNKNOWN_NS: Final = 20_000_000
-"""What the first turn of a connection probably takes: as much as a turn may."""
+"""The first turn of a connection is taken to be as long as a turn may be."""
+SHORT_NS: Final = 100_000
+"""Turns that probably take less are in the first queue of those that were put off."""
+QUEUES: Final = (UNKNOWN_NS // SHORT_NS).bit_length() + 1
 LIMIT_NS: Final = 50_000_000
 """A longer round is counted and has a line in the log: the longest turn has 20 ms, and others are beside it."""
 
 _KINDS: Final = 3
-_WARN_NS: Final = 10_000_000_000
 _NS_PER_MS: Final = 1_000_000
 
 Later = Callable[[], object]
@@ -94,8 +91,8 @@ class Rounds:
     """
 
     __slots__ = (
-        "_begun_ns", "_end_ns", "_is_due", "_kinds", "_name_of", "_numbers", "_on_long", "_pieces", "_turns", "_waited_ns",
-        "_watch", "call_soon", "lengths", "now_ns",
+        "_begun_ns", "_end_ns", "_is_due", "_kinds", "_name_of", "_on_long", "_pieces", "_turns", "_waited_ns", "_watch",
+        "call_soon", "lengths", "now_ns",
     )  # fmt: skip
 
     def __init__(self, watch: Watch, name_of: Callable[[object], str], on_long: Callable[[LongRound], None]) -> None:
@@ -106,8 +103,7 @@ class Rounds:
         self.call_soon: Callable[[Callable[[], None]], object] | None = None
         self.lengths = Histogram()
         self._pieces: deque[Later] = deque()
-        self._turns: list[tuple[int, int, Callable[[], None]]] = []  # a heap, by the time until which each may wait
-        self._numbers = itertools.count()
+        self._turns: list[deque[Later]] = [deque() for _ in range(QUEUES)]
         self._end_ns = 0  # of the budget for pieces, while `_is_due`
         self._is_due = False  # `_next` will be called in the next round
         self._kinds: dict[object, list[int]] = {}  # turns and their lengths, since the round has taken MARK_NS
@@ -115,7 +111,7 @@ class Rounds:
 
     def __len__(self) -> int:
         """Return how many turns and pieces were put off, and wait."""
-        return len(self._pieces) + len(self._turns)
+        return len(self._pieces) + sum(map(len, self._turns))
 
     @property
     def is_over(self) -> bool:
@@ -130,8 +126,7 @@ class Rounds:
 
     def turn_later(self, turn: Callable[[], None], probably_ns: int) -> None:
         """Run a turn of a connection, which probably takes `probably_ns`, in a later round."""
-        until_ns = self.now_ns() + PATIENCE * min(probably_ns, UNKNOWN_NS)
-        heapq.heappush(self._turns, (until_ns, next(self._numbers), turn))
+        self._turns[min(probably_ns // SHORT_NS, UNKNOWN_NS // SHORT_NS).bit_length()].append(turn)
         if not self._is_due:
             self._due()
 
@@ -161,21 +156,22 @@ class Rounds:
     def _next(self) -> None:
         """End the round before, and do what was put off; of what is put off meanwhile, nothing."""
         self._end()
-        turns, pieces = self._turns, self._pieces
+        turns = [(queue, len(queue)) for queue in self._turns if queue]
+        pieces, pieces_count = self._pieces, len(self._pieces)
         if not turns and not pieces:
             self._is_due = False
             return
         self._due()  # first, because a callback may raise
-        end_ns, pieces_count = self.now_ns() + BUDGET_NS, len(pieces)
-        for _ in range(len(turns)):
-            heapq.heappop(turns)[2]()
-            if self.now_ns() >= end_ns:
-                break
-        end_ns = self.now_ns() + BUDGET_NS
-        for _ in range(pieces_count):
-            if pieces.popleft()() is True or self.now_ns() >= end_ns:
-                break
+        for queue, count in turns:
+            self._run(queue, count=count, budget_ns=BUDGET_NS // len(turns))
+        self._run(pieces, count=pieces_count, budget_ns=BUDGET_NS)
         self._end_ns = self.now_ns() + BUDGET_NS
+
+    def _run(self, queue: deque[Later], *, count: int, budget_ns: int) -> None:
+        end_ns = self.now_ns() + budget_ns
+        for _ in range(count):
+            if queue.popleft()() is True or self.now_ns() >= end_ns:
+                break
 
     def _end(self) -> None:
         turns_ns = self._watch.round_ns
@@ -200,26 +196,3 @@ class Rounds:
             of_name[1] += length_ns
         found = [Kind(name, *numbers) for name, numbers in named.items()]
         return sorted(found, key=lambda kind: -kind.length_ns)[:_KINDS]
-
-
-class RoundWarner:
-    """Warns of long rounds in the log, at most once in 10 s."""
-
-    def __init__(self) -> None:
-        self._warned_ns = -_WARN_NS
-        self._unsaid = 0
-
-    def warn(self, one: LongRound) -> None:
-        """Log the round, unless another one was logged shortly before."""
-        now_ns = monotonic_ns()
-        if now_ns - self._warned_ns < _WARN_NS:
-            self._unsaid += 1
-            return
-        self._warned_ns, unsaid, self._unsaid = now_ns, self._unsaid, 0
-        logger.warning(
-            "A round of the event loop was long, and clients waited for its end: %s; the bound is %d ms. Long rounds since the "
-            "last such line, which had no line of their own: %d",
-            one,
-            LIMIT_NS // _NS_PER_MS,
-            unsaid,
-        )

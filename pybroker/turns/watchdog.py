@@ -14,13 +14,14 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic_ns
 from typing import Any, Final, NamedTuple
 
 from pybroker.metrics.histogram import Histogram
 from pybroker.turns.exceptions import EXCEPTIONS
-from pybroker.turns.rounds import LongRound, Rounds, RoundWarner
+from pybroker.turns.rounds import LIMIT_NS as ROUND_LIMIT_NS
+from pybroker.turns.rounds import LongRound, Rounds
 from pybroker.turns.run_delay import RunDelay
+from pybroker.turns.warner import Warner
 from pybroker.turns.watch import Watch
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,6 @@ ends with code 1: for tests. With `fail:N`, a turn of more than N ms is an error
 """
 
 _LOOK_SHARE: Final = 4
-_WARN_NS: Final = 10_000_000_000
 _NS_PER_MS: Final = 1_000_000
 
 _of_threads: dict[int, Watchdog] = {}
@@ -80,13 +80,20 @@ class Watchdog:
     ) -> None:
         limit_ns = limit_ns if fail_ns is None else min(limit_ns, fail_ns)
         self.limit_ns = limit_ns
-        self._on_long = on_long or Warner(limit_ns).warn
+        self._on_long = on_long
+        self._turn_warner = Warner(
+            "A turn of the event loop was long, and no client was served meanwhile: %s; the bound is "
+            f"{limit_ns // _NS_PER_MS} ms. Long turns of this kind since the last such line, which had no line of their own: %d"
+        )
+        self._round_warner = Warner(
+            "A round of the event loop was long, and clients waited for its end: %s; the bound is "
+            f"{ROUND_LIMIT_NS // _NS_PER_MS} ms. Long rounds since the last such line, which had no line of their own: %d"
+        )
         self._fail_ns = fail_ns
         self.has_failed = False
         self.lengths = Histogram()
         self.watch = Watch(self.lengths, max(limit_ns // _LOOK_SHARE, 1), self._look)
         self.long_rounds = 0
-        self._warn_of_round = RoundWarner().warn
         self.rounds = Rounds(self.watch, lambda what: what if isinstance(what, str) else name_of(what), self._long_round)
         self.watch.noted = self.rounds.noted
         self.long_turns: dict[str, int] = {}
@@ -139,14 +146,16 @@ class Watchdog:
     def _long_round(self, one: LongRound) -> None:
         if self.phase is None:
             self.long_rounds += 1
-            self._warn_of_round(one)
+            self._round_warner.warn(one)
 
     def _report(self, turn: LongTurn) -> None:
         if self._fail_ns is not None and turn.held_ns > self._fail_ns:
             self.has_failed = True
             logger.error("A turn of the event loop was too long, which %s makes a failure: %s", SWITCH, turn)
-        else:
+        elif self._on_long is not None:
             self._on_long(turn)
+        else:
+            self._turn_warner.warn(turn, turn.what)
 
     def _name(self, what: object, length_ns: int) -> str:
         if self.phase is not None:
@@ -156,31 +165,6 @@ class Watchdog:
         if self._part_begun_ns == self.watch.begun_ns and 2 * self._part_ns >= length_ns:
             return self._part
         return what if isinstance(what, str) else name_of(what)
-
-
-class Warner:
-    """Warns of long turns in the log, of each kind at most once in 10 s."""
-
-    def __init__(self, limit_ns: int) -> None:
-        self._limit_ms = limit_ns / _NS_PER_MS
-        self._warned_ns: dict[str, int] = {}
-        self._unsaid: dict[str, int] = {}
-
-    def warn(self, turn: LongTurn) -> None:
-        """Log the turn, unless one with the same name was logged shortly before."""
-        now_ns = monotonic_ns()
-        if now_ns - self._warned_ns.get(turn.what, -_WARN_NS) < _WARN_NS:
-            self._unsaid[turn.what] = self._unsaid.get(turn.what, 0) + 1
-            return
-        self._warned_ns[turn.what] = now_ns
-        unsaid = self._unsaid.pop(turn.what, 0)
-        logger.warning(
-            "A turn of the event loop was long, and no client was served meanwhile: %s; the bound is %d ms. Long "
-            "turns of this kind since the last such line, which had no line of their own: %d",
-            turn,
-            self._limit_ms,
-            unsaid,
-        )
 
 
 def fail_ns() -> int | None:
