@@ -68,23 +68,31 @@ async def test_two_hold_a_reservation() -> None:
     parked()  # of a task without a long request: nothing
 
 
+def used_after_decoding(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the elements in use whenever a request has been decoded."""
+    used: list[int] = []
+    decode = whole.dispatcher._long_messages.decode
+
+    async def decoded(*arguments: Any) -> Any:
+        result = await decode(*arguments)
+        used.append(whole.dispatcher._long_messages.budget.used)
+        return result
+
+    monkeypatch.setattr(type(whole.dispatcher._long_messages), "decode", staticmethod(decoded))
+    return used
+
+
 async def test_a_long_request_has_its_elements_until_its_response_is_encoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, budget = await started(tmp_path)
-    used: list[int] = []
-    decode, encode = whole.dispatcher._long_messages.decode, whole.dispatcher._long_messages.encode
-
-    async def decoded(*arguments: Any) -> Any:
-        result = await decode(*arguments)
-        used.append(budget.used)
-        return result
+    used = used_after_decoding(whole, monkeypatch)
+    encode = whole.dispatcher._long_messages.encode
 
     def encoded(*arguments: Any, **keywords: Any) -> Any:
         used.append(budget.used)
         return encode(*arguments, **keywords)
 
-    monkeypatch.setattr(type(whole.dispatcher._long_messages), "decode", staticmethod(decoded))
     monkeypatch.setattr(type(whole.dispatcher._long_messages), "encode", staticmethod(encoded))
     await whole.dispatcher.handle(whole.connection, names(100))  # type: ignore[misc]  # it is parked
     assert (used, budget.used) == ([100, 100], 0)
@@ -121,9 +129,10 @@ async def test_a_fetch_that_waits_for_records_has_no_elements(
     await whole.create("t", partitions=3)
     partitions = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in (0, 1, 2)]
     fetch = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[FetchTopic(topic="t", partitions=partitions)])
+    used = used_after_decoding(whole, monkeypatch)
     waiting = whole.dispatcher.handle(whole.connection, framed(fetch, VERSION))
     assert isinstance(waiting, asyncio.Future)
-    await turned_until(lambda: budget.used, "the elements of the request")
-    await turned_until(lambda: not budget.used, "the end of the read")
+    await turned_until(lambda: used and not budget.used, "the end of the read")
+    assert used == [4], "the topic and its partitions"
     assert not waiting.done()
     waiting.cancel()
