@@ -1,4 +1,4 @@
-# Needs Python 3.11, 3.12 or 3.13, and make. PYTHON chooses another interpreter, VENV another place for the environment.
+# Needs Python 3.11 to 3.14, and make. PYTHON chooses another interpreter, VENV another place for the environment.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
