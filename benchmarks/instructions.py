@@ -94,6 +94,8 @@ def frames(bootstrap: str) -> dict[str, tuple[bytes, int]]:
         "Fetch v11, at 12 ends": (raw.request(raw.FETCH, 11, raw.fetch_body(11, ends)), 1),
         "Produce v7, 12 x 16 kB": (raw.request(raw.PRODUCE, 7, raw.produce_body(7, MANY, everywhere, acks=1)), BATCHED_SHARE),
         "Fetch v11, 12 x 16 kB": (raw.request(raw.FETCH, 11, raw.fetch_body(11, many)), BATCHED_SHARE),
+        "Fetch v3, 12 x 16 kB": (raw.request(raw.FETCH, 3, raw.fetch_body(3, many)), BATCHED_SHARE),
+        "Fetch v2, 12 x 16 kB": (raw.request(raw.FETCH, 2, raw.fetch_body(2, many)), BATCHED_SHARE),
     } | {name: (frame, 1) for name, frame in groups.frames(bootstrap).items()}
 
 

@@ -1,6 +1,7 @@
 """Long work in slices: a generator that yields wherever others may get their turn, and how far it is run at a time.
 
-Work may also yield what waits for a disk, for a thread to run (`ThreadedWork`), which raises nothing but bugs.
+Work may also yield what waits for a disk, for a thread to run (`ThreadedWork`), which raises nothing but bugs. And it may yield
+what it waits for itself (`Work`): it continues when that is done, and looks at the result, if there is one.
 
 It knows no event loop, so every layer may use it. `api/slices.py` makes a response of such work, and `metadata/slices.py` a
 coroutine.
@@ -8,18 +9,39 @@ coroutine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 Result = TypeVar("Result")
+Step = TypeVar("Step")
 Element = TypeVar("Element")
 
 SLICE_S: Final = 0.005
 """The time that work may hold the loop before others get their turn. A step that has begun is finished."""
 
 
+_PORTION: Final = 200
+
+
+class Wait(Protocol):
+    """A Future, or an operation that calls back as a Future does: work may wait for it."""
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> object:
+        """Call `callback` when it is done, with any argument."""
+
+
 ThreadedWork = Generator[Callable[[], None] | None, None, Result]
+Work = Generator[Callable[[], None] | Wait | None, None, Result]
+
+
+def portions(elements: Sequence[Element]) -> Iterator[Sequence[Element]]:
+    """Yield `elements` a few at a time, so that work can yield after each portion; few of them at once, without a copy."""
+    if len(elements) <= _PORTION:
+        yield elements
+    else:
+        for start in range(0, len(elements), _PORTION):
+            yield elements[start : start + _PORTION]
 
 
 def run_slice(work: Generator[None, None, Result], end: float | None = None) -> tuple[bool, Result | None]:
@@ -30,11 +52,9 @@ def run_slice(work: Generator[None, None, Result], end: float | None = None) -> 
     return ended, result
 
 
-def run_threaded_slice(
-    work: ThreadedWork[Result], end: float | None = None
-) -> tuple[bool, Callable[[], None] | None, Result | None]:
-    """Run one slice of `work`, or less if it yields what a thread must run; return whether it has ended, what to run before the
-    next slice, and what it returned.
+def run_threaded_slice(work: Generator[Step, None, Result], end: float | None = None) -> tuple[bool, Step | None, Result | None]:
+    """Run one slice of `work`, or less if it yields what comes before the next one; return whether it has ended, what it yielded
+    for a thread or waits for, and what it returned.
     """
     if end is None:
         end = perf_counter() + SLICE_S

@@ -9,7 +9,6 @@ from typing import Any, Final, Generic, TypeVar
 Result = TypeVar("Result")
 Response = TypeVar("Response")
 
-LONG_WAIT_MS: Final = 60_000
 _NOTHING: Final = object()
 
 
@@ -69,18 +68,3 @@ class Deferred(Generic[Result, Response]):
         if self._response is _NOTHING:
             return self.future()
         return self._response  # type: ignore[return-value]  # what `build` returned
-
-
-class LongWait(Deferred[Result, Response]):
-    """A response that may come after LONG_WAIT_MS or later. Its operation is given up when the connection is closed.
-
-    Operations that wait for less stay until their time, as all of them do in Kafka: to watch a connection costs a callback.
-    """
-
-    __slots__ = ("give_up",)
-
-    give_up: Callable[[], None]
-
-    def end_with(self, sent: asyncio.Future[Any]) -> None:
-        """Give the operation up when the Future of the encoded response is cancelled, because the connection was closed."""
-        sent.add_done_callback(lambda done: self.give_up() if done.cancelled() else None)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pybroker.api import _dispatch_python
 from pybroker.api._dispatch_python import SIZE_PREFIX, DispatcherCore, Parked, Route, Timing
 from pybroker.api.context import RequestContext
-from pybroker.api.deferred import Deferred, LongWait
+from pybroker.api.deferred import Deferred
 from pybroker.api.element_budget import Reservation, parked
 from pybroker.api.error_counts import ERROR_NAMES
 from pybroker.api.handlers import api_versions
@@ -198,7 +198,7 @@ class Dispatcher(DispatcherCore):
         if error is not None and not isinstance(error, ProtocolViolation | KafkaError) and not is_shortage(error):
             self._log_bug(api, context, error)
 
-    def _finish_after(self, parked: Parked, operation: Awaitable[Any] | LongWait[Any, Any]) -> None:
+    def _finish_after(self, parked: Parked, operation: Awaitable[Any]) -> None:
         rounds = watchdog_of(asyncio.get_running_loop()).rounds
 
         def finish(done: asyncio.Future[Any]) -> None:
@@ -218,11 +218,9 @@ class Dispatcher(DispatcherCore):
             else:
                 parked.finish(response, None)
 
-        if isinstance(operation, LongWait):
-            operation.when_complete(parked.finish)
-            operation.end_with(parked.outer)
-        else:
-            asyncio.ensure_future(operation).add_done_callback(finish)
+        if isinstance(operation, SlicedResponse) and operation.ends_with_connection:
+            parked.outer.add_done_callback(lambda sent: operation.give_up() if sent.cancelled() else None)
+        asyncio.ensure_future(operation).add_done_callback(finish)
 
     def _encode_later(self, parked: Parked, response: object) -> None:
         api, context, outer, timing = parked.route.api, parked.context, parked.outer, parked.timing

@@ -20,26 +20,28 @@ Source: KIP-74, KIP-283; KafkaApis.maybeConvertFetchedData.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.parts import SendPart
 from pybroker.records.cut_conversion import CutConversion
-from pybroker.records.errors import CorruptRecordError, UnsupportedCompressionError
+from pybroker.records.errors import ConversionClosedError, CorruptRecordError, UnsupportedCompressionError
 from pybroker.records.lazy_down_conversion import OVERFLOW_MESSAGE_SIZE, LazyDownConversion, down_convert_eagerly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pybroker.config.broker import BrokerConfig
+    from pybroker.api.context import Services
     from pybroker.log.segments.file_records import FileRecords
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.model import Offset
+    from pybroker.network.context import ConnectionContext
+    from pybroker.slicing import Work
 
 
 Converted: TypeAlias = SendPart | bytes | ErrorCode
-Conversion: TypeAlias = Generator[LazyDownConversion, None, Converted]
 
 
 def magic_for(version: int) -> int | None:
@@ -50,17 +52,22 @@ def magic_for(version: int) -> int | None:
 
 
 class DownConversion:
-    """The conversions of one response."""
+    """The conversions of one response, which goes to `connection`."""
 
-    __slots__ = ("_chunk_bytes", "_is_eager", "_kept_bytes", "_metrics", "_overflow_message_size", "_to_magic")
+    __slots__ = (
+        "_chunk_bytes", "_connection", "_is_eager", "_kept_bytes", "_metrics", "_overflow_message_size", "_threads", "_to_magic",
+    )  # fmt: skip
 
-    def __init__(self, config: BrokerConfig, metrics: BrokerMetrics, to_magic: int) -> None:
+    def __init__(self, broker: Services, connection: ConnectionContext, to_magic: int) -> None:
+        config = broker.config
         self._chunk_bytes = config.pybroker_down_conversion_chunk_bytes
+        self._connection = connection
         self._is_eager = config.pybroker_down_conversion_eager
         self._kept_bytes = 0
         is_fitted = config.pybroker_down_conversion_padding == "fitted"
         self._overflow_message_size = None if is_fitted else OVERFLOW_MESSAGE_SIZE
-        self._metrics = metrics
+        self._metrics = broker.metrics
+        self._threads = broker.conversions
         self._to_magic = to_magic
 
     def convert(
@@ -71,9 +78,9 @@ class DownConversion:
         *,
         cut_batch_size: int = 0,
         read_on: Callable[[int], FileRecords | None],
-    ) -> Conversion:
+    ) -> Work[Converted]:
         """Return the part to send in place of `records`, which it owns; UNSUPPORTED_COMPRESSION_TYPE for zstd, or
-        CORRUPT_MESSAGE. A generator, which yields what must be measured in a thread.
+        CORRUPT_MESSAGE. What takes long is measured in a thread. Raises ProtocolViolation if the connection is lost meanwhile.
 
         `cut_batch_size` is the size of the first batch where `records` end inside it, because the batch is larger than the limit;
         else 0. `read_on(offset)` returns the records that follow, None at the end. Such clients only advance by records, so where
@@ -105,7 +112,7 @@ class DownConversion:
         self._kept_bytes += lazy.kept_bytes
         return _Counted(lazy, self._metrics, topic)
 
-    def _lazy(self, records: FileRecords, fetch_offset: Offset) -> Generator[LazyDownConversion, None, LazyDownConversion]:
+    def _lazy(self, records: FileRecords, fetch_offset: Offset) -> Work[LazyDownConversion]:
         lazy = LazyDownConversion(
             records,
             to_magic=self._to_magic,
@@ -114,10 +121,18 @@ class DownConversion:
             overflow_message_size=self._overflow_message_size,
             is_measured=False,
         )
-        if lazy.is_long:
-            yield lazy
-        else:
+        if not lazy.is_long:
             lazy.measure()
+            return lazy
+        measuring = self._threads.run(lazy.measure)
+        self._connection.on_lost = lazy.close
+        try:
+            yield measuring
+            measuring.result()
+        except ConversionClosedError:
+            raise ProtocolViolation("the connection is closed") from None
+        finally:
+            self._connection.on_lost = None
         return lazy
 
 

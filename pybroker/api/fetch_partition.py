@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.down_conversion import magic_for
+from pybroker.api.down_conversion import Converted, DownConversion, magic_for
 from pybroker.model import Offset
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
@@ -12,16 +12,18 @@ from pybroker.protocol.messages import fetch as messages
 from pybroker.protocol.messages.fetch import PartitionData
 from pybroker.protocol.wire import JOIN_BYTES_MAX
 from pybroker.replication.fetch_data import FetchPartition, FetchPartitionData, FetchResults
+from pybroker.slicing import portions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from pybroker.api.context import Services
-    from pybroker.api.down_conversion import Conversion, DownConversion
+    from pybroker.log.segments.file_records import FileRecords
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.model import TopicPartition
+    from pybroker.network.context import ConnectionContext
     from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest
-    from pybroker.protocol.parts import SendPart
+    from pybroker.slicing import Work
 
 _STORAGE_ERROR_VERSION: Final = 6
 ZSTD_VERSION: Final = 10
@@ -36,7 +38,6 @@ _NEVER_READ: Final = frozenset(
     }
 )
 """Errors with which Kafka responds before it reads; its list of aborted transactions is empty then, and null for all others."""
-_ABORTED_PER_STEP: Final = 1_000
 _NO_DATA: Final = FetchPartitionData()
 
 _new_aborted: Final = maker(messages.AbortedTransaction, "producer_id", "first_offset")
@@ -66,17 +67,9 @@ def _refused(wanted: FetchPartition, code: ErrorCode, data: FetchPartitionData =
 
 
 def partition_response(
-    broker: Services,
-    version: int,
-    wanted: FetchPartition,
-    data: FetchPartitionData,
-    *,
-    converted: SendPart | bytes | ErrorCode | None = None,
-    aborted: list[messages.AbortedTransaction] | None = None,
+    version: int, wanted: FetchPartition, data: FetchPartitionData, converted: Converted | None
 ) -> PartitionData:
-    """Return the response about `wanted`, which owns the records of `data`; `converted` is what `conversion_of` has made, and
-    `aborted` what `aborted_in_steps` has.
-    """
+    """Return the response about `wanted`, which owns the records of `data`; `converted` is what `for_old_client` has made."""
     code = data.error_code
     if code:
         if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_VERSION:
@@ -91,9 +84,7 @@ def partition_response(
         preferred_read_replica=data.preferred_read_replica,
         records=b"" if records is None else records,
     )
-    if aborted is not None:
-        response.aborted_transactions = aborted
-    elif data.aborted_transactions is not None:
+    if data.aborted_transactions is not None:
         response.aborted_transactions = [
             _new_aborted(producer_id, first_offset) for producer_id, first_offset, _, _ in data.aborted_transactions
         ]
@@ -103,30 +94,11 @@ def partition_response(
         response.diverging_epoch = messages.EpochEndOffset(
             epoch=data.diverging_epoch.epoch, end_offset=data.diverging_epoch.end_offset
         )
-    if version < ZSTD_VERSION:
-        refusal = _refusal(broker, version, wanted)
-        if refusal is not None:
-            return _refused(wanted, refusal)
-        if isinstance(converted, ErrorCode):
-            return _refused(wanted, converted)
-        if converted is not None:
-            response.records = converted
+    if isinstance(converted, ErrorCode):
+        return _refused(wanted, converted)
+    if converted is not None:
+        response.records = converted
     return response
-
-
-def aborted_in_steps(results: FetchResults) -> Generator[None, None, dict[TopicPartition, list[messages.AbortedTransaction]]]:
-    """Return the aborted transactions of the partitions that have very many."""
-    found: dict[TopicPartition, list[messages.AbortedTransaction]] = {}
-    for place, (wanted, data) in enumerate(results, start=1):
-        if place % _ABORTED_PER_STEP == 0:
-            yield
-        if data.aborted_transactions and len(data.aborted_transactions) > _ABORTED_PER_STEP:
-            made = found[wanted.topic_partition] = []
-            for count, one in enumerate(data.aborted_transactions, start=1):
-                made.append(_new_aborted(one.producer_id, one.first_offset))
-                if count % _ABORTED_PER_STEP == 0:
-                    yield
-    return found
 
 
 def _refusal(broker: Services, version: int, wanted: FetchPartition) -> ErrorCode | None:
@@ -140,21 +112,39 @@ def _refusal(broker: Services, version: int, wanted: FetchPartition) -> ErrorCod
     return ErrorCode.UNSUPPORTED_VERSION if magic_for(version) is not None and not config.message_downconversion_enable else None
 
 
-def conversion_of(
-    broker: Services, version: int, conversion: DownConversion, wanted: FetchPartition, data: FetchPartitionData
-) -> Conversion | None:
-    """Return the conversion of the records of `data`, which is to be run; None if there is nothing to convert."""
-    records = data.records
-    if data.error_code or records is None or _refusal(broker, version, wanted) is not None:
-        return None
-    partition = broker.replica_manager.partitions.get(wanted.topic_partition)
-    return conversion.convert(
-        wanted.topic_partition.topic,
-        records,
-        wanted.fetch_offset,
-        cut_batch_size=data.cut_batch_size,
-        read_on=lambda offset: None if partition is None else partition.read_on(Offset(offset), records.size),
-    )
+def for_old_client(
+    broker: Services, connection: ConnectionContext, version: int, results: FetchResults
+) -> Work[dict[TopicPartition, Converted]]:
+    """Return what partitions have for a client from before ZSTD_VERSION in place of their records: converted ones, or an error.
+
+    The partitions that are not in the dict have what was read.
+    """
+    found: dict[TopicPartition, Converted] = {}
+    magic = magic_for(version)
+    conversion = None if magic is None else DownConversion(broker, connection, magic)
+    for some in portions(results):
+        for wanted, data in some:
+            topic_partition, records = wanted.topic_partition, data.records
+            refusal = None if data.error_code else _refusal(broker, version, wanted)
+            if refusal is not None:
+                found[topic_partition] = refusal
+            elif conversion is not None and records is not None:
+                found[topic_partition] = yield from conversion.convert(
+                    topic_partition.topic,
+                    records,
+                    wanted.fetch_offset,
+                    cut_batch_size=data.cut_batch_size,
+                    read_on=_following(broker, topic_partition, records.size),
+                )
+                yield None
+        yield None
+    return found
+
+
+def _following(broker: Services, topic_partition: TopicPartition, bytes_max: int) -> Callable[[int], FileRecords | None]:
+    """Return a function that reads what follows from an offset on."""
+    partition = broker.replica_manager.partitions.get(topic_partition)
+    return lambda offset: None if partition is None else partition.read_on(Offset(offset), bytes_max)
 
 
 def topic_responses(

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Final, TypeVar
 
 from pybroker import slicing
-from pybroker.slicing import ThreadedWork, run_threaded_slice
+from pybroker.slicing import Wait, Work, run_threaded_slice
 from pybroker.turns.watchdog import watchdog_of
 
 Response = TypeVar("Response")
@@ -53,49 +53,74 @@ async def later_round() -> None:
 
 
 class SlicedResponse(asyncio.Future[Response]):
-    """A Future of what is made in slices, which waits for nothing but that."""
+    """A Future of the response that `work` makes, beginning with `step`, which it has yielded.
+
+    When it is cancelled, `work` is closed where it continues; `give_up` closes it at once. `ends_with_connection`: it is given up
+    when the connection is closed.
+    """
+
+    __slots__ = ("_work", "ends_with_connection")
+
+    def __init__(self, work: Work[Response], step: Callable[[], None] | Wait | None, *, ends_with_connection: bool) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self._work = work
+        self.ends_with_connection = ends_with_connection
+        self._continue_after(step)
+
+    def give_up(self) -> None:
+        """End the work, because no client wants its response. It is not responded to then."""
+        self._work.close()
+
+    def _continue_after(self, step: Callable[[], None] | Wait | None) -> None:
+        if step is None:
+            watchdog_of(self.get_loop()).rounds.later(self._continue)
+        elif callable(step):
+            self.get_loop().run_in_executor(None, step).add_done_callback(self._continue_after_thread)
+        else:
+            step.add_done_callback(self._continue)
+
+    def _continue_after_thread(self, done: asyncio.Future[None]) -> None:
+        if done.cancelled():
+            self._work.close()
+            self.cancel()
+        elif (bug := done.exception()) is not None:
+            self._work.close()
+            if not self.done():
+                self.set_exception(bug)
+        else:
+            self._continue()
+
+    def _continue(self, _: object = None) -> None:
+        if self.done():
+            self._work.close()
+            return
+        try:
+            ended, step, response = run_threaded_slice(self._work)
+        except asyncio.CancelledError:  # of what the work has waited for
+            self.cancel()
+        except Exception as error:
+            self.set_exception(error)
+        else:
+            if ended:
+                self.set_result(response)  # type: ignore[arg-type]  # what the work returned
+            else:
+                self._continue_after(step)
 
 
-def in_slices(work: ThreadedWork[Response]) -> Response | asyncio.Future[Response]:
+def in_slices(work: Work[Response], *, ends_with_connection: bool = False) -> Response | SlicedResponse[Response]:
     """Run `work`, which yields wherever others may get their turn, and return its response or a Future of it.
 
     Work that ends within a slice makes no Future. What `work` reads may change wherever it yields. When the Future is
-    cancelled, because the connection was closed, `work` is closed. An exception of `work` goes to the caller, or into the Future.
+    cancelled, `work` is closed, and so it is with its connection if `ends_with_connection`. An exception of `work` goes to the
+    caller, or into the Future.
     """
     ended, step, response = run_threaded_slice(work)
     if ended:
         return response  # type: ignore[return-value]  # what `work` returned
-    loop = asyncio.get_running_loop()
-    future: SlicedResponse[Response] = SlicedResponse(loop=loop)
-
-    def continue_(done: asyncio.Future[None] | None = None) -> None:
-        bug = None if done is None else done.exception()
-        if bug is not None or future.done():
-            work.close()
-            if bug is not None and not future.done():
-                future.set_exception(bug)
-            return
-        try:
-            ended, step, response = run_threaded_slice(work)
-        except Exception as error:
-            future.set_exception(error)
-            return
-        if ended:
-            future.set_result(response)  # type: ignore[arg-type]  # what `work` returned
-        else:
-            continue_later(step)
-
-    def continue_later(step: Callable[[], None] | None) -> None:
-        if step is None:
-            watchdog_of(loop).rounds.later(continue_)
-        else:
-            loop.run_in_executor(None, step).add_done_callback(continue_)
-
-    continue_later(step)
-    return future
+    return SlicedResponse(work, step, ends_with_connection=ends_with_connection)
 
 
-async def complete(work: ThreadedWork[Response]) -> Response:
+async def complete(work: Work[Response]) -> Response:
     """Run `work` as `in_slices` does, and return its response."""
     response = in_slices(work)
     return await response if isinstance(response, asyncio.Future) else response

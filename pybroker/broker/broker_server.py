@@ -351,7 +351,7 @@ class BrokerServer:
             self.clock,
             slots_max=config.max_incremental_fetch_session_cache_slots,
             partitions_max=config.pybroker_fetch_session_cache_partitions,
-            run_steps=self.background.run,
+            session_max=config.pybroker_request_elements_max,
         )
         self.services = Services(
             config=config,

@@ -12,8 +12,9 @@ partition_data, _partition_data_*  what a fetch wants of one partition and what 
 fetch_session        incremental fetch sessions
 fetch_context        one fetch request in terms of sessions
 cached_partition     one partition of such a session
-delayed_fetch, delayed_large_fetch, delayed_produce    the operations that wait in purgatory
-reading, _reading_*  the loop of a fetch over its partitions; its twins, of which `_reading_python` has the contract
+fetching             one fetch: it reads, waits and reads again
+delayed_fetch, delayed_produce    the operations that wait in purgatory
+reading, _reading_*  the short ways to read usual partitions; its twins, of which `_reading_python` has the contract
 failed_append        the result of an append that failed
 refusals             one log line for all partitions that are offline for the same reason
 """

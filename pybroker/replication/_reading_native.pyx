@@ -15,6 +15,7 @@ from pybroker.replication._partition_data_native cimport FetchPartition, FetchPa
 from pybroker.log.log import Log
 from pybroker.model import ZERO_TOPIC_ID, TopicPartition
 from pybroker.replication.fetch_data import FetchIsolation
+from pybroker.replication._reading_python import USUAL_MAX
 from pybroker.replication.partition import Partition
 
 
@@ -95,7 +96,7 @@ def read_all_usual(dict partitions, topics, names, isolation, long long bytes_le
     cdef FetchPartitionData data
     cdef list wanted_all
     wanted_all = wanted_partitions(topics, names)
-    if not wanted_all or (len(wanted_all) > 1 and len({one.topic_partition for one in wanted_all}) < len(wanted_all)):
+    if not wanted_all or len(wanted_all) > USUAL_MAX or (len(wanted_all) > 1 and len({one.topic_partition for one in wanted_all}) < len(wanted_all)):
         return None
     for wanted in wanted_all:
         data = read_usual(partitions.get(wanted.topic_partition), wanted, isolation, limit)

@@ -59,8 +59,6 @@ class ColdLookups:
             if found is None:  # the log has changed meanwhile
                 found = log.aborted_transactions(fetch_offset=fetch_offset, upper_offset=upper_offset)
             return found
-        if not log.filesystem.is_concurrent:
-            return log.aborted_transactions(fetch_offset=fetch_offset, upper_offset=upper_offset)
         found, looked_at = aborted_lookup.look_up_in_memory(
             log, fetch_offset=fetch_offset, upper_offset=upper_offset, entries_max=self._entries_left
         )

@@ -16,12 +16,12 @@ them together:
     Case H: the log was truncated so that its epochs no longer agree with the fetcher's: the fetcher must truncate
             too.
 
-Then, or when its time is over, all partitions are read again and the response has whatever is there: errors too, so
-the cases need no responses of their own. Deciding reads nothing: it compares offsets and file positions that are in
-memory.
+Then, or when its time is over, the fetch reads all partitions again (`fetching.py`) and the response has whatever is there:
+errors too, so the cases need no responses of their own. Deciding reads nothing: it compares offsets and file positions that are
+in memory.
 
 Everything that changes a partition wakes the requests that wait for it (`ReplicaManager.wake`). So a fetch of many partitions
-remembers the bytes that each of them had at the first event, and looks only at the partition of the event from then on.
+remembers the bytes that each of them had when it began to wait, and looks only at the partition of an event.
 
 Source: kafka.server.DelayedFetch.
 """
@@ -36,7 +36,7 @@ from pybroker.purgatory.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
     from pybroker.log.results import LogOffsetMetadata
-    from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchPartitionData, FetchResults
+    from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchResults
     from pybroker.replication.replica_manager import ReplicaManager
 
 DUE: Final = -1
@@ -53,23 +53,31 @@ class DelayedFetch(DelayedOperation):
     records.
     """
 
-    __slots__ = ("_available", "_bytes_available", "_on_complete", "_params", "_places", "_replicas", "_waiting")
+    __slots__ = ("_available", "_bytes_available", "_on_due", "_params", "_places", "_replicas", "_waiting")
 
     _available: list[int]
     _bytes_available: int
 
-    def __init__(
-        self, replicas: ReplicaManager, params: FetchParams, results: FetchResults, on_complete: Callable[[FetchResults], None]
-    ) -> None:
+    def __init__(self, replicas: ReplicaManager, params: FetchParams, results: FetchResults) -> None:
         super().__init__()
         self._replicas = replicas
         self._params = params
-        self._waiting = [start_of(wanted, data) for wanted, data in results]
-        self._on_complete = on_complete
+        self._waiting: list[_Start] = [
+            (wanted, data.fetch_offset_metadata if data.error_code is not _UNKNOWN else _UNKNOWN) for wanted, data in results
+        ]
+        self._on_due: Callable[[None], object] = _ignore
         self._places: dict[Hashable, int] | None = None  # the places in `_waiting` and `_available`, once they are remembered
+
+    def add_done_callback(self, callback: Callable[[None], object]) -> None:
+        """Call `callback` when the partitions are to be read again."""
+        self._on_due = callback
 
     def try_complete(self) -> bool:
         """Complete the fetch if one of the module's cases holds."""
+        if self._places is not None:
+            return self._is_enough()
+        if len(self._waiting) > FEW_PARTITIONS:
+            return self._try_and_remember()
         try:
             is_due = self._is_due()
         except KafkaError:
@@ -80,7 +88,7 @@ class DelayedFetch(DelayedOperation):
         """Complete the fetch if one of the module's cases holds, now that the partition `key` may have changed."""
         places = self._places
         if places is None:
-            return self._try_and_remember() if len(self._waiting) > FEW_PARTITIONS else self.try_complete()
+            return self.try_complete()
         place = places[key]
         try:
             available = self._look_at(*self._waiting[place])
@@ -90,7 +98,10 @@ class DelayedFetch(DelayedOperation):
             return self.force_complete()
         self._bytes_available += available - self._available[place]
         self._available[place] = available
-        return self._bytes_available >= self._params.min_bytes and self.force_complete()
+        return self._is_enough()
+
+    def _is_enough(self) -> bool:
+        return self._bytes_available >= self._params.min_bytes and self.force_complete()  # Case G
 
     def _try_and_remember(self) -> bool:
         found: list[int] = []
@@ -106,7 +117,7 @@ class DelayedFetch(DelayedOperation):
         places: dict[Hashable, int] = {wanted.topic_partition: place for place, (wanted, _) in enumerate(self._waiting)}
         if len(places) == len(found):  # otherwise a partition is there twice
             self._places = places
-        return self._bytes_available >= self._params.min_bytes and self.force_complete()  # Case G
+        return self._is_enough()
 
     def _is_due(self) -> bool:
         bytes_available = 0
@@ -144,13 +155,13 @@ class DelayedFetch(DelayedOperation):
         return available
 
     def on_complete(self) -> None:
-        """Read what is there by now, and send it."""
-        self._on_complete(self._replicas.read(self._params, [wanted for wanted, _ in self._waiting]))
+        """Report that the wait is over."""
+        on_due, self._on_due = self._on_due, _ignore
+        on_due(None)
 
     def give_up(self) -> None:
-        """End the wait without a response, because its client is gone."""
-        self._waiting = []
-        self._on_complete = _ignore
+        """End the wait, unless it is over, because its client is gone."""
+        self._waiting, self._on_due = [], _ignore
         self.force_complete()
 
     def on_expiration(self) -> None:
@@ -161,10 +172,5 @@ class DelayedFetch(DelayedOperation):
             self._replicas.consumer_fetch_expirations += 1
 
 
-def start_of(wanted: FetchPartition, data: FetchPartitionData) -> _Start:
-    """Return a partition with the position of its fetch offset, or with the error that is no reason to end the wait."""
-    return wanted, data.fetch_offset_metadata if data.error_code is not _UNKNOWN else _UNKNOWN
-
-
-def _ignore(_: FetchResults) -> None:
-    """Send nothing."""
+def _ignore(_: None) -> None:
+    """Report to no one."""

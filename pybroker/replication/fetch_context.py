@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication.cached_partition import CachedPartition, has_possible_name
-from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
     from pybroker.replication.fetch_data import FetchPartition, FetchResults, SessionKey
     from pybroker.replication.fetch_session import FetchSession, FetchSessionCache, SessionPartitions
 
@@ -25,7 +22,6 @@ logger = logging.getLogger(__name__)
 
 NO_SESSION_ID: Final = 0
 
-STEP_PARTITIONS: Final = 200
 _NO_ERROR: Final = ErrorCode.NONE
 
 
@@ -49,11 +45,6 @@ class FetchContext(abc.ABC):
     @abc.abstractmethod
     def respond(self, results: FetchResults) -> SessionResponse:
         """Return the response. Called once, with a result for each of `partitions`: for these very objects, in any order."""
-
-    def respond_in_steps(self, results: FetchResults) -> Generator[None, None, SessionResponse]:
-        """Return the response, as `respond` does at once. Yields wherever others may have their turn."""
-        yield
-        return self.respond(results)
 
 
 class ErrorContext(FetchContext):
@@ -96,34 +87,21 @@ class FullContext(FetchContext):
 
     def respond(self, results: FetchResults) -> SessionResponse:
         """Return all results, and the new session's id if there was room for one."""
-        if not _are_possible(results):
+        if not all(has_possible_name(asked.topic) for asked, _ in results):
             return SessionResponse(_NO_ERROR, NO_SESSION_ID, results)
-        return self._respond(results, *_cached(results))
-
-    def respond_in_steps(self, results: FetchResults) -> Generator[None, None, SessionResponse]:
-        """Return the response, as `respond` does at once. Nothing is made for a session that has no room."""
-        if not self._cache.has_room(len(results), is_privileged=self._is_from_follower):
-            return SessionResponse(ErrorCode.NONE, NO_SESSION_ID, results)
         partitions: SessionPartitions = {}
         unresolved: set[SessionKey] = set()
-        for some in _steps(results):
-            if not _are_possible(some):
-                yield from emptied(partitions, unresolved)
-                return SessionResponse(_NO_ERROR, NO_SESSION_ID, results)
-            more, more_unresolved = _cached(some)
-            partitions |= more
-            unresolved |= more_unresolved
-            yield
-        response = self._respond(results, partitions, unresolved)
-        if response.session_id == NO_SESSION_ID:
-            yield from emptied(partitions, unresolved)
-        return response
-
-    def _respond(self, results: FetchResults, partitions: SessionPartitions, unresolved: set[SessionKey]) -> SessionResponse:
+        for asked, data in results:
+            cached = CachedPartition(asked, asked.topic)
+            cached.sent_high_watermark = data.high_watermark
+            cached.sent_log_start_offset = data.log_start_offset
+            partitions[cached.key] = cached
+            if cached.topic is None:
+                unresolved.add(cached.key)
         session_id = self._cache.create(
             partitions, unresolved, is_privileged=self._is_from_follower, uses_topic_ids=self._uses_topic_ids
         )
-        return SessionResponse(ErrorCode.NONE, session_id, results)
+        return SessionResponse(_NO_ERROR, session_id, results)
 
 
 class IncrementalContext(FetchContext):
@@ -140,24 +118,6 @@ class IncrementalContext(FetchContext):
         """Return the changes since the last response; INVALID_FETCH_SESSION_EPOCH if another request has advanced the
         session.
         """
-        return self._refusal() or self._response(self._changed(results))
-
-    def respond_in_steps(self, results: FetchResults) -> Generator[None, None, SessionResponse]:
-        """Return the response, as `respond` does at once. Another request may advance the session in between."""
-        refusal = self._refusal()
-        changed: FetchResults = []
-        for some in _steps(results):
-            if refusal is not None:
-                return refusal
-            changed += self._changed(some)
-            yield
-            refusal = self._refusal()
-        return refusal or self._response(changed)
-
-    def _response(self, changed: FetchResults) -> SessionResponse:
-        return SessionResponse(ErrorCode.NONE, self._session.session_id, changed)
-
-    def _refusal(self) -> SessionResponse | None:
         session = self._session
         if session.epoch != self._epoch:
             logger.info(
@@ -167,11 +127,6 @@ class IncrementalContext(FetchContext):
                 self._epoch,
             )
             return SessionResponse(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, [])
-        return None
-
-    def _changed(self, results: FetchResults) -> FetchResults:
-        """Return the results that the client does not know yet, and remember that it will."""
-        session = self._session
         changed: FetchResults = []
         for result in results:
             partition, data = result
@@ -181,29 +136,4 @@ class IncrementalContext(FetchContext):
             changed.append(result)
             if data.records is not None and data.records.size and session.partitions.pop(partition.key, None) is not None:
                 session.partitions[partition.key] = partition
-        return changed
-
-
-def _steps(results: FetchResults) -> Iterator[FetchResults]:
-    """Yield the results a few at a time."""
-    for start in range(0, len(results), STEP_PARTITIONS):
-        yield results[start : start + STEP_PARTITIONS]
-
-
-def _are_possible(results: FetchResults) -> bool:
-    """Return whether a session may keep all of the partitions."""
-    return all(has_possible_name(asked.topic) for asked, _ in results)
-
-
-def _cached(results: FetchResults) -> tuple[SessionPartitions, set[SessionKey]]:
-    """Return the partitions of a response as those of a new session, and the keys of those whose topics are unknown."""
-    partitions: SessionPartitions = {}
-    unresolved: set[SessionKey] = set()
-    for asked, data in results:
-        cached = CachedPartition(asked, asked.topic)
-        cached.sent_high_watermark = data.high_watermark
-        cached.sent_log_start_offset = data.log_start_offset
-        partitions[cached.key] = cached
-        if cached.topic is None:
-            unresolved.add(cached.key)
-    return partitions, unresolved
+        return SessionResponse(_NO_ERROR, session.session_id, changed)

@@ -11,7 +11,13 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from pybroker.model import NO_BROKER_ID, BrokerId, TopicId
-from pybroker.replication.partition_data import NO_PREFERRED_REPLICA, FetchPartition, FetchPartitionData, session_key
+from pybroker.replication.partition_data import (
+    NO_PREFERRED_REPLICA,
+    FetchPartition,
+    FetchPartitionData,
+    ResponseLimit,
+    session_key,
+)
 
 __all__ = [
     "CONSUMER_REPLICA_ID",
@@ -61,10 +67,7 @@ class ClientMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class FetchParams:
-    """The parameters of a whole fetch request. `fetch_params` has the rules of the limits.
-
-    `is_continued`: an earlier step of the same fetch has read a batch, so none need be read beyond the limits.
-    """
+    """The parameters of a whole fetch request. `fetch_params` has the rules of the limits."""
 
     replica_id: BrokerId
     max_wait_ms: int
@@ -73,7 +76,10 @@ class FetchParams:
     isolation: FetchIsolation
     hard_max_bytes_limit: bool
     client: ClientMetadata | None = None
-    is_continued: bool = False
+
+    def limit(self) -> ResponseLimit:
+        """Return how much the response may hold."""
+        return ResponseLimit(self.max_bytes, not self.hard_max_bytes_limit)
 
     @property
     def is_from_follower(self) -> bool:

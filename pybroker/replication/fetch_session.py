@@ -21,8 +21,8 @@ Which fetcher gets a session
     Beyond Kafka, all sessions together keep at most `pybroker.fetch.session.cache.partitions` partitions, because a slot bounds
     no memory. Where a new session needs partitions of others, sessions are evicted in the same order until there is room; if
     the order ends before that, none is evicted and the fetcher gets no session. A session that grows makes room for itself
-    like a new one of its new size. If it cannot, it is evicted itself, and its client makes a full request. No session keeps a
-    name that is too long for a topic.
+    like a new one of its new size. If it cannot, it is evicted itself, and its client makes a full request. So is a session that
+    grows to more partitions than a full request may name. No session keeps a name that is too long for a topic.
 
 Cost
     An incremental request costs two passes over the session's partitions: one to read (`ReplicaManager.read`), one to
@@ -35,27 +35,22 @@ from __future__ import annotations
 
 import secrets
 from bisect import bisect_left, insort
-from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
-from pybroker.log.results import run_unsliced
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication.cached_partition import CachedPartition, has_possible_name
 from pybroker.replication.fetch_context import (
     NO_SESSION_ID,
-    STEP_PARTITIONS,
     ErrorContext,
     FetchContext,
     FullContext,
     IncrementalContext,
     SessionlessContext,
 )
-from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
-    from pybroker.log.results import StepsRunner
     from pybroker.model import TopicId
     from pybroker.replication.fetch_data import FetchPartition, SessionKey
 
@@ -65,7 +60,6 @@ EPOCH_MAX: Final = 2**31 - 1
 EVICTION_MS: Final = 120_000
 TOPIC_ID_VERSION_MIN: Final = 13
 
-Element = TypeVar("Element")
 TopicNames = Callable[["TopicId"], str | None]
 
 
@@ -149,12 +143,6 @@ class FetchSession:
                 self.unresolved.discard(key)
                 self.partitions[key] = CachedPartition(partition, topic, partition)
 
-    def end(self) -> Generator[None, None, None]:
-        """Give up all partitions now, and free them in the steps that this returns."""
-        left = emptied(self.partitions, self.unresolved)
-        self.partitions, self.unresolved = {}, set()
-        return left
-
 
 def _counted(session: FetchSession) -> int:
     """Return how many partitions the cache counts for a session that it has: those after its last request."""
@@ -162,7 +150,8 @@ def _counted(session: FetchSession) -> int:
 
 
 class FetchSessionCache:
-    """The sessions of one broker: at most `slots_max`, with at most `partitions_max` partitions in all. Belongs to the loop.
+    """The sessions of one broker: at most `slots_max`, with at most `partitions_max` partitions in all, and at most `session_max`
+    in each that grows. Belongs to the loop.
 
     `evictions` counts sessions that had to make room.
     """
@@ -172,17 +161,17 @@ class FetchSessionCache:
         "_evictable_by_all",
         "_evictable_by_privileged",
         "_partitions_max",
-        "_run_steps",
+        "_session_max",
         "_sessions",
         "_slots_max",
         "evictions",
         "partition_count",
     )
 
-    def __init__(self, clock: Clock, *, slots_max: int, partitions_max: int, run_steps: StepsRunner = run_unsliced) -> None:
-        """Prepare an empty cache; `run_steps` runs what frees the partitions of an ended session."""
+    def __init__(self, clock: Clock, *, slots_max: int, partitions_max: int, session_max: int | None = None) -> None:
+        """Prepare an empty cache."""
         self._clock = clock
-        self._run_steps = run_steps
+        self._session_max = partitions_max if session_max is None else session_max
         self._slots_max = slots_max
         self._partitions_max = partitions_max
         self._sessions: dict[int, FetchSession] = {}  # by id, the session used longest ago first
@@ -225,43 +214,6 @@ class FetchSessionCache:
         session.resolve(tuple(session.unresolved), topic_names)
         return self._advanced(session, session_epoch, partitions)
 
-    def context_in_steps(
-        self,
-        *,
-        version: int,
-        session_id: int,
-        session_epoch: int,
-        is_from_follower: bool,
-        partitions: list[FetchPartition],
-        forgotten: Iterable[SessionKey],
-        topic_names: TopicNames,
-    ) -> Generator[None, None, FetchContext]:
-        """Return the context, as `context` does at once. No other request may use the session in between, but it may end."""
-        session = self._found(
-            version=version,
-            session_id=session_id,
-            session_epoch=session_epoch,
-            is_from_follower=is_from_follower,
-            partitions=partitions,
-        )
-        if not isinstance(session, FetchSession):
-            return session
-        session.epoch = INITIAL_EPOCH  # no incremental request has it
-        for some in _some_of(partitions):
-            if self._sessions.get(session_id) is session:
-                session.update(some, ())
-            yield
-        for keys in _some_of(forgotten):
-            session.update((), keys)
-            yield
-        for keys in _some_of(tuple(session.unresolved)):
-            if self._sessions.get(session_id) is session:
-                session.resolve(keys, topic_names)
-            yield
-        if self._sessions.get(session_id) is not session:
-            return ErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        return self._advanced(session, session_epoch, partitions)
-
     def _found(
         self, *, version: int, session_id: int, session_epoch: int, is_from_follower: bool, partitions: list[FetchPartition]
     ) -> FetchSession | FetchContext:
@@ -289,7 +241,11 @@ class FetchSessionCache:
             return SessionlessContext(partitions)
         now_ms = self._clock.monotonic_ms()
         size = len(session.partitions)
-        if session.has_impossible_name or not self._make_room(session.is_privileged, size=size, now_ms=now_ms, grown=session):
+        if (
+            session.has_impossible_name
+            or size > self._session_max
+            or not self._make_room(session.is_privileged, size=size, now_ms=now_ms, grown=session)
+        ):
             self._remove(session)
             self.evictions += 1
             return ErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -314,10 +270,6 @@ class FetchSessionCache:
         )
         self._touch(session, now_ms)
         return session_id
-
-    def has_room(self, size: int, *, is_privileged: bool) -> bool:
-        """Return whether a new session of `size` partitions would get an id now."""
-        return self._in_the_way(is_privileged, size=size, now_ms=self._clock.monotonic_ms()) is not None
 
     def _make_room(self, is_privileged: bool, *, size: int, now_ms: int, grown: FetchSession | None = None) -> bool:
         """Evict what is in the way of a session, if all of it may be evicted. Returns whether there is room now."""
@@ -393,12 +345,3 @@ class FetchSessionCache:
     def _remove(self, session: FetchSession) -> None:
         del self._sessions[session.session_id]
         self._forget_worth(session)
-        if len(session.partitions) > STEP_PARTITIONS:
-            self._run_steps("end of a fetch session", session.end())
-
-
-def _some_of(elements: Iterable[Element]) -> Iterator[tuple[Element, ...]]:
-    """Yield the elements a few at a time."""
-    rest = iter(elements)
-    while some := tuple(islice(rest, STEP_PARTITIONS)):
-        yield some

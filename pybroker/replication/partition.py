@@ -291,7 +291,7 @@ class Partition(LeaderState):
         self, wanted: FetchPartition, end_offset: Offset, fetched: FetchedRecords, cold: ColdLookups | None
     ) -> AbortedTransactions:
         fetch_offset = wanted.fetch_offset
-        if cold is None:
+        if cold is None or not self.log.filesystem.is_concurrent:
             return self.log.aborted_transactions(fetch_offset=fetch_offset, upper_offset=end_offset, fetched=fetched)
         upper_offset = min(end_offset, offset_behind(self.log, fetched))
         return cold.aborted_transactions(self.log, fetch_offset=fetch_offset, upper_offset=upper_offset)

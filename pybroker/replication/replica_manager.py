@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.directories.directory_moves import DirectoryMoves
@@ -32,13 +31,11 @@ from pybroker.model import FIRST_OFFSET, BrokerId, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication import reading
 from pybroker.replication.delayed_fetch import DelayedFetch
-from pybroker.replication.delayed_large_fetch import DelayedLargeFetch
 from pybroker.replication.delayed_produce import DelayedLargeProduce, DelayedProduce
 from pybroker.replication.failed_append import failed_append
 from pybroker.replication.fetch_data import FetchIsolation, FetchParams, FetchPartition, FetchPartitionData, FetchResults
 from pybroker.replication.leading import LeaderAppends
 from pybroker.replication.own_partitions import OwnPartitions
-from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
@@ -53,12 +50,12 @@ if TYPE_CHECKING:
     from pybroker.records.validate import Checked
     from pybroker.replication.cold_lookups import ColdLookups
     from pybroker.replication.partition import Partition
+    from pybroker.replication.partition_data import ResponseLimit
     from pybroker.replication.produce_data import PartitionProduceResult, ProduceResults, Unsettled
 
 logger = logging.getLogger(__name__)
 
 _NONE: Final = ErrorCode.NONE
-_STEP_PARTITIONS: Final = 1_000
 _LOG_END: Final = FetchIsolation.LOG_END
 
 
@@ -66,7 +63,6 @@ class ReplicaManager(LeaderAppends):
     """The partitions of this broker, and their appends and fetches. Belongs to the loop. The log manager owns the logs."""
 
     __slots__ = (
-        "_cold",
         "_log_manager",
         "_own",
         "clock",
@@ -96,7 +92,6 @@ class ReplicaManager(LeaderAppends):
         self.clock = clock
         self._log_manager = log_manager
         self._metrics = metrics
-        self._cold: ColdLookups | None = None  # takes the cold lookups of the read that runs
         self._own = OwnPartitions(broker_id=broker_id, config=config, log_manager=log_manager, image=image, wake=self.wake)
         self._partitions = self._own.online
         self._own.moves = self.moves = DirectoryMoves(log_manager, later=later, on_moved=self._own.on_moved)
@@ -246,82 +241,41 @@ class ReplicaManager(LeaderAppends):
         self._metrics.conversion_ns["Produce"] += took_ns
         self._metrics.topic(topic).produce_message_conversions += record_count
 
-    # Fetching
+    # Fetching: `fetching.py` has the order of the steps
 
-    def read_first(
-        self, params: FetchParams, partitions: Sequence[FetchPartition], cold: ColdLookups | None = None
-    ) -> tuple[FetchResults, bool]:
-        """Read whatever is available. The second value is True if the response can be sent now.
-
-        That is so if the client does not want to wait, `min_bytes` is reached, or a partition has a result that the
-        client must act on: an error, a diverging epoch or a preferred replica. Otherwise call `wait_for_more`. A
-        partition that the cluster does not have ends the wait only if there is no other to wait for: it may be one of
-        a deleted topic, and a client that continues to ask for it would ask without a pause.
+    def read(
+        self,
+        params: FetchParams,
+        partitions: Sequence[FetchPartition],
+        limit: ResponseLimit | None = None,
+        cold: ColdLookups | None = None,
+    ) -> FetchResults:
+        """Read whatever is available, one partition after the other, without waiting. `limit` is what is left of the response,
+        from which it takes; None if these are all partitions.
 
         `cold` takes the lookups that would wait for a disk. If there are any afterwards, the results mean nothing: run them in a
         thread, and call this again.
         """
-        self._cold = cold
-        try:
-            results = self.read(params, partitions)
-        finally:
-            self._cold = None
-        if cold:
-            return results, False
-        if params.isolation is _LOG_END:
-            self._note_follower(params.replica_id, results)
-        return results, self.is_enough(params, results)
+        limit = limit or params.limit()
+        isolation, own = params.isolation, self._partitions
+        results: FetchResults = []
+        for wanted in partitions:
+            data = None
+            if isolation is not _LOG_END:
+                data = reading.read_usual(own.get(wanted.topic_partition), wanted, isolation, limit)
+            if data is None:
+                data = self._read_one(params, wanted, limit, cold)
+            results.append((wanted, data))
+            records = data.records
+            if records is not None:
+                limit.take(records.size)
+        return results
 
-    @staticmethod
-    def is_enough(params: FetchParams, results: FetchResults) -> bool:
-        """Return whether the response can be sent now, as `read_first` describes."""
-        if params.max_wait_ms <= 0 or not results:
-            return True
-        bytes_readable, unknown_count = reading.readable(results)
-        return bytes_readable >= params.min_bytes or unknown_count == len(results)
-
-    @staticmethod
-    def is_enough_in_steps(params: FetchParams, results: FetchResults) -> Generator[None, None, bool]:
-        """Return whether the response can be sent now, as `is_enough` does at once."""
-        if params.max_wait_ms <= 0:
-            return True
-        bytes_readable = unknown_count = 0
-        for start in range(0, len(results), _STEP_PARTITIONS):
-            more_readable, more_unknown = reading.readable(results[start : start + _STEP_PARTITIONS])
-            bytes_readable += more_readable
-            unknown_count += more_unknown
-            yield
-        return bytes_readable >= params.min_bytes or unknown_count == len(results)
-
-    def wait_for_more(
-        self, params: FetchParams, results: FetchResults, on_complete: Callable[[FetchResults], None]
-    ) -> DelayedFetch:
-        """Read again when there is enough or `params.max_wait_ms` are over, and call back. `results` are those of
-        `read_first`. Returns what waits.
-        """
-        operation = DelayedFetch(self, params, results, on_complete)
-        keys = [wanted.topic_partition for wanted, _ in results]
-        self.fetch_purgatory.try_complete_else_watch(operation, keys, params.max_wait_ms)
-        return operation
-
-    def wait_in_steps(
-        self, params: FetchParams, results: FetchResults, on_due: Callable[[], None]
-    ) -> Generator[None, None, DelayedLargeFetch]:
-        """Begin to wait as `wait_for_more` does, in steps; `on_due` is called when the partitions are to be read again. Empties
-        `results`. Returns what waits.
-        """
-        operation = DelayedLargeFetch(self, params, on_due)
-        keys = starmap(operation.watch, results)
-        yield from self.fetch_purgatory.watch_in_steps(operation, keys, params.max_wait_ms)
-        yield from emptied(results)
-        return operation
-
-    def read(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> FetchResults:
-        """Read whatever is available, within the limits, without waiting."""
-        return reading.read_partitions(self._partitions, params, partitions, self._read_one)
-
-    def _read_one(self, params: FetchParams, wanted: FetchPartition, bytes_max: int, min_one_batch: bool) -> FetchPartitionData:
-        topic_partition = wanted.topic_partition
+    def _read_one(
+        self, params: FetchParams, wanted: FetchPartition, limit: ResponseLimit, cold: ColdLookups | None
+    ) -> FetchPartitionData:
+        """Read one partition in any case."""
+        topic_partition, bytes_max = wanted.topic_partition, limit.bytes_max(wanted)
         partition = self._partitions.get(topic_partition)
         if partition is None:
             return FetchPartitionData(self._absence(topic_partition))
@@ -329,10 +283,10 @@ class ReplicaManager(LeaderAppends):
             return FetchPartitionData(ErrorCode.INCONSISTENT_TOPIC_ID)
         if bytes_max < 0:
             return FetchPartitionData(ErrorCode.INVALID_FETCH_SIZE)
-        if self._cold is not None and self._cold.is_cold(partition.log, wanted.fetch_offset):
+        if cold is not None and cold.is_cold(partition.log, wanted.fetch_offset):
             return FetchPartitionData()
         try:
-            return partition.fetch_records(params, wanted, bytes_max=bytes_max, min_one_batch=min_one_batch, cold=self._cold)
+            return partition.fetch_records(params, wanted, bytes_max=bytes_max, min_one_batch=limit.min_one_batch, cold=cold)
         except KafkaError as error:
             return FetchPartitionData(error.code)
         except OSError:
@@ -342,7 +296,15 @@ class ReplicaManager(LeaderAppends):
             logger.exception("A read of %s failed, which is a bug: UNKNOWN_SERVER_ERROR", topic_partition)
             return FetchPartitionData(ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _note_follower(self, replica_id: BrokerId, results: FetchResults) -> None:
+    def wait_for_more(self, params: FetchParams, results: FetchResults) -> DelayedFetch:
+        """Return what waits until there is more than `results`, or `params.max_wait_ms` are over; it may be complete already."""
+        operation = DelayedFetch(self, params, results)
+        self.fetch_purgatory.try_complete_else_watch(
+            operation, [wanted.topic_partition for wanted, _ in results], params.max_wait_ms
+        )
+        return operation
+
+    def note_follower(self, replica_id: BrokerId, results: FetchResults) -> None:
         """Note that a follower that fetches from an offset has everything before it."""
         advanced: list[TopicPartition] = []
         for wanted, data in results:

@@ -10,10 +10,8 @@ import pytest
 
 from pybroker.api.element_budget import ElementBudget, Reservation, parked
 from pybroker.protocol import codec
-from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from testing.scenes.api.whole import Whole
-from testing.waiting import turned_until
 
 VERSION = 11
 
@@ -118,21 +116,3 @@ async def test_damage_gives_the_elements_back(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="cannot be read"):
         await whole.dispatcher.handle(whole.connection, names(100)[:-6])  # type: ignore[misc]  # it is parked
     assert budget.used == 0
-
-
-@pytest.mark.parametrize("is_large", [False, True])
-async def test_a_fetch_that_waits_for_records_has_no_elements(
-    tmp_path: Path, is_large: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, budget = await started(tmp_path)
-    monkeypatch.setattr("pybroker.api.fetch_steps.LARGE_PARTITIONS", 0 if is_large else 1000)
-    await whole.create("t", partitions=3)
-    partitions = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in (0, 1, 2)]
-    fetch = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[FetchTopic(topic="t", partitions=partitions)])
-    used = used_after_decoding(whole, monkeypatch)
-    waiting = whole.dispatcher.handle(whole.connection, framed(fetch, VERSION))
-    assert isinstance(waiting, asyncio.Future)
-    await turned_until(lambda: used and not budget.used, "the end of the read")
-    assert used == [4], "the topic and its partitions"
-    assert not waiting.done()
-    waiting.cancel()

@@ -1,28 +1,21 @@
-"""Fetches of many partitions are done in steps: the response is that at once, and the loop is not held."""
+"""A fetch that pauses has the response of one that does not, and fetches of many partitions do not hold the loop."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import inspect
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pybroker.api import fetch_steps
-from pybroker.api.fetch_partition import aborted_in_steps
-from pybroker.api.handlers import fetch as handler
-from pybroker.api.slices import LARGE_PARTITIONS
+from pybroker import slicing
 from pybroker.protocol import codec
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pybroker.slicing import emptied
 from testing.scenes.api.whole import Whole, frame_of, settled
 from testing.scenes.logs import batch
-from testing.steps import steps_of
 from testing.turns import run_watched
+from testing.waiting import turned_until
 
 MANY = 10_000
 
@@ -42,60 +35,47 @@ async def filled(tmp_path: Path, count: int) -> tuple[Whole, bytes]:
 
 
 @pytest.fixture
-def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    monkeypatch.setattr(fetch_steps, "LARGE_PARTITIONS", 0)
-    monkeypatch.setattr(handler, "LARGE_PARTITIONS", 0)
-    monkeypatch.setattr(fetch_steps, "_STEP_PARTITIONS", 3)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Let a fetch pause after each three partitions."""
+    monkeypatch.setattr(slicing, "_PORTION", 3)
+    monkeypatch.setattr(slicing, "SLICE_S", -1.0)
     return monkeypatch
 
 
 @pytest.mark.parametrize("version", [3, 4, 11, 13, 17])
 @pytest.mark.parametrize("limit", [0, 250, 1 << 20])
-async def test_the_response_is_that_at_once(
-    tmp_path: Path, everything_is_large: pytest.MonkeyPatch, version: int, limit: int
+async def test_a_fetch_that_pauses_has_the_same_response(
+    tmp_path: Path, pauses: pytest.MonkeyPatch, version: int, limit: int
 ) -> None:
     whole, topic_id = await filled(tmp_path, 20)
     request = fetch(*range(25), 3, topic_id=topic_id, max_bytes=limit)
-    in_steps = await whole.ask(request, version)
-    everything_is_large.undo()
+    with_pauses = whole.send(request, version)
+    assert isinstance(with_pauses, asyncio.Future)
+    with_pauses = whole.read(await with_pauses, request, version)
+    pauses.undo()
     at_once = await whole.ask(request, version)
-    assert in_steps == at_once
+    assert with_pauses == at_once
     assert [one.partition_index for one in at_once.responses[0].partitions] == list(range(25))
 
 
 @pytest.mark.parametrize("version", [11, 17])
-async def test_a_session_is_served_in_steps(tmp_path: Path, everything_is_large: pytest.MonkeyPatch, version: int) -> None:
+@pytest.mark.usefixtures("pauses")
+async def test_a_session_is_served_with_pauses(tmp_path: Path, version: int) -> None:
     whole, topic_id = await filled(tmp_path, 20)
     full = await whole.ask(fetch(*range(20), topic_id=topic_id, session_epoch=0), version)
     assert (len(full.responses[0].partitions), full.session_id > 0) == (20, True)
     news = await whole.ask(fetch(session_id=full.session_id, session_epoch=1), version)
     assert [one.partition_index for one in news.responses[0].partitions] == [0, 7, 14], "those with records"
     late = whole.send(fetch(session_id=full.session_id, session_epoch=2, max_wait_ms=500, min_bytes=1 << 20), version)
-    await asyncio.sleep(0)
+    await turned_until(lambda: whole.replicas.fetch_purgatory.delayed, "the wait")
     assert not late.done()
     whole.pass_time(500)
     assert (await late) is not None
 
 
-def test_the_places_of_many_partitions_are_not_looked_at_by_each_collection() -> None:
-    work = fetch_steps.wanted_in_steps(fetch(*range(5_000)), None)
-    for _ in range(5):
-        next(work)
-    gc.collect()
-    places = inspect.getgeneratorlocals(work)["places"]
-    assert sum(map(len, places)) >= 1_000
-    assert all(gc.is_tracked(one) for one in places), "otherwise it is young again when it grows"
-    assert [one.partition for one in steps_of(work)[1]] == [*range(5_000)]
-
-
-@pytest.mark.parametrize("is_large", [True, False])
 @pytest.mark.parametrize("version", [11, 13])
-async def test_a_session_forgets_what_it_has_and_what_it_gets_with_the_same_request(
-    tmp_path: Path, everything_is_large: pytest.MonkeyPatch, version: int, is_large: bool
-) -> None:
+async def test_a_session_forgets_what_it_has_and_what_it_gets_with_the_same_request(tmp_path: Path, version: int) -> None:
     whole, topic_id = await filled(tmp_path, 20)
-    if not is_large:
-        everything_is_large.undo()
     full = await whole.ask(fetch(*range(10), topic_id=topic_id, session_epoch=0), version)
     session = whole.services.fetch_sessions.get(full.session_id)
     assert session is not None
@@ -105,23 +85,8 @@ async def test_a_session_forgets_what_it_has_and_what_it_gets_with_the_same_requ
     assert {number for _, number in session.partitions} == {0, 2, *range(4, 10), 11}
 
 
-async def test_a_small_request_of_a_large_session_is_handled_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, topic_id = await filled(tmp_path, 1)
-    numbers = range(LARGE_PARTITIONS + 1)
-    full = await whole.ask(fetch(*numbers, topic_id=topic_id, session_epoch=0), 13)
-    monkeypatch.setattr(type(whole.services.fetch_sessions), "context", None)
-    more = fetch(*numbers[-1:], topic_id=b"x" * 16, session_id=full.session_id, session_epoch=1)
-    response = await whole.ask(more, 13)
-    assert (response.error_code, [one.topic_id for one in response.responses]) == (0, [topic_id, b"x" * 16])
-
-
-@pytest.mark.parametrize("is_large", [True, False])
-async def test_a_session_forgets_a_partition_of_the_zero_topic_id(
-    tmp_path: Path, everything_is_large: pytest.MonkeyPatch, is_large: bool
-) -> None:
+async def test_a_session_forgets_a_partition_of_the_zero_topic_id(tmp_path: Path) -> None:
     whole, topic_id = await filled(tmp_path, 2)
-    if not is_large:
-        everything_is_large.undo()
     full = await whole.ask(fetch(0, topic_id=topic_id, session_epoch=0), 13)
     session = whole.services.fetch_sessions.get(full.session_id)
     assert session is not None
@@ -132,37 +97,26 @@ async def test_a_session_forgets_a_partition_of_the_zero_topic_id(
     assert list(session.partitions) == [(topic_id, 0)]
 
 
-async def test_what_a_large_fetch_was_made_of_is_freed_in_steps(tmp_path: Path, everything_is_large: pytest.MonkeyPatch) -> None:
-    freed: list[list[int]] = []
-
-    def noted(*collections: Any) -> Generator[None, None, None]:
-        freed.append([*map(len, collections)])
-        return emptied(*collections)
-
-    everything_is_large.setattr(handler, "emptied", noted)
+@pytest.mark.parametrize("version", range(4))
+async def test_an_old_client_s_fetch_of_a_few_partitions_makes_no_future(tmp_path: Path, version: int) -> None:
     whole, _ = await filled(tmp_path, 20)
-    full = await whole.ask(fetch(*range(20), session_epoch=0), 11)
-    assert freed == [[20, 20, 0, 20, 20]], "results for the response, all results, unknown ids, what was read, what was asked"
-    del freed[:]
-    await whole.ask(fetch(*range(18, 30), session_id=full.session_id, session_epoch=1), 11)
-    assert freed[0] == [12], "the changes, before the fetch may wait"
-    assert [count > 0 for count in freed[1]] == [True, True, False, True, True]
+    request = fetch(*range(20))
+    response = whole.send(request, version)
+    assert not isinstance(response, asyncio.Future)
+    found = whole.read(response, request, version).responses[0].partitions
+    assert [len(one.records) > 0 for one in found] == [number % 7 == 0 for number in range(20)]
 
 
-def test_many_partitions_are_looked_through_in_steps() -> None:
-    request = fetch(*range(MANY), *range(MANY), topic_id=b"x" * 16)
-    steps, wanted = steps_of(fetch_steps.wanted_in_steps(request, lambda _: None))
-    assert (steps >= 2 * MANY // 200, [one.partition for one in wanted]) == (True, [*range(MANY)])
-    steps, (known, erroneous) = steps_of(fetch_steps.known_in_steps(wanted, uses_ids=True))
-    assert (steps >= MANY // 200, known, len(erroneous)) == (True, [], MANY)
-    steps, _ = steps_of(aborted_in_steps(erroneous))
-    assert steps >= MANY // 1_000
-
-
-def test_a_fetch_that_forgets_many_partitions_is_large() -> None:
-    assert not fetch_steps.is_large(FetchRequest(forgotten_topics_data=[ForgottenTopic(topic="t", partitions=[0])]))
-    assert fetch_steps.is_large(FetchRequest(forgotten_topics_data=[ForgottenTopic(topic="t", partitions=[0] * MANY)]))
-    assert fetch_steps.is_large(FetchRequest(forgotten_topics_data=[ForgottenTopic(topic="t", partitions=[])] * MANY))
+@pytest.mark.parametrize("version", [3, 9, 11])
+async def test_a_fetch_whose_connection_is_gone_ends_where_it_pauses(
+    tmp_path: Path, pauses: pytest.MonkeyPatch, version: int
+) -> None:
+    whole, _ = await filled(tmp_path, 20)
+    request = fetch(*range(20), max_wait_ms=(1 << 31) - 1, min_bytes=1 << 20)
+    waiting = whole.send(request, version)
+    await turned_until(lambda: whole.replicas.fetch_purgatory.delayed, "the wait")
+    waiting.cancel()
+    await turned_until(lambda: not whole.replicas.fetch_purgatory.delayed, "its end")
 
 
 @pytest.mark.judges_time

@@ -126,7 +126,7 @@ async def test_a_bug_is_the_error_of_each(tmp_path: Path, monkeypatch: pytest.Mo
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(ReplicaManager, "read_first", fail)
+    monkeypatch.setattr(ReplicaManager, "read", fail)
     (topic,) = (await whole.ask(fetch(), 6)).responses
     assert [one.error_code for one in topic.partitions] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 3
     assert whole.metrics.unexpected_errors == 1

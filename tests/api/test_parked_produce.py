@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from pybroker import slicing
-from pybroker.api import fetch_steps, produce_layout, produce_settling
+from pybroker.api import produce_layout, produce_settling
 from pybroker.api.long_messages import LongMessages
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.replication import delayed_produce
 from testing.scenes.api import records
@@ -108,14 +107,8 @@ async def test_only_partitions_that_are_not_durable_in_time_have_timed_out(
     assert whole.replicas.produce_purgatory.delayed == 0
 
 
-def fetch() -> FetchRequest:
-    partitions = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in (0, 1)]
-    return FetchRequest(max_wait_ms=1000, min_bytes=1, topics=[FetchTopic(topic="t", partitions=partitions)])
-
-
-@pytest.mark.parametrize(("request_", "version"), [(produce(2), VERSION), (fetch(), 11)], ids=["Produce", "Fetch"])
 async def test_what_was_decoded_of_a_large_request_is_freed_while_it_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: Any, version: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     freed: list[int] = []
     free = LongMessages.free
@@ -127,15 +120,14 @@ async def test_what_was_decoded_of_a_large_request_is_freed_while_it_waits(
     monkeypatch.setattr(LongMessages, "free", noted)
     monkeypatch.setattr(slicing, "SLICE_S", -1)  # as with many partitions, the handler pauses before it waits
     monkeypatch.setattr(produce_layout, "LARGE_PRODUCE_PARTITIONS", 0)
-    monkeypatch.setattr(fetch_steps, "LARGE_PARTITIONS", 0)
     whole, disk = await slow_disk(tmp_path, flush_messages="1")
     whole.dispatcher.loop_elements_max = 1
     whole.connection.holder = Holder()
-    response = whole.send(request_, version)
+    response = whole.send(produce(2), VERSION)
     await turned_until(lambda: freed, "the end of the decoded request")
     assert freed == [2], "the list and the call refer to it, and nothing else does"
     assert not response.done()
     whole.pass_time(1000)
     disk.run_all()
-    assert whole.read(await response, request_, version).responses[0].partitions if version == 11 else await response
+    assert await response
     assert len(freed) == 1

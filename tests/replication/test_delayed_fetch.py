@@ -14,23 +14,9 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.appends import Appends
 from pybroker.replication.delayed_fetch import DelayedFetch
 from pybroker.replication.fetch_data import FetchPartitionData
-from pybroker.replication.replica_manager import ReplicaManager
-from pybroker.slicing import run_through
+from pybroker.replication.fetching import is_enough
 from testing.scenes.no_wake_up import never
 from testing.scenes.replication.scene import ReplicaScene, params, wanted
-from testing.steps import steps_of
-
-
-@pytest.fixture(autouse=True, params=["at once", "in steps"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each fetch wait as a small one and as a large one does."""
-
-    def in_steps(self: ReplicaManager, asked: Any, results: Any, on_complete: Callable[[Any], None]) -> None:
-        partitions = [one for one, _ in results]
-        run_through(self.wait_in_steps(asked, results, lambda: on_complete(self.read(asked, partitions))))
-
-    if request.param == "in steps":
-        monkeypatch.setattr(ReplicaManager, "wait_for_more", in_steps)
 
 
 def waiting(**more: Any) -> tuple[ReplicaScene, list[object]]:
@@ -247,42 +233,12 @@ def test_not_case_c_a_partition_that_was_unknown_from_the_start(is_created: bool
     assert second.error_code == (ErrorCode.NONE if is_created else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def test_a_large_fetch_looks_only_at_the_partition_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene, looks = ReplicaScene(), list[str]()
-    scene.topic("t", 50)
-    look_at = DelayedFetch._look_at
-
-    def noted(self: DelayedFetch, one: Any, start: Any) -> int:
-        looks.append(f"{one.topic_partition}")
-        return look_at(self, one, start)
-
-    monkeypatch.setattr(DelayedFetch, "_look_at", noted)
-    asked = [wanted("t", 0, partition=number) for number in range(50)]
-    limits = params(max_wait_ms=500, min_bytes=250)
-    due: list[int] = []
-    results, _ = scene.manager.read_first(limits, asked)
-    operation = run_through(scene.manager.wait_in_steps(limits, results, lambda: due.append(len(looks))))
-    assert len(looks) == 50, "each once"
-    assert results == [], "no slice of a file is kept"
-    scene.produce("t", 100, partition=7)
-    scene.produce("t", 100, partition=9)
-    assert (looks[50:], due) == (["t-7", "t-9"], [])
-    scene.produce("t", 50, partition=7)
-    assert (looks[52:], due) == (["t-7"], [53])
-    run_through(operation.free())
-    assert (operation._waiting, operation._places, operation._available) == ([], {}, [])
-
-
 @pytest.mark.parametrize("is_named_twice", [False, True])
-def test_a_fetch_of_many_partitions_looks_at_all_of_them_once(monkeypatch: pytest.MonkeyPatch, is_named_twice: bool) -> None:
+def test_a_fetch_of_many_partitions_looks_only_at_the_partition_that_changed(
+    monkeypatch: pytest.MonkeyPatch, is_named_twice: bool
+) -> None:
     scene, looks = ReplicaScene(), list[str]()
     scene.topic("t", 50)
-    asked = [wanted("t", 0, partition=number) for number in range(50)] + [wanted("t", 0)] * is_named_twice
-    responses: list[Any] = []
-    limits = params(max_wait_ms=500, min_bytes=250)
-    results, _ = scene.manager.read_first(limits, asked)
-    operation = DelayedFetch(scene.manager, limits, results, responses.append)
-    scene.manager.fetch_purgatory.try_complete_else_watch(operation, [one.topic_partition for one in asked], 500)
     look_at = DelayedFetch._look_at
 
     def noted(self: DelayedFetch, one: Any, start: Any) -> int:
@@ -290,14 +246,16 @@ def test_a_fetch_of_many_partitions_looks_at_all_of_them_once(monkeypatch: pytes
         return look_at(self, one, start)
 
     monkeypatch.setattr(DelayedFetch, "_look_at", noted)
-    scene.produce("t", 100, partition=7)
-    assert len(looks) == len(asked), "all, at the first event"
+    asked = [wanted("t", 0, partition=number) for number in range(50)] + [wanted("t", 0)] * is_named_twice
+    responses = scene.fetch(params(max_wait_ms=500, min_bytes=250), *asked)
+    assert is_named_twice or len(looks) == 50, "each once"
     looks.clear()
+    scene.produce("t", 100, partition=7)
     scene.produce("t", 100, partition=9)
     assert responses == []
     scene.produce("t", 50, partition=7)
     assert len(responses) == 1
-    assert is_named_twice or looks == ["t-9", "t-7"]
+    assert is_named_twice or looks == ["t-7", "t-9", "t-7"]
 
 
 @pytest.mark.parametrize("event", ["removed", "failed"])
@@ -316,16 +274,30 @@ def test_a_fetch_that_remembers_ends_with_an_event_of_another_kind(event: str) -
     assert len(responses) == 1
 
 
-def test_whether_many_results_are_enough_is_decided_in_steps_as_at_once() -> None:
-    unknown, usual = FetchPartitionData(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), FetchPartitionData()
-    read = FetchPartitionData(records=FileRecords(None, 0, 10))  # type: ignore[arg-type]  # nothing reads it
-    fenced = FetchPartitionData(ErrorCode.FENCED_LEADER_EPOCH)
-    for parts in ([usual], [unknown], [unknown, usual], [read], [read] * 2, [usual, fenced], [unknown, fenced], []):
-        results = [(wanted("t", 0), data) for data in parts] * 5_000
-        for limits in (params(), params(max_wait_ms=1, min_bytes=60_000), params(max_wait_ms=1, min_bytes=2**31 - 1)):
-            steps, is_enough = steps_of(ReplicaManager.is_enough_in_steps(limits, results))
-            assert is_enough == ReplicaManager.is_enough(limits, results)
-            assert steps >= (len(results) // 1_000 if limits.max_wait_ms else 0)
+@pytest.mark.parametrize(
+    ("parts", "bytes_readable"),
+    [
+        (["usual"], 0),
+        (["unknown"], 1 << 32),
+        (["unknown", "usual"], 0),
+        (["read"], 10),
+        (["read", "read"], 20),
+        ([], 1 << 32),
+        (["usual", "fenced"], 1 << 32),
+        (["unknown", "fenced"], 1 << 32),
+    ],
+)
+def test_when_a_response_need_not_wait(parts: list[str], bytes_readable: int) -> None:
+    kinds = {
+        "usual": FetchPartitionData(),
+        "unknown": FetchPartitionData(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        "read": FetchPartitionData(records=FileRecords(None, 0, 10)),  # type: ignore[arg-type]  # nothing reads it
+        "fenced": FetchPartitionData(ErrorCode.FENCED_LEADER_EPOCH),
+    }
+    results = [(wanted("t", 0), kinds[name]) for name in parts]
+    assert is_enough(params(max_wait_ms=0), results)
+    for min_bytes in (1, 10, 11, 20, 21, 2**31 - 1):
+        assert is_enough(params(max_wait_ms=1, min_bytes=min_bytes), results) == (bytes_readable >= min_bytes)
 
 
 def test_an_append_to_many_partitions_wakes_those_that_wait_in_slices() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -13,11 +12,9 @@ from hypothesis import strategies as st
 
 from pybroker.clock import ManualClock
 from pybroker.log.leader_epoch_cache import EpochEndOffset
-from pybroker.log.results import Steps
 from pybroker.log.segments.file_records import FileRecords
 from pybroker.model import ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.replication import fetch_context, fetch_session
 from pybroker.replication.fetch_context import NO_SESSION_ID, FetchContext, SessionResponse
 from pybroker.replication.fetch_data import FetchPartition, FetchPartitionData, session_key
 from pybroker.replication.fetch_session import (
@@ -28,10 +25,7 @@ from pybroker.replication.fetch_session import (
     FetchSessionCache,
     next_epoch,
 )
-from pybroker.slicing import run_through
-from testing.steps import steps_of
 
-MANY = 5_000
 FOO, BAR = TopicId(b"foo".rjust(16, b"-")), TopicId(b"bar".rjust(16, b"-"))
 
 
@@ -60,16 +54,11 @@ def records(size: int) -> FileRecords:
 
 
 class Fetcher:
-    """A client of one cache. `later` has what the cache wants to be run in steps."""
+    """A client of one cache."""
 
-    in_steps = False
-
-    def __init__(self, slots_max: int = 10, partitions_max: int = 1000) -> None:
+    def __init__(self, slots_max: int = 10, partitions_max: int = 1000, session_max: int | None = None) -> None:
         self.clock = ManualClock(0)
-        self.later: list[Steps] = []
-        self.cache = FetchSessionCache(
-            self.clock, slots_max=slots_max, partitions_max=partitions_max, run_steps=lambda _, steps: self.later.append(steps)
-        )
+        self.cache = FetchSessionCache(self.clock, slots_max=slots_max, partitions_max=partitions_max, session_max=session_max)
         self.names: dict[TopicId, str] = {}
 
     def context(
@@ -83,8 +72,6 @@ class Fetcher:
     ) -> FetchContext:
         values: dict[str, Any] = {"version": version, "session_id": session_id, "session_epoch": epoch}
         values |= {"partitions": [*asked], "forgotten": forget, "topic_names": self.names.get}
-        if self.in_steps:
-            return run_through(self.cache.context_in_steps(**values, is_from_follower=is_from_follower))
         return self.cache.context(**values, is_from_follower=is_from_follower)
 
     def create(self, *asked: FetchPartition, version: int = 12, is_from_follower: bool = False) -> int:
@@ -95,22 +82,11 @@ class Fetcher:
         return self.create(*(asks("t", number) for number in range(size)), is_from_follower=is_from_follower)
 
 
-@pytest.fixture(scope="module", autouse=True, params=["at once", "in steps"])
-def way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Handle each request as a small one is, and as a large one is."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "in steps":
-            patch.setattr(Fetcher, "in_steps", True)
-            patch.setattr(fetch_session, "STEP_PARTITIONS", 2)
-            patch.setattr(fetch_context, "STEP_PARTITIONS", 2)
-        yield
-
-
 def give(context: FetchContext, **by_name: FetchPartitionData) -> SessionResponse:
     """Respond for every partition: with the data in `by_name`, or else with no records and high watermark 10."""
     nothing = {"high_watermark": 10, "last_stable_offset": 10, "log_start_offset": 0}
     results = [(p, by_name.get(f"{p.topic}_{p.partition}") or FetchPartitionData(**nothing)) for p in context.partitions]  # type: ignore[arg-type]
-    return run_through(context.respond_in_steps(results)) if Fetcher.in_steps else context.respond(results)
+    return context.respond(results)
 
 
 def named(context_or_response: FetchContext | SessionResponse) -> list[tuple[str | None, int]]:
@@ -375,16 +351,6 @@ def test_sessions_are_evicted_only_if_that_makes_enough_room() -> None:
     assert (fetcher.cache.partition_count, fetcher.cache.evictions) == (8, 2)
 
 
-def test_a_large_response_is_not_remembered_for_a_session_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    fetcher = Fetcher(partitions_max=1)
-    context = fetcher.context(NO_SESSION_ID, INITIAL_EPOCH, asks("t", 0), asks("t", 1))
-    results = [(partition, FetchPartitionData()) for partition in context.partitions]
-    monkeypatch.setattr("pybroker.replication.fetch_context.CachedPartition", None)
-    with pytest.raises(StopIteration) as stop:
-        next(context.respond_in_steps(results))
-    assert stop.value.value == (ErrorCode.NONE, NO_SESSION_ID, results)
-
-
 def test_a_session_that_grows_beyond_what_is_left_ends() -> None:
     fetcher = Fetcher(partitions_max=3)
     grown, other = fetcher.create_of_size(1), fetcher.create_of_size(1)
@@ -394,6 +360,15 @@ def test_a_session_that_grows_beyond_what_is_left_ends() -> None:
     assert give(context) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, NO_SESSION_ID, [])
     assert (fetcher.cache.get(grown), fetcher.cache.get(other) is not None) == (None, True)
     assert (len(fetcher.cache), fetcher.cache.partition_count, fetcher.cache.evictions) == (1, 1, 1)
+
+
+def test_a_session_that_grows_beyond_what_a_full_request_may_name_ends() -> None:
+    fetcher = Fetcher(session_max=3)
+    session = fetcher.create_of_size(2)
+    assert give(fetcher.context(session, 1, asks("u", 0))).error_code == ErrorCode.NONE
+    response = give(fetcher.context(session, 2, asks("u", 1)))
+    assert response == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, NO_SESSION_ID, [])
+    assert (len(fetcher.cache), fetcher.cache.partition_count, fetcher.cache.evictions) == (0, 0, 1)
 
 
 def test_a_session_that_grows_takes_the_place_of_a_stale_one() -> None:
@@ -422,40 +397,11 @@ def test_a_partition_of_a_session_is_small(topic_id: TopicId, bytes_max: int) ->
     assert (after - before) / 5000 <= bytes_max
 
 
-def ended(fetcher: Fetcher, session_id: int, how: str) -> None:
-    """End a session of MANY partitions."""
-    if how == "evicted":
-        fetcher.clock.advance(EVICTION_MS + 1)
-        fetcher.create(asks("u", 0))
-    elif how == "closed":
-        fetcher.context(session_id, FINAL_EPOCH, asks("t", 0))
-    elif how == "replaced":
-        fetcher.context(session_id, INITIAL_EPOCH, asks("t", 0))
-    else:
-        fetcher.context(session_id, 1, asks("u", 0))
-
-
-@pytest.mark.parametrize("how", ["evicted", "closed", "replaced", "grown too large"])
-def test_the_partitions_of_a_session_that_ends_are_freed_in_steps(how: str) -> None:
-    fetcher = Fetcher(slots_max=1, partitions_max=MANY)
-    session = fetcher.cache.get(session_id := fetcher.create_of_size(MANY))
-    assert session is not None
-    partitions = session.partitions
-    ended(fetcher, session_id, how)
-    assert fetcher.cache.get(session_id) is None
-    assert (len(session.partitions), len(partitions) >= MANY) == (0, True)
-    (freed,) = fetcher.later
-    steps, _ = steps_of(freed)
-    assert steps >= MANY // 1_000
-    assert partitions == {}
-
-
 def test_a_request_in_work_is_responded_to_although_its_session_has_ended() -> None:
-    fetcher = Fetcher(slots_max=1, partitions_max=MANY)
-    session_id = fetcher.create_of_size(MANY)
-    context = fetcher.context(session_id, 1)
-    ended(fetcher, session_id, "evicted")
-    steps_of(fetcher.later.pop())
+    fetcher = Fetcher(slots_max=1)
+    context = fetcher.context(fetcher.create_of_size(10), 1)
+    fetcher.clock.advance(EVICTION_MS + 1)
+    fetcher.create(asks("u", 0))
     news = FetchPartitionData(high_watermark=Offset(10), log_start_offset=Offset(0), records=records(1))
     assert named(give(context, t_7=news)) == [("t", 7)]
 
@@ -473,61 +419,6 @@ def test_no_session_keeps_a_name_that_is_too_long_for_a_topic() -> None:
     response = give(fetcher.context(session_id, 2, asks(longest + "x", 0)))
     assert response == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, NO_SESSION_ID, [])
     assert (len(fetcher.cache), fetcher.cache.partition_count) == (0, 0)
-
-
-def changes(fetcher: Fetcher, session_id: int, epoch: int, asked: int, forgotten: int) -> Generator[None, None, FetchContext]:
-    """Change a session by partitions of a topic that has only an id, and by others that are forgotten."""
-    return fetcher.cache.context_in_steps(
-        version=13,
-        session_id=session_id,
-        session_epoch=epoch,
-        is_from_follower=False,
-        partitions=[asks(None, number, topic_id=BAR) for number in range(asked)],
-        forgotten=((BAR, number) for number in range(forgotten)),
-        topic_names=fetcher.names.get,
-    )
-
-
-def test_a_session_gets_forgets_and_looks_up_many_partitions_in_steps() -> None:
-    fetcher = Fetcher(partitions_max=2 * MANY)
-    session_id = fetcher.create(asks("foo", 0, topic_id=FOO), version=13)
-    per_step = fetch_context.STEP_PARTITIONS
-    steps, context = steps_of(changes(fetcher, session_id, 1, MANY, 0))
-    assert steps >= 2 * MANY // per_step, "each is taken, and its topic looked up"
-    assert len(context.partitions) == 1 + MANY
-    fetcher.names[BAR] = "bar"
-    steps, context = steps_of(changes(fetcher, session_id, 2, 0, 0))
-    assert steps >= MANY // per_step
-    assert {one.topic for one in context.partitions} == {"foo", "bar"}
-    steps, context = steps_of(changes(fetcher, session_id, 3, 0, MANY))
-    assert steps >= MANY // per_step
-    assert named(context) == [("foo", 0)]
-    assert fetcher.cache.partition_count == 1
-
-
-def test_no_other_request_uses_a_session_that_is_being_changed() -> None:
-    fetcher = Fetcher(partitions_max=2 * MANY)
-    session_id = fetcher.create(asks("foo", 0, topic_id=FOO), version=13)
-    work = changes(fetcher, session_id, 1, MANY, 0)
-    next(work)
-    for epoch in (1, 2):
-        assert give(fetcher.context(session_id, epoch, version=13)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    assert len(run_through(work).partitions) == 1 + MANY
-    assert give(fetcher.context(session_id, 2, version=13)).error_code == ErrorCode.NONE
-
-
-@pytest.mark.parametrize("after", [1, 11], ids=["taking", "looking up"])
-def test_a_session_that_ends_while_it_is_being_changed_takes_nothing_more(after: int) -> None:
-    fetcher = Fetcher(slots_max=1, partitions_max=2 * MANY)
-    session = fetcher.cache.get(session_id := fetcher.create(asks("foo", 0, topic_id=FOO), version=13))
-    assert session is not None
-    work = changes(fetcher, session_id, 1, 10 * fetch_context.STEP_PARTITIONS, 0)
-    for _ in range(after):
-        next(work)
-    ended(fetcher, session_id, "closed")
-    context = run_through(work)
-    assert give(context) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, NO_SESSION_ID, [])
-    assert (session.partitions, fetcher.cache.partition_count) == ({}, 0)
 
 
 class Model:
@@ -610,7 +501,6 @@ def test_the_cache_against_the_rules_by_search(steps: list[tuple[str, int, int]]
             use(fetcher, model, order[which], which, amount)
         elif step == "create":
             expected = model.make_room(int(which), amount)
-            assert fetcher.cache.has_room(amount, is_privileged=bool(which)) == expected
             session = fetcher.create_of_size(amount, is_from_follower=bool(which))
             assert (session != NO_SESSION_ID) == expected
             if expected:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pybroker.config.topic import TopicConfig
@@ -64,6 +65,8 @@ class ModelLog(LogEnd):
         self.error: Exception | None = None
         self.recovery_point = self.unsettled_from = self.unsettled_upto = 0
         self.on_settled: Callable[[], None] = lambda: None
+
+    filesystem: Any = SimpleNamespace(is_concurrent=False)
 
     def cold_lookup(self, _offset: Offset) -> None:
         """Return None, because all of it is in memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from pybroker.clock import ManualClock
@@ -11,8 +12,11 @@ from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from pybroker.purgatory.purgatory import Purgatory
 from pybroker.purgatory.timer import OperationTimer
+from pybroker.replication.delayed_fetch import DelayedFetch
 from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchResults, fetch_params
+from pybroker.replication.fetching import fetch
 from pybroker.replication.replica_manager import ReplicaManager
+from pybroker.slicing import run_threaded_slice
 from testing.scenes.no_wake_up import never
 from testing.scenes.replication.appended import append_records
 from testing.scenes.replication.model_log import ModelLog, ModelLogManager
@@ -97,11 +101,17 @@ class ReplicaScene:
     def fetch(self, params: FetchParams, *partitions: FetchPartition) -> list[FetchResults]:
         """Fetch, and return the list that the response arrives in."""
         responses: list[FetchResults] = []
-        results, is_enough = self.manager.read_first(params, partitions)
-        if is_enough:
-            responses.append(results)
-        else:
-            self.manager.wait_for_more(params, results, responses.append)
+        work = fetch(self.manager, params, partitions)
+
+        def continue_(_: object = None) -> None:
+            ended, step, results = run_threaded_slice(work, math.inf)
+            if ended:
+                responses.append(results or [])
+            else:
+                assert isinstance(step, DelayedFetch), "no log is on a disk"
+                step.add_done_callback(continue_)
+
+        continue_()
         return responses
 
     def pass_time(self, delta_ms: int) -> None:
