@@ -79,14 +79,6 @@ def run_through(work: ThreadedWork[Result]) -> Result:
             step()
 
 
-def take_apart(elements: list[Element], count: int = 1_000) -> Iterator[list[Element]]:
-    """Take a list apart from its end, and yield `count` elements at a time: to free a long list at once is one long step."""
-    while elements:
-        some = elements[-count:]
-        del elements[-count:]
-        yield some
-
-
 def emptied(*collections: list[Any] | dict[Any, Any] | set[Any], count: int = 1_000) -> Generator[None, None, None]:
     """Empty collections, one after the other, and yield after `count` elements: to free many at once is one long step."""
     for elements in collections:

@@ -21,25 +21,23 @@ Source: ReplicaManager.handleProduceAppend, AddPartitionsToTxnManager, Verificat
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
-from pybroker.api.produce_response import STEP_PARTITIONS
-from pybroker.api.slices import complete
 from pybroker.log.producers.producer_entry import ProducerEntry
 from pybroker.model import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import batches
 from pybroker.records.errors import CorruptRecordError
 from pybroker.replication.produce_data import PartitionProduceResult
-from pybroker.slicing import emptied, run_through, take_apart
+from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
+    import asyncio
+
     from pybroker.api.context import Services
     from pybroker.api.produce_layout import ProduceLayout
-    from pybroker.metadata.image import ClusterImage
     from pybroker.records.batch import BatchView
     from pybroker.replication.partition import Partition
 
@@ -99,17 +97,15 @@ class _Inquiry:
         ask = coordinator.add_partitions if self.adds else coordinator.verify_partitions
         ask(transactional_id, Producer(*self._producer), self.unverified, done)
 
-    def judge(self, outcome: Outcome) -> Generator[None, None, Guard]:
+    def judge(self, outcome: Outcome) -> Guard:
         """Refuse the partitions for which the coordinator had an error; return the guard of the others."""
         entries, refused = self._laid_out.entries, self._laid_out.refused
-        for some in take_apart(self.unverified, STEP_PARTITIONS):
-            for topic_partition in some:
-                code = outcome if isinstance(outcome, ErrorCode) else outcome[topic_partition]
-                if code:
-                    code = _for_producer(code, self._version)
-                    refused[topic_partition] = PartitionProduceResult(code, error_message=_message(code))
-                    del entries[topic_partition]
-            yield
+        for topic_partition in self.unverified:
+            code = outcome if isinstance(outcome, ErrorCode) else outcome[topic_partition]
+            if code:
+                code = _for_producer(code, self._version)
+                refused[topic_partition] = PartitionProduceResult(code, error_message=_message(code))
+                del entries[topic_partition]
         return self._guard
 
 
@@ -121,67 +117,32 @@ def verify(
 
     The guard needs the layout until all is appended.
     """
-    inquiry = run_through(_inquiry(broker, version, laid_out))
+    inquiry = _inquiry(broker, version, laid_out)
     if not isinstance(inquiry, _Inquiry):
         return inquiry
-    deferred: Deferred[Outcome, Guard] = Deferred(lambda outcome: run_through(inquiry.judge(outcome)))
+    deferred: Deferred[Outcome, Guard] = Deferred(inquiry.judge)
     inquiry.ask(transactional_id, deferred.complete)
     return deferred.response()
 
 
-async def verify_in_slices(broker: Services, version: int, transactional_id: str, laid_out: ProduceLayout) -> Guard | None:
-    """Do what `verify` does for a request of many partitions, in steps, between which the loop serves others.
-
-    If a topic was deleted meanwhile, the transactions may have forgotten its partitions already: the client tries again.
-    """
-    image = broker.controller.image
-    inquiry = await complete(_inquiry(broker, version, laid_out))
-    if not isinstance(inquiry, _Inquiry):
-        return inquiry
-    while inquiry.adds and (now := broker.controller.image) is not image:
-        if not await complete(_still_has(now, image, inquiry.unverified)):
-            return await complete(inquiry.judge(ErrorCode.CONCURRENT_TRANSACTIONS))
-        image = now
-    deferred: Deferred[Outcome, Outcome] = Deferred(lambda outcome: outcome)
-    inquiry.ask(transactional_id, deferred.complete)
-    response = deferred.response()
-    outcome = await response if isinstance(response, asyncio.Future) else response
-    guard = await complete(inquiry.judge(outcome))
-    if isinstance(outcome, dict):
-        await complete(emptied(outcome))
-    return guard
-
-
-def _still_has(now: ClusterImage, before: ClusterImage, partitions: Sequence[TopicPartition]) -> Generator[None, None, bool]:
-    for start in range(0, len(partitions), STEP_PARTITIONS):
-        topics = {one.topic for one in partitions[start : start + STEP_PARTITIONS]}
-        if not (topics <= before.topics.keys() and now.still_has(before, topics)):
-            return False
-        yield
-    return True
-
-
-def _inquiry(broker: Services, version: int, laid_out: ProduceLayout) -> Generator[None, None, _Inquiry | Guard | None]:
+def _inquiry(broker: Services, version: int, laid_out: ProduceLayout) -> _Inquiry | Guard | None:
     """Return what the coordinator must be asked; if nothing, the guard, or None if nothing may be appended."""
     transactional = laid_out.transactional
     producers: set[tuple[ProducerId, ProducerEpoch]] = set()
     sequences: dict[TopicPartition, int] = {}
-    for count, (topic_partition, records) in enumerate(transactional.items(), start=1):
+    for topic_partition, records in transactional.items():
         batch = _first_batch(records)
         if batch is not None:
             producers.add((batch.producer_id, batch.producer_epoch))
             if batch.base_sequence:
                 sequences[topic_partition] = batch.base_sequence
-        if not count % STEP_PARTITIONS:
-            yield
     if len(producers) != 1:
-        yield from laid_out.refuse_entries(
-            PartitionProduceResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING if producers else ErrorCode.CORRUPT_MESSAGE)
-        )
+        code = ErrorCode.INVALID_PRODUCER_ID_MAPPING if producers else ErrorCode.CORRUPT_MESSAGE
+        run_through(laid_out.refuse_entries(PartitionProduceResult(code)))
         return None
     (producer,) = producers
     adds = version >= _ADDS_PARTITIONS_VERSION
-    unverified, guard = yield from _guarded(broker, producer, transactional)
+    unverified, guard = _guarded(broker, producer, transactional)
     if adds:
         guard = _from_the_first_on(broker, producer[0], sequences, guard)
     if not unverified or not (adds or broker.config.transaction_partition_verification_enable):
@@ -201,7 +162,7 @@ def verify_offsets(  # noqa: PLR0917  positions as in `verify`
     TxnOffsetCommit. `done` gets the code, and the last look right before the append.
     """
     adds = version >= _ADDS_OFFSETS_VERSION
-    unverified, guard = run_through(_guarded(broker, producer, (topic_partition,)))
+    unverified, guard = _guarded(broker, producer, (topic_partition,))
 
     def last_look() -> ErrorCode:
         code = guard(topic_partition)
@@ -237,12 +198,12 @@ def _first_batch(records: memoryview) -> BatchView | None:
 
 def _guarded(
     broker: Services, producer: tuple[ProducerId, ProducerEpoch], transactional: Collection[TopicPartition]
-) -> Generator[None, None, tuple[list[TopicPartition], Guard]]:
+) -> tuple[list[TopicPartition], Guard]:
     """Return the partitions where the producer has no open transaction, and the guard of all partitions."""
     unverified: list[TopicPartition] = []
     known: dict[TopicPartition, ProducerEntry | None] = {}  # of the producer, by the logs
     found: dict[TopicPartition, Partition] = {}
-    for count, topic_partition in enumerate(transactional, start=1):
+    for topic_partition in transactional:
         partition = broker.replica_manager.partition(topic_partition)
         if not isinstance(partition, ErrorCode):  # otherwise the append has the error, unless the partition is there by then
             found[topic_partition] = partition
@@ -252,8 +213,6 @@ def _guarded(
             else:
                 unverified.append(topic_partition)
                 known[topic_partition] = producers.producers.get(producer[0])
-        if not count % STEP_PARTITIONS:
-            yield
 
     def guard(topic_partition: TopicPartition) -> ErrorCode:
         """Return INVALID_TXN_STATE if the transaction may have ended here since, or what else keeps the batch out."""

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybroker import slicing
-from pybroker.api import produce_layout, transactional_append
+from pybroker.api import produce_layout
 from pybroker.model import TopicPartition
 from pybroker.network.context import ProtocolViolation
 from pybroker.protocol import codec
@@ -20,7 +19,6 @@ from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import Whole, settled
 from testing.scenes.logs import batch
 from testing.turns import run_watched
-from testing.waiting import turned_until
 from tests.api.transactions import TID, Producer, broker
 
 MANY = 24_000
@@ -46,7 +44,6 @@ def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     if request.param:
         monkeypatch.setattr(produce_layout, "LARGE_PRODUCE_PARTITIONS", 0)
         monkeypatch.setattr(produce_layout, "STEP_PARTITIONS", 1)
-        monkeypatch.setattr(transactional_append, "STEP_PARTITIONS", 1)
     return bool(request.param)
 
 
@@ -107,34 +104,6 @@ async def test_each_partition_of_a_transaction_has_its_result(tmp_path: Path, ve
     assert codes(await whole.ask(of_transaction(producer), version)) == expected
     ends = [whole.replicas.partition_or_raise(TopicPartition("t", number)).log.log_end_offset for number in (0, 1)]
     assert ends == [int(not first), 1]
-
-
-async def test_partitions_of_a_topic_that_is_deleted_meanwhile_are_not_added(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(produce_layout, "LARGE_PRODUCE_PARTITIONS", 0)
-    monkeypatch.setattr(transactional_append, "STEP_PARTITIONS", 1)
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)  # each step is a slice
-    whole = await broker(tmp_path)
-    producer = Producer(whole, 2)
-    await producer.init()
-    looked: list[TopicPartition] = []
-    guarded = transactional_append._guarded
-
-    def look(*arguments: Any) -> Any:
-        result = yield from guarded(*arguments)
-        looked.extend(result[0])
-        while "t" in whole.controller.image.topics:
-            yield
-        return result
-
-    monkeypatch.setattr(transactional_append, "_guarded", look)
-    response = asyncio.ensure_future(whole.ask(of_transaction(producer), 12))
-    await turned_until(lambda: bool(looked), "the look at the partitions")
-    await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
-    assert codes(await response)[:2] == [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
-    (transaction,) = [shard.transactions[TID] for shard in whole.transactions.runtime.shards if TID in shard.transactions]
-    assert not transaction.partitions
 
 
 @pytest.mark.judges_time

@@ -33,7 +33,7 @@ from pybroker.api.produce_layout import ProduceLayout, forget_records, is_large
 from pybroker.api.produce_response import failures, response_in_steps, response_of
 from pybroker.api.produce_settling import settle, settle_large
 from pybroker.api.slices import complete
-from pybroker.api.transactional_append import verify, verify_in_slices
+from pybroker.api.transactional_append import verify
 from pybroker.listed import listed
 from pybroker.model import TopicPartition
 from pybroker.network.context import ProtocolViolation
@@ -154,7 +154,8 @@ async def _verified(
     await complete(steps)
     if not laid_out.transactional:
         return None
-    return await verify_in_slices(broker, context.api_version, request.transactional_id or "", laid_out)
+    guard = verify(broker, context.api_version, request.transactional_id or "", laid_out)
+    return await guard if isinstance(guard, asyncio.Future) else guard
 
 
 def _append_in_turns(  # noqa: PLR0917  (each is of another kind)
