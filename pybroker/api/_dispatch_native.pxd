@@ -46,7 +46,7 @@ cdef class Parked:
 cdef class DispatcherCore:
     cdef readonly object _broker
     cdef readonly dict _routes
-    cdef public int64_t loop_elements_max
+    cdef readonly object _elements_max
 
     @cython.locals(started_ns=int64_t, repeated=_repeats_native.Repeated)
     cpdef object handle(self, _state_native.ContextState connection, object frame)
@@ -67,7 +67,7 @@ cdef class DispatcherCore:
         int64_t started_ns, int64_t handled_ns, int64_t none_count,
     )
     @cython.locals(parked=Parked)
-    cpdef object _later(
+    cdef object _later(
         self, Route route, object context, object request, object response, int64_t size, int64_t started_ns, int64_t handled_ns
     )
     cpdef object _decoded(self, Route route, api_version, object frame, body_offset)

@@ -18,11 +18,10 @@ from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.codec import (
     DAMAGE,
     HEADER_LAYOUTS,
-    LOOP_ELEMENTS_MAX,
     UNFIT,
     DecodeError,
-    LongMessageError,
     RequestHeader,
+    TooManyElementsError,
     decode,
     decode_request_header,
     encode_response,
@@ -159,11 +158,8 @@ class Parked:
                 outer.set_result(None)
                 return
             response, parts = core._encoded(route, context, self.request, response)
-            if parts:
-                timing.metrics.error(NO_ERROR, core._none_count(route, response))
-                outer.set_result(timing.outgoing(parts))
-            else:
-                core._encode_later(self, response)
+            timing.metrics.error(NO_ERROR, core._none_count(route, response))
+            outer.set_result(timing.outgoing(parts))
             took_ns = time.monotonic_ns() - timing.ready_ns
             if took_ns > NOTED_NS:
                 note(route.api.name, took_ns)
@@ -172,16 +168,13 @@ class Parked:
 
 
 class DispatcherCore:
-    """The way of every request. `Dispatcher` has the rest.
+    """The way of every request. `Dispatcher` has the rest."""
 
-    `loop_elements_max`: a message of more elements is decoded or encoded in a thread.
-    """
-
-    __slots__ = ("_broker", "_routes", "loop_elements_max")
+    __slots__ = ("_broker", "_elements_max", "_routes")
 
     def __init__(self, broker: Services) -> None:
         self._broker = broker
-        self.loop_elements_max = LOOP_ELEMENTS_MAX
+        self._elements_max = broker.config.pybroker_request_elements_max
         self._routes: dict[int, Route] = {}
         """The APIs that were requested so far, by their keys."""
 
@@ -214,8 +207,8 @@ class DispatcherCore:
                 if (kept := route.memo.find(self._broker.controller.image, memo_key)) is not None:
                     return self._send_again(route.metrics, kept, connection, header, size=size, started_ns=started_ns)
             request = self._decoded(route, api_version, frame, body_offset)
-        except LongMessageError:
-            return self._decoded_later(connection, header, frame, body_offset=body_offset, started_ns=started_ns)
+        except TooManyElementsError as error:
+            raise self._too_large(header) from error
         except DecodeError as error:
             raise ProtocolViolation(f"a request that cannot be read: {error}") from error
         context = model.new_tuple(RequestContext, (connection, api_version, correlation_id, client_id))
@@ -272,11 +265,9 @@ class DispatcherCore:
         """Return the encoded response to a request of `size` bytes, or what becomes of it if it has none yet."""
         encoded: bytes = response
         if type(response) is not bytes:  # else the handler has encoded it
-            parts: list[Part] = []
-            if type(response) is route.response:
-                response, parts = self._encoded(route, context, request, response)
-            if not parts:
+            if type(response) is not route.response:
                 return self._later(route, context, request, response, size, started_ns, handled_ns)
+            response, parts = self._encoded(route, context, request, response)
             if len(parts) > 1 or type(parts[0]) is not bytes:  # nearly never, except for large fetches
                 none_count, times = self._none_count(route, response), {"started_ns": started_ns, "handled_ns": handled_ns}
                 return self._streamed(route.metrics, context, parts, none_count, size=size, **times)
@@ -315,7 +306,7 @@ class DispatcherCore:
     def _later(  # noqa: PLR0917  (a call by position is a third of a call by name)
         self, route: Route, context: RequestContext, request: Any, response: Any, size: int, started_ns: int, handled_ns: int
     ) -> asyncio.Future[EncodedResponse] | None:
-        """Return what becomes of a request that has no response yet, a long one, or never has one.
+        """Return what becomes of a request that has no response yet, or never has one.
 
         The Future is cancelled with the connection; the operation then continues.
         """
@@ -326,8 +317,6 @@ class DispatcherCore:
         parked = Parked(self, route, context, request, started_ns, handled_ns)
         if type(response) is Deferred:
             response.when_complete(parked.finish)
-        elif type(response) is route.response:
-            self._encode_later(parked, response)
         else:
             self._finish_after(parked, response)
         return parked.outer
@@ -337,16 +326,13 @@ class DispatcherCore:
         decoder = route.decoders.get(api_version)
         if decoder is not None:
             try:
-                return decoder(frame, body_offset, self.loop_elements_max, 0)
+                return decoder(frame, body_offset, self._elements_max)
             except NO_MESSAGE:
                 pass  # `decode` meets it again
-        return decode(route.request, api_version, frame, body_offset, elements_max=self.loop_elements_max)
+        return decode(route.request, api_version, frame, body_offset, elements_max=self._elements_max)
 
     def _encoded(self, route: Route, context: RequestContext, request: object, response: object) -> tuple[object, list[Part]]:
-        """Return the response and its parts; if it cannot be encoded, those of the response for that error.
-
-        A long response has no parts yet.
-        """
+        """Return the response and its parts; if it cannot be encoded, those of the response for that error."""
         if type(response) is bytes:
             return response, [response]
         _, api_version, correlation_id, _ = context
@@ -355,12 +341,10 @@ class DispatcherCore:
             if encoder is not None and type(response) is route.response:
                 try:
                     encode, pack_head = encoder
-                    return response, encode(response, pack_head(correlation_id), self.loop_elements_max)
+                    return response, encode(response, pack_head(correlation_id))
                 except UNFIT:
                     pass  # `encode_response` meets it again
-            return response, encode_response(response, api_version, correlation_id, elements_max=self.loop_elements_max)
-        except LongMessageError:
-            return response, []
+            return response, encode_response(response, api_version, correlation_id)
         except Exception as error:
             response = self._failure(route.api, context, request, error)
         return response, encode_response(response, api_version, correlation_id)
@@ -380,10 +364,6 @@ class DispatcherCore:
 
     def _keep_form(self, route: Route, context: RequestContext, request: object, frame: memoryview) -> None:
         """Keep what the next requests of a connection need if they are like this one."""
-        raise NotImplementedError
-
-    def _encode_later(self, parked: Parked, response: object) -> None:
-        """Encode a long response in a thread."""
         raise NotImplementedError
 
     def _first_of(self, key: int) -> Route | None:
@@ -433,8 +413,6 @@ class DispatcherCore:
         """Give the outcome of `operation` to the parked request."""
         raise NotImplementedError
 
-    def _decoded_later(
-        self, connection: ConnectionContext, header: RequestHeader, frame: memoryview, *, body_offset: int, started_ns: int
-    ) -> asyncio.Future[EncodedResponse]:
-        """Handle a request that is decoded in a thread."""
+    def _too_large(self, header: RequestHeader) -> ProtocolViolation:
+        """Return the error for a request that has too many elements."""
         raise NotImplementedError

@@ -17,7 +17,6 @@ Source: KafkaApis.handle, RequestContext.parseRequest, ApiVersionsRequest.getErr
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections import Counter
 from time import monotonic_ns
@@ -25,12 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api import _dispatch_python
 from pybroker.api._dispatch_python import SIZE_PREFIX, DispatcherCore, Parked, Route, Timing
-from pybroker.api.context import RequestContext
-from pybroker.api.deferred import Deferred
-from pybroker.api.element_budget import Reservation, parked
 from pybroker.api.error_counts import ERROR_NAMES
 from pybroker.api.handlers import api_versions
-from pybroker.api.long_messages import Encoded, HeldRequest, LongMessages
 from pybroker.api.registry import APIS, Api, load_api
 from pybroker.api.slices import SlicedResponse
 from pybroker.failures import drop_frames, is_shortage
@@ -39,7 +34,7 @@ from pybroker.native import choose
 from pybroker.network.context import ProtocolViolation
 from pybroker.network.state import REPEATS_LEFT
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.codec import TooManyElementsError, encode_response
+from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.turns.jobs import job
 from pybroker.turns.watchdog import watchdog_of
@@ -47,7 +42,7 @@ from pybroker.turns.watchdog import watchdog_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from pybroker.api.context import Services
+    from pybroker.api.context import RequestContext, Services
     from pybroker.api.response_memo import KeptResponse
     from pybroker.metrics.request_metrics import RequestMetrics
     from pybroker.network.context import ConnectionContext, EncodedResponse
@@ -66,12 +61,10 @@ assert ErrorCode.NONE.name == NO_ERROR
 class Dispatcher(DispatcherCore):
     """The network's request handler: its method `handle`."""
 
-    __slots__ = ("_long_messages", "_request_metrics")
+    __slots__ = ("_request_metrics",)
 
     def __init__(self, broker: Services) -> None:
         super().__init__(broker)
-        self.loop_elements_max = min(self.loop_elements_max, broker.config.pybroker_request_elements_max)
-        self._long_messages = LongMessages(broker.config.pybroker_request_elements_max)
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
 
     def _first_of(self, key: int) -> Route | None:
@@ -128,70 +121,10 @@ class Dispatcher(DispatcherCore):
         metrics.received(context.api_version, size + SIZE_PREFIX)
         return Timing(metrics.name, metrics, context.connection.received_ns, started_ns, handled_ns).outgoing(parts)
 
-    def _decoded_later(
-        self, connection: ConnectionContext, header: RequestHeader, frame: memoryview, *, body_offset: int, started_ns: int
-    ) -> asyncio.Future[EncodedResponse]:
-        context = RequestContext(connection, *header[1:])
-        route = self._routes[header.api_key]
-        held = HeldRequest(connection, frame)
-        reservation = Reservation(self._long_messages.budget)
-        operation = self._handle_long(route, context, held, body_offset, reservation)
-        later: Any = self._later(route, context, None, operation, len(frame), started_ns, monotonic_ns())
-        later.add_done_callback(lambda _: reservation.end())
-        return later  # type: ignore[no-any-return]  # it is parked
-
-    async def _handle_long(
-        self, route: Route, context: RequestContext, held: HeldRequest, body_offset: int, reservation: Reservation
-    ) -> Any:
-        """Return the response to a request that is decoded in a thread."""
-        version = context.api_version
-        reservation.belongs_to_task()
-        try:
-            request = await self._long_messages.decode(route.request, version, held, body_offset, reservation)
-        except TooManyElementsError as error:
-            reservation.end()
-            held.release_request()
-            raise self._too_large(route, context) from error
-        except BaseException:
-            reservation.end()
-            held.release_request()
-            raise
-
-        def let_go() -> None:
-            nonlocal request
-            if request is not None:
-                decoded, request = [request], None
-                self._long_messages.free(decoded, version)
-
-        reservation.let_go = let_go
-        try:
-            if route.pieces is None:
-                response = held.during(lambda: route.handle(self._broker, context, request))
-            else:
-                response = held.during(lambda: route.pieces.handle(route.handle, self._broker, context, request))  # type: ignore[union-attr]  # it has some
-            if isinstance(response, Deferred):
-                response = response.future()
-            if isinstance(response, asyncio.Future) and not isinstance(response, SlicedResponse):
-                parked()
-            if inspect.isawaitable(response):
-                response = await response
-        except ProtocolViolation:
-            raise
-        except Exception as error:
-            if is_shortage(error):
-                raise
-            reported = self._reported(route.api, context, error)
-            response = await self._long_messages.run(_error_response, request, route.response, version, reported)
-        finally:
-            let_go()
-            reservation.end()
-        return response
-
-    def _too_large(self, route: Route, context: RequestContext) -> ProtocolViolation:
-        elements_max = self._broker.config.pybroker_request_elements_max
+    def _too_large(self, header: RequestHeader) -> ProtocolViolation:
         return ProtocolViolation(
-            f"{route.api.name} v{context.api_version} of client id {context.client_id!r} has more than {elements_max} elements,"
-            " the value of pybroker.request.elements.max"
+            f"{APIS[header.api_key].name} v{header.api_version} of client id {header.client_id!r} has more than"
+            f" {self._elements_max} elements, the value of pybroker.request.elements.max"
         )
 
     def _abandoned(self, api: Api, context: RequestContext, error: BaseException | None) -> None:
@@ -222,39 +155,8 @@ class Dispatcher(DispatcherCore):
             parked.outer.add_done_callback(lambda sent: operation.give_up() if sent.cancelled() else None)
         asyncio.ensure_future(operation).add_done_callback(finish)
 
-    def _encode_later(self, parked: Parked, response: object) -> None:
-        api, context, outer, timing = parked.route.api, parked.context, parked.outer, parked.timing
-
-        def encoded(done: asyncio.Future[Encoded]) -> None:
-            if outer.done() or done.cancelled():
-                outer.cancel()
-                return
-            error = done.exception()
-            try:
-                if error is None:
-                    parts, codes = done.result()
-                    for code, count in codes.items():
-                        timing.metrics.error(ERROR_NAMES[code], count)
-                else:
-                    failure = self._failure(api, context, parked.request, error)
-                    parts = encode_response(failure, context.api_version, context.correlation_id)
-                outer.set_result(timing.outgoing(parts))
-            except Exception as failed:
-                outer.set_exception(failed)
-
-        held, response = [response], None
-        encoding = self._long_messages.encode(
-            held,
-            version=context.api_version,
-            correlation_id=context.correlation_id,
-        )
-        encoding.add_done_callback(encoded)
-
     def _failure(self, api: Api, context: RequestContext, request: object, error: BaseException) -> object:
-        """Return the response for an exception that a handler raised. Raises the exception itself if it is a shortage.
-
-        Raises ProtocolViolation if the response must name what `request` asks for, and that was let go.
-        """
+        """Return the response for an exception that a handler raised. Raises the exception itself if it is a shortage."""
         if is_shortage(error):
             raise error
         return _error_response(request, api.response, context.api_version, self._reported(api, context, error))

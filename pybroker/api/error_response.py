@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.messages import (
     add_partitions_to_txn,
     alter_client_quotas,
@@ -36,15 +35,10 @@ _SEVERAL_TRANSACTIONS_VERSION: Final = 4
 
 
 def error_response(request: object, response_class: type[Any], version: int, error: KafkaError) -> object:
-    """Return the response to `request`, decoded at `version`.
-
-    Raises ProtocolViolation if `request` is None, because it was long and was let go, and the response has to name its parts.
-    """
+    """Return the response to `request`, decoded at `version`."""
     special = _SPECIAL.get(type(request))
     if special is not None:
         return special(request, version, error)
-    if request is None and not _fixed(_fields(response_class, version), error)[1]:
-        raise ProtocolViolation(f"there is no {response_class.__name__} without the request, which was let go")
     return _mirror(response_class, version, error)(request)
 
 

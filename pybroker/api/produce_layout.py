@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.produce_response import STEP_PARTITIONS
 from pybroker.model import TopicId, TopicPartition
-from pybroker.protocol.codec import LOOP_ELEMENTS_MAX
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records import kernels
 from pybroker.replication.produce_data import PartitionProduceResult
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from pybroker.protocol.messages.produce import ProduceRequest
     from pybroker.replication.produce_data import ProduceResults
 
-LARGE_PRODUCE_PARTITIONS: Final = LOOP_ELEMENTS_MAX
-"""A request of more partitions is handled in steps. It was decoded in a thread, so its bytes are kept for as long as it takes."""
+LARGE_PRODUCE_PARTITIONS: Final = 1 << 13
+"""A request of more partitions is handled in steps."""
 
 Entries = dict[TopicPartition, memoryview]
 """Records by their partitions."""

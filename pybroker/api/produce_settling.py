@@ -1,7 +1,6 @@
 """Waits until the records of a Produce are replicated and durable, as its `acks` want that, without the request itself.
 
 A request that waits in the purgatory keeps none of its bytes: its records are let go, because they are views into these bytes.
-A request that was decoded in a thread is let go as a whole.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from pybroker.api.deferred import Deferred
-from pybroker.api.element_budget import parked
 from pybroker.api.produce_layout import forget_records
 from pybroker.api.slices import LARGE_PARTITIONS, complete
 from pybroker.slicing import run_through
@@ -74,7 +72,6 @@ async def _settled_without(
 ) -> ProduceResults:
     wait = await _Wait.begin(broker, asked[0], appends)
     await complete(_forget_records(asked.pop(), appends, laid_out))
-    parked()
     return await wait.results()
 
 

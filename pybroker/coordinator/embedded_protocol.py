@@ -139,7 +139,7 @@ def write_assignment(topics: Mapping[str, Iterable[int]], metadata: bytes) -> by
 def _decoded(cls: type[Message], data: bytes) -> Message:
     if len(data) > BYTES_MAX:
         raise DecodeError(f"{len(data)} bytes")
-    return decode(cls, _version(data), memoryview(data), _VERSION.size, whole_max=ELEMENTS_MAX)
+    return decode(cls, _version(data), memoryview(data), _VERSION.size, elements_max=ELEMENTS_MAX)
 
 
 def _version(data: bytes) -> int:

@@ -10,7 +10,7 @@ OverflowError, TypeError and AttributeError for values that do not fit.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.list cimport PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
+from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
@@ -26,15 +26,12 @@ from pybroker.protocol.parts import parts_size
 from pybroker.protocol.wire import (
     COPIED_AT_ONCE_BYTES,
     JOIN_BYTES_MAX,
-    PART_BYTES,
     TEXT_BYTES_MAX,
-    TURN_ELEMENTS,
     WEIGHTLESS_BYTES,
     DecodeError,
-    LongMessageError,
+    Encoded,
     bad_length,
     bad_uuid,
-    let_go,
     no_place,
     too_many,
     too_short,
@@ -46,25 +43,13 @@ cdef extern from *:
     #include <structmember.h>
     static inline Py_ssize_t pb_slot(PyObject *member) { return ((PyMemberDescrObject *)member)->d_member->offset; }
     static inline PyObject *pb_new(PyObject *cls) { return ((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, 0); }
-    static inline void pb_untrack(PyObject *object) { if (PyObject_IS_GC(object)) PyObject_GC_UnTrack(object); }
-    static inline int pb_is_own_list(PyObject *object) { return PyList_CheckExact(object) && Py_REFCNT(object) == 1; }
-    static inline PyObject *pb_take(PyObject *list, Py_ssize_t index) {
-        PyObject *element = PyList_GET_ITEM(list, index);
-        PyList_SET_ITEM(list, index, NULL);
-        return element;
-    }
     static inline int pb_is(PyObject *object, PyObject *cls) {
         return Py_TYPE(object) == (PyTypeObject *)cls || PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)cls);
     }
-    static inline int pb_is_own(PyObject *object, PyObject *cls) { return Py_REFCNT(object) == 1 && pb_is(object, cls); }
     """
     Py_ssize_t pb_slot(object member)
     object pb_new(object cls)
     bint pb_is(object value, object cls)
-    bint pb_is_own(PyObject *value, object cls)
-    void pb_untrack(object value)
-    bint pb_is_own_list(PyObject *value)
-    PyObject *pb_take(PyObject *elements, Py_ssize_t index)
 
 
 cdef extern from "Python.h":
@@ -106,10 +91,8 @@ cdef struct Step:
     PyObject *plan  # the plan of a struct or of an array's structs
     PyObject *default
 
-include "_codec_patience.pxi"
-
 cdef struct Cursor:
-    Patience patience
+    Py_ssize_t elements_left
     const uint8_t *data
     Py_ssize_t position
     Py_ssize_t end
@@ -119,12 +102,10 @@ cdef enum:
     STACK_BYTES = 1024
 
 cdef struct Output:
-    Patience patience
     uint8_t *data
     Py_ssize_t size
     Py_ssize_t capacity
     Py_ssize_t closed_size  # the bytes of the closed parts
-    bint is_divided  # into parts of `part_bytes`
     PyObject *parts  # a list once there is a large part, or NULL
     uint8_t stack[STACK_BYTES]
 
@@ -142,7 +123,6 @@ if {
 
 cdef Py_ssize_t copied_at_once_bytes = COPIED_AT_ONCE_BYTES
 cdef Py_ssize_t join_bytes_max = JOIN_BYTES_MAX
-cdef Py_ssize_t part_bytes = PART_BYTES
 cdef Py_ssize_t text_bytes_max = TEXT_BYTES_MAX
 cdef Py_ssize_t weightless_bytes = WEIGHTLESS_BYTES
 
@@ -202,7 +182,7 @@ cdef class Plan:
             self.kept += (plan, default)
         return steps
 
-    def decode(self, buffer, Py_ssize_t offset, Py_ssize_t elements_max=0, Py_ssize_t whole_max=0):
+    def decode(self, buffer, Py_ssize_t offset, Py_ssize_t elements_max=0):
         """Return a message from the bytes from `offset` on."""
         cdef Py_buffer view
         cdef Cursor cursor
@@ -212,7 +192,7 @@ cdef class Plan:
             cursor.position = offset
             cursor.end = view.len
             cursor.source = <PyObject *>buffer
-            cursor.patience = patience_for(elements_max, whole_max)
+            cursor.elements_left = elements_max or PY_SSIZE_T_MAX
             message = self._read(&cursor)
             if self.is_exact and cursor.position != cursor.end:
                 raise DecodeError(f"{cursor.end - cursor.position} bytes too many")
@@ -220,7 +200,7 @@ cdef class Plan:
         finally:
             PyBuffer_Release(&view)
 
-    def encode(self, message, bytes head, Py_ssize_t elements_max=0):
+    def encode(self, message, bytes head):
         """Return the parts of the body alone, or, with a `head`, of size, head and body: one bytes object unless records are large."""
         cdef Output out
         cdef Py_ssize_t start = 0, size
@@ -230,8 +210,6 @@ cdef class Plan:
         out.size = out.closed_size = 0
         out.capacity = STACK_BYTES
         out.parts = NULL
-        out.patience = patience_for(elements_max, 0)
-        out.is_divided = out.patience.is_patient
         try:
             if head is not None:
                 room(&out, 4)
@@ -255,31 +233,10 @@ cdef class Plan:
                 PyMem_Free(out.data)
             Py_XDECREF(out.parts)
 
-    def dissolve(self, list held):
-        """Free the only element of `held`, and the lists in it that belong to nothing else, a few elements at a time."""
-        cdef object message = held.pop()
-        cdef Patience patience = patience_for(0, 0)
-        if pb_is_own(<PyObject *>message, self.cls):
-            self._free(<PyObject *>message, &patience)
-
     # Decoding
 
     cdef object _read(self, Cursor *cursor):
         cdef object message = pb_new(self.cls)
-        cdef Patience patience
-        if not cursor.patience.is_patient:
-            self._fill(cursor, message)
-            return message
-        pb_untrack(message)
-        try:
-            self._fill(cursor, message)
-        except:
-            patience = patience_for(0, 0)
-            self._free(<PyObject *>message, &patience)
-            raise
-        return message
-
-    cdef int _fill(self, Cursor *cursor, message) except -1:
         cdef char *base = <char *><PyObject *>message
         cdef Py_ssize_t index
         cdef Step *step
@@ -289,8 +246,6 @@ cdef class Plan:
             value = <object>step.default
             if step.differs <= IS_SET_OR_NULL:
                 value = []
-                if cursor.patience.is_patient:
-                    pb_untrack(value)
             Py_INCREF(value)
             (<PyObject **>(base + step.slot))[0] = <PyObject *>value
         for index in range(self.regular_count):
@@ -300,7 +255,7 @@ cdef class Plan:
             (<PyObject **>(base + step.slot))[0] = <PyObject *>value
         if self.is_flexible:
             self._read_tagged(cursor, message)
-        return 0
+        return message
 
     cdef int _read_tagged(self, Cursor *cursor, message) except -1:
         cdef uint32_t count = read_uvarint(cursor), tag
@@ -309,7 +264,7 @@ cdef class Plan:
         cdef PyObject **slot
         while count:
             count -= 1
-            spend(&cursor.patience, 1)
+            spend(cursor, 1)
             tag = read_uvarint(cursor)
             size = read_uvarint(cursor)
             if size > cursor.end - cursor.position:
@@ -336,23 +291,15 @@ cdef class Plan:
             cursor.position = end
         return 0
 
-    # Freeing
-
-    cdef int _free(self, PyObject *message, Patience *patience) except -1:
-        """Free the fields of a message that belongs to nothing else and may be incomplete."""
-        cdef Py_ssize_t index
-        for index in range(self.regular_count):
-            free_field(message, &self.regular[index], patience)
-        for index in range(self.tagged_count):
-            free_field(message, &self.tagged[index], patience)
-        return 0
-
     # Encoding
 
     cdef int _write(self, Output *out, message) except -1:
         cdef Py_ssize_t index
         cdef Step *step
         if not pb_is(message, self.cls):
+            if type(message) is Encoded:
+                put_bytes(out, message.data)
+                return 0
             raise TypeError(f"{type(message).__name__} in place of {self.cls.__name__}")
         for index in range(self.absent_count):
             step = &self.absent[index]
@@ -383,25 +330,22 @@ cdef class Plan:
             step = &self.tagged[index]
             value = self._value(message, step)
             if differs(step, value):
-                data = self._tag_value(step, value, &out.patience)
+                data = self._tag_value(step, value)
                 put_uvarint(out, step.tag)
                 put_uvarint(out, len(data))
                 put(out, <const uint8_t *>PyBytes_AS_STRING(data), len(data))
         return 0
 
-    cdef bytes _tag_value(self, Step *step, value, Patience *patience):
+    cdef bytes _tag_value(self, Step *step, value):
         cdef Output out
         out.data = out.stack
         out.size = out.closed_size = 0
         out.capacity = STACK_BYTES
         out.parts = NULL
-        out.patience = patience[0]
-        out.is_divided = False
         if step.kind == STRUCT and step.is_nullable and value is None:
             return b"\0"
         try:
             self._write_value(&out, step, step.kind, step.is_nullable, value)
-            patience[0] = out.patience
             if out.parts != NULL:
                 raise TypeError("large records in a tagged field")
             return new_bytes(out.data, out.size)
@@ -429,15 +373,10 @@ cdef class Plan:
             self._put_length(out, kind == TEXT, -1)
         elif kind == TEXT:
             text = PyUnicode_AsUTF8AndSize(value, &size)
-            if size > weightless_bytes:
-                spend(&out.patience, size // weightless_bytes)
             self._put_length(out, True, size)
             put(out, <const uint8_t *>text, size)
         elif kind == BYTES:
-            size = len(value)
-            if size > weightless_bytes:
-                spend(&out.patience, size // weightless_bytes)
-            self._put_length(out, False, size)
+            self._put_length(out, False, len(value))
             put_bytes(out, value)
         elif kind == RECORDS:
             size = parts_size(value)
@@ -453,13 +392,10 @@ cdef class Plan:
         cdef Py_ssize_t index, count = PySequence_Fast_GET_SIZE(elements)
         self._put_length(out, False, count)
         for index in range(count):
-            spend(&out.patience, 1)
             # Read again each time: the size of a late part is looked up by code that could change a list.
             if index >= PySequence_Fast_GET_SIZE(elements):
                 raise TypeError("a list changed while it was written")
             self._write_value(out, step, step.element, False, <object>PySequence_Fast_ITEMS(elements)[index])
-            if out.is_divided and out.size >= part_bytes:
-                close_part(out)
         return 0
 
     cdef int _put_length(self, Output *out, bint is_text, Py_ssize_t length) except -1:
@@ -475,7 +411,6 @@ cdef class Plan:
         return 0
 
 
-include "_codec_freeing.pxi"
 include "_codec_header.pxi"
 include "_codec_making.pxi"
 include "_codec_reading.pxi"

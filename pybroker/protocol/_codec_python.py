@@ -13,7 +13,6 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pybroker.protocol.parts import Part, parts_size
@@ -22,7 +21,7 @@ from pybroker.protocol.wire import (
     TEXT_BYTES_MAX,
     WEIGHTLESS_BYTES,
     DecodeError,
-    LongMessageError,
+    Encoded,
     bad_length,
     bad_uuid,
     no_place,
@@ -32,7 +31,6 @@ from pybroker.protocol.wire import (
     too_short,
     uvarint,
 )
-from pybroker.references import REFERENCES_OF_ONE
 
 if TYPE_CHECKING:
     from pybroker.protocol.codec import RequestHeader
@@ -53,16 +51,13 @@ _IS_NOT_NULL: Final = Differs.IS_NOT_NULL
 _IS_OTHER_BOOL: Final = Differs.IS_OTHER_BOOL
 _UUID: Final = ord("s")
 _UUID_BYTES: Final = 16
-_JOINED_PIECES: Final = 1 << 16
-"""This many pieces of a message are joined at once."""
 _SHORT_VARINTS: Final = [bytes((value,)) for value in range(128)]
 
 
 class _Budget(threading.local):
-    """The elements that the message under way in this thread may still have, at once and as a whole; None for any number."""
+    """The elements that the message under way in this thread may still have; None for any number."""
 
     left: int | None = None
-    whole_left: int | None = None
 
 
 _budget: Final = _Budget()
@@ -72,13 +67,8 @@ def _spend(count: int) -> None:
     left = _budget.left
     if left is not None:
         if count > left:
-            raise LongMessageError
-        _budget.left = left - count
-    whole_left = _budget.whole_left
-    if whole_left is not None:
-        if count > whole_left:
             raise too_many()
-        _budget.whole_left = whole_left - count
+        _budget.left = left - count
 
 
 class Plan:
@@ -103,62 +93,33 @@ class Plan:
         self._tag_readers = {step.tag: (step.name, _tag_reader(step, is_flexible)) for step in tagged}
         self._tag_writers = [(step, _tag_writer(step, is_flexible)) for step in tagged]
         self._absent = absent
-        self._nested = [(step.name, step.plan) for step in (*regular, *tagged) if step.kind in {Kind.STRUCT, Kind.ARRAY}]
 
-    def decode(self, buffer: memoryview, offset: int, elements_max: int = 0, whole_max: int = 0) -> object:
+    def decode(self, buffer: memoryview, offset: int, elements_max: int = 0) -> object:
         """Return a message from the bytes from `offset` on.
 
-        With `elements_max`, it raises LongMessageError when it has met more elements of arrays; each kB of a text counts as one.
-        Without, it may take long, and lets go of the interpreter again and again. More than `whole_max` elements (0: no bound)
-        are damage, unless the message is given up before.
+        With `elements_max`, it raises TooManyElementsError when it meets more elements of arrays, before it makes a list of
+        them; each kB of a text counts as one.
 
         Raises DecodeError, struct.error, IndexError and UnicodeDecodeError for damage.
         """
-        _budget.left, _budget.whole_left = elements_max or None, whole_max or None
+        _budget.left = elements_max or None
         message, position = self.read(buffer, offset)
         if self._is_exact and position != len(buffer):
             raise DecodeError(f"{len(buffer) - position} bytes too many")
         return message
 
-    def encode(self, message: object, head: bytes | None, elements_max: int = 0) -> list[Part]:
+    def encode(self, message: object, head: bytes | None) -> list[Part]:
         """Return the parts of the body alone, or, with a `head`, of size, head and body; the first is bytes.
-
-        `elements_max` is as in `decode`. Without, a long message has parts of some 100 kB.
 
         Raises EncodeError; for misfits also struct.error, AttributeError, OverflowError, TypeError, UnicodeEncodeError.
         """
         pieces: list[Part] = [] if head is None else [head]
         large: list[int] = []
-        _budget.left, _budget.whole_left = elements_max or None, None
         self.write(message, pieces, large)
         parts, size = _join(pieces, large)
         if head is not None:
             parts[0] = size.to_bytes(4) + parts[0]  # type: ignore[operator]  # the first is bytes
         return parts
-
-    def dissolve(self, held: list[Any]) -> None:
-        """Free the only element of `held`, a few elements at a time, with the lists and messages that belong to nothing else.
-
-        To free hundreds of thousands of elements at once is one long step, and no other thread has the interpreter meanwhile.
-        """
-        message = held.pop()
-        if getrefcount(message) <= REFERENCES_OF_ONE:
-            self.free_fields(message)
-
-    def free_fields(self, message: object) -> None:
-        """Empty the lists of a message that belong to nothing else."""
-        for name, plan in self._nested:
-            value = getattr(message, name)
-            if getrefcount(value) > REFERENCES_OF_ONE + 1:  # the field's own
-                continue
-            if type(value) is not list:
-                if plan is not None and value is not None:
-                    plan.free_fields(value)
-                continue
-            while value:
-                element = value.pop()
-                if plan is not None and getrefcount(element) <= REFERENCES_OF_ONE:
-                    plan.free_fields(element)
 
     def read(self, buffer: memoryview, position: int) -> tuple[object, int]:
         """Return a message and the position after it."""
@@ -195,6 +156,9 @@ class Plan:
     def write(self, message: object, pieces: list[Part], large: list[int]) -> None:
         """Append the bytes of a message."""
         if not isinstance(message, self._cls):
+            if type(message) is Encoded:
+                pieces.append(message.data)
+                return
             raise TypeError(f"{type(message).__name__} in place of {self._cls.__name__}")
         for step in self._absent:
             if _differs(step, getattr(message, step.name)):
@@ -259,11 +223,10 @@ def _join(pieces: list[Part], large: list[int]) -> tuple[list[Part], int]:
     parts: list[Part] = []
     size = start = 0
     for index in [*large, len(pieces)]:
-        for some in range(start, max(index, start + 1), _JOINED_PIECES):
-            joined = b"".join(pieces[some : min(index, some + _JOINED_PIECES)])  # type: ignore[arg-type]  # only large pieces are late
-            if joined or not parts:
-                parts.append(joined)
-                size += len(joined)
+        joined = b"".join(pieces[start:index])  # type: ignore[arg-type]  # only large pieces are late
+        if joined or not parts:
+            parts.append(joined)
+            size += len(joined)
         if index < len(pieces):
             parts.append(pieces[index])
             size += parts_size(pieces[index])
@@ -396,7 +359,6 @@ def _writer(step: Step, is_flexible: bool) -> _Writer:
     element = _value_writer(step, step.element, is_nullable=False, is_flexible=is_flexible)
 
     def write(values: Sequence[Any], pieces: list[Part], large: list[int]) -> None:
-        _spend(len(values))
         pieces.append(length(len(values)))
         for value in values:
             element(value, pieces, large)
@@ -428,10 +390,8 @@ def _value_writer(step: Step, kind: Kind, is_nullable: bool, is_flexible: bool) 
 
     def write(value: Any, pieces: list[Part], _large: list[int]) -> None:
         data = value.encode() if kind is _TEXT else value
-        if len(data) > WEIGHTLESS_BYTES:
-            _spend(len(data) // WEIGHTLESS_BYTES)
-            if kind is _TEXT and len(data) > TEXT_BYTES_MAX:
-                raise OverflowError(f"a length of {len(data)}")
+        if kind is _TEXT and len(data) > TEXT_BYTES_MAX:
+            raise OverflowError(f"a length of {len(data)}")
         pieces.append(length(len(data)))
         pieces.append(data)
 

@@ -7,6 +7,14 @@ cdef int need(Cursor *cursor, Py_ssize_t size) except -1:
     return 0
 
 
+cdef int spend(Cursor *cursor, Py_ssize_t count) except -1:
+    """Count elements, or what weighs as much, before there is anything made of them."""
+    if count > cursor.elements_left:
+        raise too_many()
+    cursor.elements_left -= count
+    return 0
+
+
 cdef uint64_t load(const uint8_t *data, int size) noexcept:
     cdef uint64_t value = 0
     cdef int index
@@ -88,7 +96,6 @@ cdef object read_number(Cursor *cursor, int code):
 cdef object read_value(Cursor *cursor, Step *step, int kind, bint is_nullable, bint is_flexible):
     cdef Py_ssize_t length, start
     cdef int marker
-    cdef Patience patience
     if kind == NUMBER:
         return read_number(cursor, step.code)
     if kind == STRUCT:
@@ -107,25 +114,16 @@ cdef object read_value(Cursor *cursor, Step *step, int kind, bint is_nullable, b
     if kind == ARRAY:
         if length * step.least > cursor.end - cursor.position:
             raise too_short(length)
-        foresee(&cursor.patience, length)
+        spend(cursor, length)
         elements = PyList_New(length) if step.least else []
-        if not cursor.patience.is_patient:
-            read_elements(cursor, step, is_flexible, elements, length)
-            return elements
-        pb_untrack(elements)
-        try:
-            read_elements(cursor, step, is_flexible, elements, length)
-        except:
-            patience = patience_for(0, 0)
-            free_elements(<PyObject *>elements, step, &patience)
-            raise
+        read_elements(cursor, step, is_flexible, elements, length)
         return elements
     if length > cursor.end - cursor.position:
         raise too_short(length)
     start = cursor.position
     cursor.position += length
     if length > weightless_bytes and kind != RECORDS:
-        spend(&cursor.patience, length // weightless_bytes)
+        spend(cursor, length // weightless_bytes)
     if kind == TEXT:
         if length > text_bytes_max:
             raise bad_length(length)
@@ -139,7 +137,6 @@ cdef int read_elements(Cursor *cursor, Step *step, bint is_flexible, list elemen
     """Read the elements of an array into a list, which has places for them unless they may be empty."""
     cdef Py_ssize_t index
     for index in range(length):
-        spend(&cursor.patience, 1)
         value = read_value(cursor, step, step.element, False, is_flexible)
         if step.least:
             Py_INCREF(value)

@@ -12,6 +12,7 @@ Source: Kafka's `RequestHeader.json`, `ResponseHeader.json`, `ApiMessageTypeGene
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -20,12 +21,12 @@ from pybroker.protocol import _codec_python
 from pybroker.protocol._codec_python import Maker, Plan, usual_request_header
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.messages import MESSAGES, message_classes
-from pybroker.protocol.plan import make_plan
+from pybroker.protocol.plan import make_inner_plan, make_plan
 from pybroker.protocol.schema import Schema, schema_of
 from pybroker.protocol.wire import (
     DecodeError,
+    Encoded,
     EncodeError,
-    LongMessageError,
     TooManyElementsError,
     bad_length,
     read_uvarint,
@@ -43,16 +44,16 @@ __all__ = [
     "IS_NATIVE",
     "DecodeError",
     "EncodeError",
-    "LongMessageError",
+    "Encoded",
     "RequestHeader",
     "TooManyElementsError",
     "decode",
     "decode_request_header",
     "decode_response",
-    "dissolve",
     "encode",
     "encode_request",
     "encode_response",
+    "encoded",
     "maker",
     "message_versions",
     "request_class",
@@ -62,9 +63,6 @@ __all__ = [
 
 IS_NATIVE: Final = choose(_codec_python, globals())
 """Whether the native twin runs the plans of messages; the contract is in `_codec_python.py`."""
-
-LOOP_ELEMENTS_MAX: Final = 1 << 13 if IS_NATIVE else 1 << 11
-"""The elements that the loop decodes or encodes at once: about 2 ms natively, and 10 ms in Python."""
 
 T = TypeVar("T")
 
@@ -181,21 +179,20 @@ def _skip_tags(frame: memoryview, position: int) -> int:
     return skip_tagged(frame, position, count)
 
 
-def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0, *, elements_max: int = 0, whole_max: int = 0) -> T:
+def decode(cls: type[T], version: int, buffer: memoryview, offset: int = 0, *, elements_max: int = 0) -> T:
     """Return a message from the bytes that begin at `offset` and end with the buffer.
 
     Records fields are views into the buffer; everything else is copied out of it.
 
     Raises DecodeError for everything that is not exactly one message of that version; only a request may have bytes after it.
-    Raises TooManyElementsError if `whole_max` is not 0, and the message has more elements of arrays, or kB of texts.
-    Raises LongMessageError if `elements_max` is not 0, and the message has more elements of arrays, or kB of texts.
+    Raises TooManyElementsError if `elements_max` is not 0, and the message has more elements of arrays, or kB of texts.
     """
     try:
         decoder = cls.__schema__.decoders[version]  # type: ignore[attr-defined]
     except (KeyError, AttributeError):
         decoder = _decoder(schema_of(cls), version)
     try:
-        message: T = decoder(buffer, offset, elements_max, whole_max)
+        message: T = decoder(buffer, offset, elements_max)
     except DAMAGE as error:
         raise DecodeError(f"{cls.__name__} v{version} {_damage(error)}") from error
     except DecodeError as error:
@@ -220,17 +217,17 @@ def encode(message: object, version: int) -> list[Part]:
     return _encoded(message, version, None)
 
 
-def encode_response(message: object, version: int, correlation_id: int, *, elements_max: int = 0) -> list[Part]:
-    """Return a whole response with its size and header. Without large records it is one bytes object, unless it is long.
+def encode_response(message: object, version: int, correlation_id: int) -> list[Part]:
+    """Return a whole response with its size and header. Without large records it is one bytes object.
 
-    Raises EncodeError. Raises LongMessageError as `decode`.
+    Raises EncodeError.
     """
     try:
         encoder, pack_head = message.__schema__.encoders[version]  # type: ignore[attr-defined]
     except (KeyError, AttributeError):
         encoder, pack_head = _encoder_of(message, version)
     try:
-        return encoder(message, pack_head(correlation_id), elements_max)  # type: ignore[no-any-return]  # as the schema has it
+        return encoder(message, pack_head(correlation_id))  # type: ignore[no-any-return]  # as the schema has it
     except UNFIT as error:
         raise _misfit(message, version, error) from error
 
@@ -249,12 +246,21 @@ def encode_request(message: object, version: int, *, correlation_id: int, client
     return _encoded(message, version, head)
 
 
-def dissolve(held: list[Any], version: int) -> None:
-    """Free the message that is the only element of the list `held`, in a thread: a few elements at a time.
+def encoded(element: Any, response: type[Any], version: int) -> Encoded:
+    """Return a struct with an error code in the form in which a list of a response may have it.
 
-    Lists and messages in it to which something else refers stay as they are.
+    Raises EncodeError.
     """
-    make_plan(schema_of(type(held[0])), version, Plan).dissolve(held)
+    try:
+        parts = _inner_plan(type(element), response, version).encode(element, None)  # type: ignore[arg-type]  # classes are hashable
+    except UNFIT as error:
+        raise _misfit(element, version, error) from error
+    return Encoded(b"".join(parts), element.error_code)  # type: ignore[arg-type]  # no late parts
+
+
+@functools.cache
+def _inner_plan(cls: type[Any], response: type[Any], version: int) -> Plan:
+    return make_inner_plan(cls, schema_of(response), version, Plan)
 
 
 def decode_response(cls: type[T], version: int, frame: memoryview) -> tuple[int, T]:
@@ -289,7 +295,7 @@ def maker(cls: type[T], *names: str) -> Callable[..., T]:
 def _encoded(message: object, version: int, head: bytes | None) -> list[Part]:
     encoder, _ = _encoder_of(message, version)
     try:
-        return encoder(message, head, 0)
+        return encoder(message, head)
     except UNFIT as error:
         raise _misfit(message, version, error) from error
 
@@ -298,7 +304,7 @@ def _misfit(message: object, version: int, error: Exception) -> EncodeError:
     return EncodeError(f"{type(message).__name__} v{version}: {error}")
 
 
-def _decoder(schema: Schema, version: int) -> Callable[[memoryview, int, int, int], Any]:
+def _decoder(schema: Schema, version: int) -> Callable[[memoryview, int, int], Any]:
     if not schema.versions.has(version):
         raise DecodeError(f"{schema.cls.__name__} has no version {version}")
     decoder = schema.decoders[version] = make_plan(schema, version, Plan).decode

@@ -76,6 +76,11 @@ def make_plan(schema: Schema, version: int, plan_class: type[Plan]) -> Plan:
     return _Builder(schema, version, plan_class).plan(schema, is_exact=not schema.is_request)
 
 
+def make_inner_plan(cls: type, schema: Schema, version: int, plan_class: type[Plan]) -> Plan:
+    """Return the plan of the structs of a class in the message that `schema` describes."""
+    return _Builder(schema, version, plan_class).plan(schema_of(cls))
+
+
 class _Builder:
     """Makes the plans of a message and of the structs in it, each once."""
 

@@ -29,7 +29,7 @@ if typing.TYPE_CHECKING:
     from pybroker.protocol.api_keys import ApiKey
     from pybroker.protocol.parts import Part
 
-    Encoder = Callable[[object, bytes | None, int], list[Part]]
+    Encoder = Callable[[object, bytes | None], list[Part]]
     """A function that returns the parts of a message: the body alone for None, otherwise size, head and body.
     The number bounds the elements that it takes at once; 0 is no bound."""
 
@@ -153,7 +153,7 @@ class Schema:
         self.is_request = is_request
         self.versions = Versions.parse(versions)
         self.flexible = Versions.parse(flexible)
-        self.decoders: dict[int, Callable[[memoryview, int, int, int], Any]] = {}
+        self.decoders: dict[int, Callable[[memoryview, int, int], Any]] = {}
         self.encoders: dict[int, tuple[Encoder, Callable[[int], bytes]]] = {}
         """By version: the encoder, and the function that makes a response's header from a correlation id."""
 

@@ -36,12 +36,21 @@ class TooManyElementsError(DecodeError):
     """A request has more elements than `pybroker.request.elements.max`."""
 
 
-class LongMessageError(Exception):
-    """A message has more elements than may be decoded or encoded at once: do it in a thread."""
-
-
 class EncodeError(Exception):
     """The message cannot be written in that version: a value is out of range, or the version has no field for it."""
+
+
+class Encoded:
+    """A message that is encoded already, in a list of messages: so a handler can encode a long response step by step.
+
+    `error_code` is that of the message.
+    """
+
+    __slots__ = ("data", "error_code")
+
+    def __init__(self, data: bytes, error_code: int) -> None:
+        self.data = data
+        self.error_code = error_code
 
 
 class Wire(NamedTuple):
@@ -71,24 +80,12 @@ ZERO_UUID: Final = bytes(16)
 VARINT_BYTES_MAX: Final = 5
 TEXT_BYTES_MAX: Final = 0x7FFF
 """The longest text that Kafka writes and reads, in compact form too."""
-TURN_ELEMENTS: Final = 256
-"""After this many elements, the codec calls `let_go`, in a thread that encodes or decodes a long message."""
 WEIGHTLESS_BYTES: Final = 1024
 """Each this many bytes of a text, or of bytes, count as an element."""
 COPIED_AT_ONCE_BYTES: Final = 1 << 20
 """The interpreter is released while more bytes of one field are copied."""
-PART_BYTES: Final = 1 << 18
-"""A long message is encoded in parts of about this size."""
 JOIN_BYTES_MAX: Final = 4096
 """Records up to this size are copied into the bytes around them: that costs less than another buffer for the socket."""
-
-
-def let_go() -> None:
-    """Let another thread have the interpreter if it has asked for it: Python looks for that whenever a function begins.
-
-    Native code calls this function again and again. To release the interpreter and to take it at once again is no substitute:
-    the other thread wakes up too late each time, and then waits for a whole switch interval before it asks.
-    """
 
 
 def uvarint(value: int) -> bytes:

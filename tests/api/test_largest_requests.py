@@ -19,7 +19,11 @@ from pybroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from pybroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pybroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -206,3 +210,45 @@ def test_the_loop_is_held_for_less_than_50_ms(tmp_path: Path, name: str) -> None
 
     assert run_watched(ask, limit_ms=LIMIT_MS).long_texts("<locals>.ask held") == []
     assert found == expected
+
+
+def names_of(request: type[Any], topic: type[Any]) -> Any:
+    return request(topics=[topic(name=f"t{number}") for number in range(2 * TOPICS)])
+
+
+ABOUT_MANY_TOPICS: dict[str, tuple[Any, int]] = {
+    "metadata": (names_of(MetadataRequest, MetadataRequestTopic), 12),
+    "partitions of topics": (names_of(DescribeTopicPartitionsRequest, TopicRequest), 0),
+    "offsets": (
+        ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(name=f"t{number}", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+                for number in range(TOPICS)
+            ],
+        ),
+        5,
+    ),
+    "settings": (
+        DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(resource_type=2, resource_name=f"t{number}", configuration_keys=None)
+                for number in range(TOPICS)
+            ],
+            include_synonyms=True,
+        ),
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize(("request_", "version"), ABOUT_MANY_TOPICS.values(), ids=ABOUT_MANY_TOPICS)
+def test_a_request_about_very_many_topics_holds_the_loop_for_less_than_50_ms(tmp_path: Path, request_: Any, version: int) -> None:
+    frame = frame_of(request_, version)
+
+    async def ask() -> None:
+        whole, _ = await started(tmp_path)
+        await asyncio.sleep(0)
+        await settled(whole.dispatcher.handle(whole.connection, frame))
+
+    assert run_watched(ask, limit_ms=LIMIT_MS).long_texts("<locals>.ask held") == []

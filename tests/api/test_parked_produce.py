@@ -1,9 +1,8 @@
-"""A Produce that waits until its records are durable keeps neither its bytes nor what was decoded in a thread."""
+"""A Produce that waits until its records are durable keeps none of its bytes."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from pybroker import slicing
 from pybroker.api import produce_layout, produce_settling
-from pybroker.api.long_messages import LongMessages
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.replication import delayed_produce
@@ -57,15 +55,12 @@ def sent_as(whole: Whole, request: ProduceRequest) -> tuple[asyncio.Future[Any],
     return response, weakref.ref(received)
 
 
-@pytest.mark.parametrize("is_decoded_in_thread", [False, True], ids=["on the loop", "in a thread"])
 @pytest.mark.parametrize("way", ["at once", "in slices", "waits in steps", "large"])
 @pytest.mark.parametrize("partitions", [1, 2])
 async def test_a_produce_that_waits_keeps_none_of_its_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, way: str, is_decoded_in_thread: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, way: str
 ) -> None:
     whole, disk = await slow_disk(tmp_path, flush_messages="1")
-    if is_decoded_in_thread:
-        whole.dispatcher.loop_elements_max = 1
     if way == "large":
         monkeypatch.setattr(produce_layout, "LARGE_PRODUCE_PARTITIONS", 0)
     elif way == "in slices":
@@ -105,29 +100,3 @@ async def test_only_partitions_that_are_not_durable_in_time_have_timed_out(
     assert sorted(one.error_code for one in topic.partition_responses) == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
     assert whole.replicas.produce_expirations == 1
     assert whole.replicas.produce_purgatory.delayed == 0
-
-
-async def test_what_was_decoded_of_a_large_request_is_freed_while_it_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    freed: list[int] = []
-    free = LongMessages.free
-
-    def noted(self: LongMessages, message: list[Any], of_version: int) -> None:
-        freed.append(sys.getrefcount(message[0]))
-        free(self, message, of_version)
-
-    monkeypatch.setattr(LongMessages, "free", noted)
-    monkeypatch.setattr(slicing, "SLICE_S", -1)  # as with many partitions, the handler pauses before it waits
-    monkeypatch.setattr(produce_layout, "LARGE_PRODUCE_PARTITIONS", 0)
-    whole, disk = await slow_disk(tmp_path, flush_messages="1")
-    whole.dispatcher.loop_elements_max = 1
-    whole.connection.holder = Holder()
-    response = whole.send(produce(2), VERSION)
-    await turned_until(lambda: freed, "the end of the decoded request")
-    assert freed == [2], "the list and the call refer to it, and nothing else does"
-    assert not response.done()
-    whole.pass_time(1000)
-    disk.run_all()
-    assert await response
-    assert len(freed) == 1

@@ -177,7 +177,7 @@ HONEST = {
 @pytest.mark.parametrize(("request_", "version"), HONEST.values(), ids=HONEST)
 def test_what_honest_clients_send_for_10_000_partitions_passes(request_: Any, version: int) -> None:
     body = memoryview(b"".join(encode(request_, version)))  # type: ignore[arg-type]  # no late parts
-    assert isinstance(decode(type(request_), version, body, whole_max=ELEMENTS_MAX), type(request_))
+    assert isinstance(decode(type(request_), version, body, elements_max=ELEMENTS_MAX), type(request_))
 
 
 @pytest.mark.parametrize("client_id", ["reader", None])
@@ -202,7 +202,7 @@ async def test_a_request_of_as_many_elements_as_are_allowed_is_served(tmp_path: 
 def test_texts_count_by_the_kilobyte() -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="n" * 10_000)])
     body = memoryview(b"".join(encode(request, 11)))  # type: ignore[arg-type]  # no late parts
-    decode(MetadataRequest, 11, body, whole_max=10)
+    decode(MetadataRequest, 11, body, elements_max=10)
     with pytest.raises(TooManyElementsError):
-        decode(MetadataRequest, 11, body, whole_max=9)
+        decode(MetadataRequest, 11, body, elements_max=9)
     assert issubclass(TooManyElementsError, DecodeError)

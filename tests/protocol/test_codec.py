@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from pybroker.protocol.codec import (
     DecodeError,
     EncodeError,
-    LongMessageError,
+    TooManyElementsError,
     decode,
-    decode_response,
     encode,
     encode_response,
+)
+from pybroker.protocol.codec import (
+    encoded as encoded_once,
 )
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pybroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -192,31 +194,14 @@ def names(*sizes: int) -> MetadataRequest:
 
 
 @pytest.mark.parametrize(
-    ("request_", "elements"), [(names(*[1] * 12), 12), (names(1, 3 * 1024, 1023), 3 + 3)], ids=["many", "large"]
-)
-def test_a_long_message_is_given_up_where_its_elements_are_bounded(request_: MetadataRequest, elements: int) -> None:
-    data = memoryview(encoded(request_, 12))
-    assert decode(MetadataRequest, 12, data, elements_max=elements) == decode(MetadataRequest, 12, data) == request_
-    with pytest.raises(LongMessageError):
-        decode(MetadataRequest, 12, data, elements_max=elements - 1)
-    assert decode(MetadataRequest, 12, data) == request_, "the bound is that of one call"
-    response = MetadataResponse(topics=[MetadataResponseTopic(name=one.name) for one in request_.topics or ()])
-    assert encode_response(response, 12, 1, elements_max=elements) == encode_response(response, 12, 1)
-    with pytest.raises(LongMessageError):
-        encode_response(response, 12, 1, elements_max=elements - 1)
-
-
-@pytest.mark.parametrize(
     ("request_", "elements"), [(names(*[1] * 5000), 5000), (names(1, 3 * 1024, 1023), 3 + 3)], ids=["many", "large"]
 )
-def test_a_message_of_more_elements_than_may_be_as_a_whole_is_refused(request_: MetadataRequest, elements: int) -> None:
+def test_a_message_of_more_elements_than_it_may_have_is_refused(request_: MetadataRequest, elements: int) -> None:
     data = memoryview(encoded(request_, 12))
-    assert decode(MetadataRequest, 12, data, whole_max=elements) == request_
-    with pytest.raises(DecodeError, match="more elements"):
-        decode(MetadataRequest, 12, data, whole_max=elements - 1)
+    assert decode(MetadataRequest, 12, data, elements_max=elements) == request_
+    with pytest.raises(TooManyElementsError):
+        decode(MetadataRequest, 12, data, elements_max=elements - 1)
     assert decode(MetadataRequest, 12, data) == request_, "the bound is that of one call"
-    with pytest.raises(LongMessageError):
-        decode(MetadataRequest, 12, data, elements_max=elements - 1, whole_max=elements - 1)
 
 
 def test_a_count_beyond_the_bound_takes_no_memory() -> None:
@@ -224,21 +209,22 @@ def test_a_count_beyond_the_bound_takes_no_memory() -> None:
     data = memoryview(count.to_bytes(4) + bytes(2 * count))
     tracemalloc.start()
     try:
-        for bound in ({"elements_max": 1000}, {"whole_max": 1000}):
-            with pytest.raises((LongMessageError, DecodeError)):
-                decode(MetadataRequest, 1, data, **bound)
+        with pytest.raises(TooManyElementsError):
+            decode(MetadataRequest, 1, data, elements_max=1000)
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
 
 
-def test_a_long_response_has_parts_that_are_the_whole() -> None:
-    response = MetadataResponse(topics=[MetadataResponseTopic(name=f"{number:05}" * 10) for number in range(20_000)])
-    parts = encode_response(response, 9, 1)
-    assert 2 <= len(parts) < 30
-    data = b"".join(parts)  # type: ignore[arg-type]  # no late parts
-    assert int.from_bytes(data[:4]) == len(data) - 4
-    assert decode_response(MetadataResponse, 9, memoryview(data)[4:]) == (1, response)
+def test_a_list_may_have_messages_that_are_encoded_already() -> None:
+    topics = [MetadataResponseTopic(error_code=code, name=f"t{code}", is_internal=False) for code in (0, 3)]
+    for version in (1, 12):
+        done: list[Any] = [encoded_once(topic, MetadataResponse, version) for topic in topics]
+        assert [one.error_code for one in done] == [0, 3]
+        mixed = MetadataResponse(topics=[topics[0], done[1]])
+        expected = encode_response(MetadataResponse(topics=topics), version, 1)
+        assert encode_response(MetadataResponse(topics=done), version, 1) == expected
+        assert encode_response(mixed, version, 1) == expected
 
 
 @pytest.mark.parametrize("size", [0x7FFF, 0x8000])

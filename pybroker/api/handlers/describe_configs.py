@@ -17,7 +17,7 @@ Source: ConfigHelper; KIP-133, KIP-226, KIP-412, KIP-569.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.configs.broker_loggers import levels
 from pybroker.api.configs.config_resources import ResourceType, check_broker_name, identity
@@ -26,6 +26,7 @@ from pybroker.api.slices import in_slices
 from pybroker.config.setting import Kind
 from pybroker.metadata import names
 from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND
+from pybroker.protocol.codec import encoded
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -58,16 +59,19 @@ _TYPES: Final = {
 
 def handle(
     broker: Services,
-    context: RequestContext,  # noqa: ARG001
+    context: RequestContext,
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse | Future[DescribeConfigsResponse]:
     """Respond from the image and the settings in force; between resources, others get their turn."""
-    return in_slices(_describe_each(broker, request))
+    return in_slices(_describe_each(broker, context.api_version, request))
 
 
-def _describe_each(broker: Services, request: DescribeConfigsRequest) -> Generator[None, None, DescribeConfigsResponse]:
+def _describe_each(
+    broker: Services, version: int, request: DescribeConfigsRequest
+) -> Generator[None, None, DescribeConfigsResponse]:
+    """Describe and encode the resources one after the other: together they may have hundreds of thousands of settings."""
     described: set[tuple[int, str]] = set()
-    results = []
+    results: list[Any] = []
     for resource in request.resources:
         if not resource.configuration_keys:
             same = identity(resource)
@@ -75,7 +79,7 @@ def _describe_each(broker: Services, request: DescribeConfigsRequest) -> Generat
                 continue
             described.add(same)
         result = yield from _describe(broker, request, resource)
-        results.append(result)
+        results.append(encoded(result, DescribeConfigsResponse, version))
         yield
     return DescribeConfigsResponse(results=results)
 
