@@ -13,7 +13,7 @@ error_response       the response that carries one error in the form of any API
 error_counts         which fields of a response are error codes, for the metrics
 response_memo        encoded responses, such as those to Metadata, kept for as long as the metadata stays the same
 metadata_topics, nodes          what Metadata, DescribeCluster, DescribeTopicPartitions and FindCoordinator share
-fetch_partition, down_conversion    one partition of a Fetch response; records in the format of old versions
+fetch                the responses to a Fetch
 repeats              what is kept of a request, so that those like it need no decoding
 one_partition, _one_partition_*     a Produce of one partition, the usual one: one text for both builds
 produce_layout, produce_response, produce_makers    the partitions of a Produce, and the response with their results

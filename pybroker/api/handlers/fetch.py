@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.fetch_partition import (
+from pybroker.api.fetch.responses import (
     ZSTD_VERSION,
     count_partition,
     for_old_client,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pybroker.api.context import RequestContext, Services
-    from pybroker.api.down_conversion import Converted
+    from pybroker.api.fetch.down_conversion import Converted
     from pybroker.model import TopicPartition
     from pybroker.replication.fetch_data import FetchParams, SessionKey
     from pybroker.slicing import Work

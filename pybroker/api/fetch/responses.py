@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.down_conversion import Converted, DownConversion, magic_for
+from pybroker.api.fetch.down_conversion import Converted, DownConversion, magic_for
 from pybroker.model import Offset
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
