@@ -69,7 +69,7 @@ RUN tools/bin/pip --python /opt/pybroker/bin/python install --quiet --no-deps --
 FROM python:3.13-slim-trixie AS spark
 ENV PATH=/opt/pybroker/bin:$PATH PYBROKER_CACHE_DIR=/opt/pybroker/cache HOME=/tmp
 COPY --from=spark-builder /opt/pybroker /opt/pybroker
-RUN python -c "from pybroker.pipeline import connector, java; connector.connector_jars(); java.find_java().home()" \
+RUN python -c "from pybroker.spark import connector, java; connector.connector_jars(); java.find_java().home()" \
  && install --directory --mode=0777 /lake
 COPY container/examples /examples
 WORKDIR /lake

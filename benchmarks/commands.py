@@ -22,7 +22,7 @@ from testing.process.broker import BrokerProcess
 from testing.process.kafka_peer import RELEASE, classpath, logging_options
 from testing.process.tool_runner import TOOLS
 
-ENTRY = Path(pybroker.__file__).parent / "commands" / "__main__.py"
+ENTRY = Path(pybroker.__file__).parent / "tools" / "__main__.py"
 KAFKA_RUNS = 3
 RUNS: tuple[tuple[str, ...], ...] = (
     ("kafka-broker-api-versions",),

@@ -21,11 +21,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import peers
-from pybroker.pipeline.datasource import arrow, register
-from pybroker.pipeline.datasource.options import parse
-from pybroker.pipeline.datasource.plan import plan_batch
-from pybroker.pipeline.datasource.reading import RangeReader
-from pybroker.pipeline.session import spark_session
+from pybroker.spark.datasource import arrow, register
+from pybroker.spark.datasource.options import parse
+from pybroker.spark.datasource.plan import plan_batch
+from pybroker.spark.datasource.reading import RangeReader
+from pybroker.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,12 +31,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import peers
 from pybroker.model import Offset, ProducerEpoch, ProducerId
-from pybroker.pipeline.mirror import outgoing
-from pybroker.pipeline.mirror.job import MirrorOptions, run
-from pybroker.pipeline.wire.client import LATEST, WireClient
 from pybroker.records.batch import BatchView, increment_sequence
 from pybroker.records.build import assemble_batch
 from pybroker.records.compression import compress, decompress
+from pybroker.spark.mirror import outgoing
+from pybroker.spark.mirror.job import MirrorOptions, run
+from pybroker.spark.wire.client import LATEST, WireClient
 
 PARTITIONS = 4
 START_MS = 1_700_000_000_000

@@ -27,12 +27,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks import peers
-from pybroker.pipeline.archive import job as archive
-from pybroker.pipeline.cluster import Cluster
-from pybroker.pipeline.datasource import register
-from pybroker.pipeline.errors import PipelineError
-from pybroker.pipeline.replay import job as replay
-from pybroker.pipeline.session import spark_session
+from pybroker.spark.archive import job as archive
+from pybroker.spark.cluster import Cluster
+from pybroker.spark.datasource import register
+from pybroker.spark.errors import PipelineError
+from pybroker.spark.replay import job as replay
+from pybroker.spark.session import spark_session
 from testing.process import procstat
 
 if TYPE_CHECKING:

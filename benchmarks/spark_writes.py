@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks import load, peers
 from benchmarks.spark_pipeline import BROKER, Step, pool, records, to_parquet, write, written
-from pybroker.pipeline.cluster import Cluster
-from pybroker.pipeline.replay import job as replay
-from pybroker.pipeline.session import spark_session
+from pybroker.spark.cluster import Cluster
+from pybroker.spark.replay import job as replay
+from pybroker.spark.session import spark_session
 from testing.clients.stock import create_topic
 from testing.process import procstat
 from testing.samples import T0_MS, Sample

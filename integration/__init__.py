@@ -6,8 +6,8 @@ transactions  transactions, Kafka Streams, loops that consume, transform and pro
 network       the loop and its connections: requests, limits, memory, fairness, bad frames, long turns
 durability    what was acknowledged, after kills and with disks that are full or lost; the soak of everything
 retention     retention and compaction, to the record; the soak of retention
-tools         Kafka's own command line tools
-commands      our commands as processes, and the broker's start and stop
+tools         Kafka's own command line tools, and ours beside them
+cli           our commands as processes, and the broker's start and stop
 adoption      directories of Apache Kafka become ours, and ours become Kafka's
 image         the files and the start command of the image, without a container engine but for one case
 containers    the image and the compose file, with an engine; `make test` leaves them out

@@ -38,7 +38,7 @@ NATIVE_TESTS: Final = (
     "tests/api/test_produce_ways.py", "tests/api/test_produce.py", "tests/api/fetch/test_loops.py",
     "tests/api/fetch/test_versions.py",
     "tests/api/test_error_counts.py", "tests/api/test_repeats.py",
-    "tests/pipeline/test_datasource_reading.py", "tests/pipeline/test_datasource_kafka.py",
+    "tests/spark/test_datasource_reading.py", "tests/spark/test_datasource_kafka.py",
 )  # fmt: skip
 
 

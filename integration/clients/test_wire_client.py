@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pybroker.model import Offset, ProducerEpoch, ProducerId
-from pybroker.pipeline.errors import PipelineError
-from pybroker.pipeline.wire.client import COMMITTED, EARLIEST, LATEST, WireClient
-from pybroker.pipeline.wire.connection import Connection
-from pybroker.pipeline.wire.errors import BrokerError, NotKafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
+from pybroker.spark.errors import PipelineError
+from pybroker.spark.wire.client import COMMITTED, EARLIEST, LATEST, WireClient
+from pybroker.spark.wire.connection import Connection
+from pybroker.spark.wire.errors import BrokerError, NotKafkaError
 from testing.clients.stock import unique
 from testing.waiting import joined
 

@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybroker.cli import spark_audit
-from pybroker.pipeline.audit.options import AuditOptions, Incremental
-from pybroker.pipeline.audit.sources import Tier
-from pybroker.pipeline.audit.tagging import AuditedProducer
-from pybroker.pipeline.cluster import Cluster
-from pybroker.pipeline.errors import PipelineError
+from pybroker.spark.audit.options import AuditOptions, Incremental
+from pybroker.spark.audit.sources import Tier
+from pybroker.spark.audit.tagging import AuditedProducer
+from pybroker.spark.cluster import Cluster
+from pybroker.spark.errors import PipelineError
 from testing.clients.stock import unique
 from testing.waiting import Deadline
 

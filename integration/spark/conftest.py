@@ -42,7 +42,7 @@ def _cache() -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Make the session as `pybroker spark` makes it: local, with two cores."""
-    from pybroker.pipeline.session import spark_session  # noqa: PLC0415 (not every run of the tests comes here)
+    from pybroker.spark.session import spark_session  # noqa: PLC0415 (not every run of the tests comes here)
 
     conf = {"spark.local.dir": str(tmp_path_factory.mktemp("spark")), "spark.sql.shuffle.partitions": "2"}
     session = spark_session("tests", master="local[2]", conf=conf)
@@ -85,7 +85,7 @@ def flow(spark_broker: BrokerProcess) -> Iterator[Flow]:
 @pytest.fixture
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the audits' own sessions interpret their plans."""
-    from pybroker.pipeline.audit import passes  # noqa: PLC0415 (an extra)
+    from pybroker.spark.audit import passes  # noqa: PLC0415 (an extra)
 
     for name, value in INTERPRETED.items():
         monkeypatch.setitem(passes._CONF, name, value)

@@ -30,7 +30,7 @@ def standalone(folder: Path, workers: int) -> Iterator[str]:
     """Yield the URL of the master, once all workers (of one core each) have registered. Their work is in `folder`/workN."""
     from pyspark import __file__ as pyspark_file  # noqa: PLC0415
 
-    from pybroker.pipeline.java import find_java  # noqa: PLC0415
+    from pybroker.spark.java import find_java  # noqa: PLC0415
 
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "log4j2.properties"

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from integration.spark.plans import interpreted_job
-from pybroker.pipeline import generate
-from pybroker.pipeline.archive.files import read as read_files
-from pybroker.pipeline.archive.job import ArchiveOptions, run
-from pybroker.pipeline.archive.manifest import Archive
-from pybroker.pipeline.archive.verify import verify
-from pybroker.pipeline.cluster import Cluster
-from pybroker.pipeline.errors import PipelineError
-from pybroker.pipeline.generate import GenerateOptions
+from pybroker.spark import generate
+from pybroker.spark.archive.files import read as read_files
+from pybroker.spark.archive.job import ArchiveOptions, run
+from pybroker.spark.archive.manifest import Archive
+from pybroker.spark.archive.verify import verify
+from pybroker.spark.cluster import Cluster
+from pybroker.spark.errors import PipelineError
+from pybroker.spark.generate import GenerateOptions
 from testing.clients.stock import unique
 from testing.waiting import LONG_WAIT_S, WAIT_S, until
 
@@ -234,7 +234,7 @@ def test_the_archive_waits_for_a_broker_and_reports_its_end_in_one_line(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Archive, "commit", commit_and_kill)
-        patch.setattr("pybroker.pipeline.archive.job._POLL_MS", 3000)
+        patch.setattr("pybroker.spark.archive.job._POLL_MS", 3000)
         with pytest.raises(PipelineError, match=r"no broker at .* for 1 s; run the same command again to continue") as caught:
             run(spark, options)
     assert "\n" not in str(caught.value)

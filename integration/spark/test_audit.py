@@ -21,15 +21,15 @@ import pytest
 
 from integration.spark.audits import BUCKET_MS, START_MS, invoke, numbers, rows, spans
 from integration.spark.plans import interpreted_job
-from pybroker.pipeline.archive.job import ArchiveOptions
-from pybroker.pipeline.archive.job import run as archive
-from pybroker.pipeline.audit import sources
-from pybroker.pipeline.audit.job import run
-from pybroker.pipeline.audit.options import AuditOptions
-from pybroker.pipeline.audit.sources import Tier
-from pybroker.pipeline.audit.tagging import AuditedKafkaProducer, AuditedProducer
-from pybroker.pipeline.cluster import Cluster
-from pybroker.pipeline.errors import PipelineError
+from pybroker.spark.archive.job import ArchiveOptions
+from pybroker.spark.archive.job import run as archive
+from pybroker.spark.audit import sources
+from pybroker.spark.audit.job import run
+from pybroker.spark.audit.options import AuditOptions
+from pybroker.spark.audit.sources import Tier
+from pybroker.spark.audit.tagging import AuditedKafkaProducer, AuditedProducer
+from pybroker.spark.cluster import Cluster
+from pybroker.spark.errors import PipelineError
 from testing.clients.stock import unique
 from testing.waiting import LONG_WAIT_S, WAIT_S, Deadline, until
 
@@ -42,12 +42,12 @@ pytestmark = pytest.mark.spark
 
 PARTITIONS = 3
 DOCS = Path(__file__).parent.parent.parent / "docs"
-PAGE, OVERVIEW = DOCS / "audit.md", DOCS / "pipeline.md"
+PAGE, OVERVIEW = DOCS / "audit.md", DOCS / "spark.md"
 
 DOOMED = """
 import os, signal, sys
 import confluent_kafka
-from pybroker.pipeline.audit.tagging import AuditedProducer
+from pybroker.spark.audit.tagging import AuditedProducer
 
 bootstrap, topic, counts, start = sys.argv[1:]
 producer = AuditedProducer(
@@ -353,7 +353,7 @@ def test_a_broker_that_goes_away_in_the_middle_leaves_nothing_and_is_one_line(
 
     options = AuditOptions(path=tmp_path / "audit", tiers=(Tier("cluster", broker.bootstrap),), topics=(topic,), retry_s=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pybroker.pipeline.audit.job.survey", survey_and_kill)
+        patch.setattr("pybroker.spark.audit.job.survey", survey_and_kill)
         patch.setattr(sources, "POLL_MS", 1500)
         with pytest.raises(PipelineError, match=r"no broker at 127\.0\.0\.1:\d+ for 1 s; run the same command again to continue"):
             run(spark, options)

@@ -22,12 +22,12 @@ from integration.spark.audits import (
     rows,
     spans,
 )
-from pybroker.pipeline.audit import incremental, job
-from pybroker.pipeline.audit.options import AuditOptions, Incremental
-from pybroker.pipeline.audit.sources import Tier
-from pybroker.pipeline.audit.state import State
-from pybroker.pipeline.audit.tagging import AuditedProducer
-from pybroker.pipeline.cluster import Cluster
+from pybroker.spark.audit import incremental, job
+from pybroker.spark.audit.options import AuditOptions, Incremental
+from pybroker.spark.audit.sources import Tier
+from pybroker.spark.audit.state import State
+from pybroker.spark.audit.tagging import AuditedProducer
+from pybroker.spark.cluster import Cluster
 from testing.waiting import LONG_WAIT_S, Deadline, until
 
 if TYPE_CHECKING:

@@ -20,14 +20,14 @@ import pytest
 
 from integration.spark.audits import BUCKET_MS, START_MS, Flow, follow, invoke, judged
 from integration.spark.plans import interpreted_job
-from pybroker.pipeline.archive.job import ArchiveOptions
-from pybroker.pipeline.archive.job import run as archive
-from pybroker.pipeline.audit import incremental
-from pybroker.pipeline.audit.options import AuditOptions, Incremental
-from pybroker.pipeline.audit.sources import Tier
-from pybroker.pipeline.audit.state import State
-from pybroker.pipeline.cluster import Cluster
-from pybroker.pipeline.errors import PipelineError
+from pybroker.spark.archive.job import ArchiveOptions
+from pybroker.spark.archive.job import run as archive
+from pybroker.spark.audit import incremental
+from pybroker.spark.audit.options import AuditOptions, Incremental
+from pybroker.spark.audit.sources import Tier
+from pybroker.spark.audit.state import State
+from pybroker.spark.cluster import Cluster
+from pybroker.spark.errors import PipelineError
 from testing.waiting import LONG_WAIT_S, WAIT_S, joined, until
 
 if TYPE_CHECKING:

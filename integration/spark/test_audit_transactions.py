@@ -13,12 +13,12 @@ import pytest
 
 from integration.spark.audits import BUCKET_MS, START_MS, Flow, follow, numbers, rows
 from integration.spark.transactions import MARKERS_ONLY, OPEN_MS_MAX, TIMEOUT_S, Scene, transactional_producer
-from pybroker.pipeline.audit import incremental, job, sources
-from pybroker.pipeline.audit.options import AuditOptions
-from pybroker.pipeline.audit.passes import closed_until
-from pybroker.pipeline.audit.sources import Tier
-from pybroker.pipeline.audit.tagging import AuditedKafkaProducer, AuditedProducer
-from pybroker.pipeline.isolation import Isolation
+from pybroker.spark.audit import incremental, job, sources
+from pybroker.spark.audit.options import AuditOptions
+from pybroker.spark.audit.passes import closed_until
+from pybroker.spark.audit.sources import Tier
+from pybroker.spark.audit.tagging import AuditedKafkaProducer, AuditedProducer
+from pybroker.spark.isolation import Isolation
 from testing.clients.stock import unique
 
 if TYPE_CHECKING:

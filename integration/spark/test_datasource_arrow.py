@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pybroker.model import Offset
-from pybroker.pipeline.datasource import arrow
-from pybroker.pipeline.datasource.plan import plan_batch
-from pybroker.pipeline.datasource.reading import RangeReader
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
+from pybroker.spark.datasource import arrow
+from pybroker.spark.datasource.plan import plan_batch
+from pybroker.spark.datasource.reading import RangeReader
 from testing.scenes.data_directories import START_MS, DataDirectory, lay_down, parsed, plan
 
 if TYPE_CHECKING:

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-KAFKA = Path(__file__).resolve().parents[2] / "tests" / "pipeline" / "kafka-3.9.2"
+KAFKA = Path(__file__).resolve().parents[2] / "tests" / "spark" / "kafka-3.9.2"
 DEFAULT_COLUMNS = ["topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers"]
 
 
 @pytest.fixture
 def session(spark: SparkSession) -> SparkSession:
-    from pybroker.pipeline.datasource import register  # noqa: PLC0415 (not every run of the tests comes here)
+    from pybroker.spark.datasource import register  # noqa: PLC0415 (not every run of the tests comes here)
 
     register(spark)
     return spark

@@ -35,7 +35,7 @@ Rows = dict[str, list[tuple[int, bytes, bytes]]]
 @pytest.fixture
 def read(spark: SparkSession) -> Callable[..., Rows]:
     """Read a directory, and return the rows of each topic in the order of their offsets."""
-    from pybroker.pipeline.datasource import register  # noqa: PLC0415 (not every run of the tests comes here)
+    from pybroker.spark.datasource import register  # noqa: PLC0415 (not every run of the tests comes here)
 
     register(spark)
 

@@ -23,7 +23,7 @@ TIMEOUT_S = 240
 @pytest.fixture
 def run(spark: SparkSession, tmp_path: Path) -> Callable[..., list[tuple[int, int]]]:
     """Run the stream over `tmp_path / "data"` to its present end. Return what the table has."""
-    from pybroker.pipeline.datasource import register  # noqa: PLC0415 (not every run of the tests comes here)
+    from pybroker.spark.datasource import register  # noqa: PLC0415 (not every run of the tests comes here)
 
     register(spark)
 

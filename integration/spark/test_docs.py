@@ -1,4 +1,4 @@
-"""Runs the examples of docs/pipeline.md, in their order, as they are written there."""
+"""Runs the examples of docs/spark.md, in their order, as they are written there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 JOBS = ("archive", "doctor", "generate", "mirror", "replay", "report")
-PAGE = Path(__file__).parent.parent.parent / "docs" / "pipeline.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "spark.md"
 
 RUN_ALL = """
 import shlex, sys

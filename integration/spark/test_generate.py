@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pybroker.pipeline import generate
-from pybroker.pipeline.cluster import Cluster
-from pybroker.pipeline.errors import PipelineError
-from pybroker.pipeline.generate import GenerateOptions, chunks, murmur2
+from pybroker.spark import generate
+from pybroker.spark.cluster import Cluster
+from pybroker.spark.errors import PipelineError
+from pybroker.spark.generate import GenerateOptions, chunks, murmur2
 from testing.clients.stock import unique
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pybroker.model import Offset
-from pybroker.pipeline.errors import PipelineError
-from pybroker.pipeline.mirror.job import MirrorOptions, run
-from pybroker.pipeline.mirror.state import Origin, State
-from pybroker.pipeline.wire.client import WireClient
 from pybroker.records.batch import Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
+from pybroker.spark.errors import PipelineError
+from pybroker.spark.mirror.job import MirrorOptions, run
+from pybroker.spark.mirror.state import Origin, State
+from pybroker.spark.wire.client import WireClient
 from testing.clients.stock import unique
 
 if TYPE_CHECKING:

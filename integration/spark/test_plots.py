@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from pybroker.pipeline import plots
+from pybroker.spark import plots
 
 pytestmark = pytest.mark.spark
 

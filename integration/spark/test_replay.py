@@ -16,14 +16,14 @@ import pytest
 
 from integration.spark.plans import interpreted_job
 from pybroker.model import Offset
-from pybroker.pipeline import generate
-from pybroker.pipeline.archive.job import ArchiveOptions
-from pybroker.pipeline.archive.job import run as archive
-from pybroker.pipeline.cluster import Cluster
-from pybroker.pipeline.errors import PipelineError
-from pybroker.pipeline.generate import GenerateOptions
-from pybroker.pipeline.replay.job import ReplayOptions, run
-from pybroker.pipeline.replay.rows import Piece, Selection, rows
+from pybroker.spark import generate
+from pybroker.spark.archive.job import ArchiveOptions
+from pybroker.spark.archive.job import run as archive
+from pybroker.spark.cluster import Cluster
+from pybroker.spark.errors import PipelineError
+from pybroker.spark.generate import GenerateOptions
+from pybroker.spark.replay.job import ReplayOptions, run
+from pybroker.spark.replay.rows import Piece, Selection, rows
 from testing.clients.stock import create_topic, unique
 from testing.waiting import LONG_WAIT_S, joined, until
 

@@ -14,20 +14,20 @@ import pytest
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
 
 from pybroker.model import CoordinatorEpoch, Offset
-from pybroker.pipeline.cluster import Cluster
-from pybroker.pipeline.errors import PipelineError
-from pybroker.pipeline.report.counting import Counting
-from pybroker.pipeline.report.job import ReportOptions, run
-from pybroker.pipeline.report.keys import KeyCounts, gini, summarized
-from pybroker.pipeline.report.plan import Wanted
-from pybroker.pipeline.report.tally import Histogram, Series
-from pybroker.pipeline.report.task_progress import ProgressListener, reporter
-from pybroker.pipeline.wire.aborted import AbortedTransactions
 from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.records.errors import CorruptRecordError
+from pybroker.spark.cluster import Cluster
+from pybroker.spark.errors import PipelineError
+from pybroker.spark.report.counting import Counting
+from pybroker.spark.report.job import ReportOptions, run
+from pybroker.spark.report.keys import KeyCounts, gini, summarized
+from pybroker.spark.report.plan import Wanted
+from pybroker.spark.report.tally import Histogram, Series
+from pybroker.spark.report.task_progress import ProgressListener, reporter
+from pybroker.spark.wire.aborted import AbortedTransactions
 from testing.clients.stock import unique
 from testing.process.kafka_peer import free_port
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pybroker.pipeline.errors import PipelineError
-from pybroker.pipeline.session import spark_session
+from pybroker.spark.errors import PipelineError
+from pybroker.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,7 @@ def test_without_java_on_the_path_the_java_of_pip_runs_spark_and_nothing_else_is
         found = next(f"{folder}/{command}" for folder in ("/bin", "/usr/bin") if os.access(f"{folder}/{command}", os.X_OK))
         (tmp_path / command).symlink_to(found)
     script = (
-        "from pybroker.pipeline.session import spark_session\n"
+        "from pybroker.spark.session import spark_session\n"
         "spark = spark_session('alone', master='local[1]')\n"
         "print(spark.range(10).selectExpr('sum(id)').first()[0])\n"
         "print(spark.sparkContext._jvm.System.getProperty('java.home'))\n"

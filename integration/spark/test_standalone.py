@@ -26,16 +26,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pybroker.pipeline import generate
-from pybroker.pipeline.archive.job import ArchiveOptions
-from pybroker.pipeline.archive.job import run as archive
-from pybroker.pipeline.archive.verify import verify
-from pybroker.pipeline.datasource import register
-from pybroker.pipeline.mirror.job import MirrorOptions
-from pybroker.pipeline.mirror.job import run as mirror
-from pybroker.pipeline.replay.job import ReplayOptions
-from pybroker.pipeline.replay.job import run as replay
-from pybroker.pipeline.session import spark_session
+from pybroker.spark import generate
+from pybroker.spark.archive.job import ArchiveOptions
+from pybroker.spark.archive.job import run as archive
+from pybroker.spark.archive.verify import verify
+from pybroker.spark.datasource import register
+from pybroker.spark.mirror.job import MirrorOptions
+from pybroker.spark.mirror.job import run as mirror
+from pybroker.spark.replay.job import ReplayOptions
+from pybroker.spark.replay.job import run as replay
+from pybroker.spark.session import spark_session
 
 master, bootstrap, topic, path, data_dir, jvm = sys.argv[1:]
 conf = {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": jvm, "spark.sql.shuffle.partitions": "2"}

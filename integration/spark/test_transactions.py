@@ -13,23 +13,23 @@ import pytest
 
 from integration.spark.transactions import ABORTED_LAST, OPEN_LAST, PARTITIONS, RECORDS, Scene, Values, values_of
 from pybroker.model import Offset
-from pybroker.pipeline.archive.job import ArchiveOptions
-from pybroker.pipeline.archive.job import run as archive
-from pybroker.pipeline.archive.verify import verify
-from pybroker.pipeline.datasource import register
-from pybroker.pipeline.errors import PipelineError
-from pybroker.pipeline.isolation import Isolation
-from pybroker.pipeline.mirror import partition as mirroring
-from pybroker.pipeline.mirror.job import MirrorOptions
-from pybroker.pipeline.mirror.job import run as mirror
-from pybroker.pipeline.mirror.offset_map import Arrived, OffsetMap
-from pybroker.pipeline.replay.job import ReplayOptions
-from pybroker.pipeline.replay.job import run as replay
-from pybroker.pipeline.report.job import ReportOptions
-from pybroker.pipeline.report.job import run as report
-from pybroker.pipeline.report.plan import Wanted
-from pybroker.pipeline.wire.client import WireClient
 from pybroker.records.batch import batches
+from pybroker.spark.archive.job import ArchiveOptions
+from pybroker.spark.archive.job import run as archive
+from pybroker.spark.archive.verify import verify
+from pybroker.spark.datasource import register
+from pybroker.spark.errors import PipelineError
+from pybroker.spark.isolation import Isolation
+from pybroker.spark.mirror import partition as mirroring
+from pybroker.spark.mirror.job import MirrorOptions
+from pybroker.spark.mirror.job import run as mirror
+from pybroker.spark.mirror.offset_map import Arrived, OffsetMap
+from pybroker.spark.replay.job import ReplayOptions
+from pybroker.spark.replay.job import run as replay
+from pybroker.spark.report.job import ReportOptions
+from pybroker.spark.report.job import run as report
+from pybroker.spark.report.plan import Wanted
+from pybroker.spark.wire.client import WireClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

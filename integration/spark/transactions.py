@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import confluent_kafka.admin
 
-from pybroker.pipeline.cluster import Cluster
-from pybroker.pipeline.isolation import Isolation
+from pybroker.spark.cluster import Cluster
+from pybroker.spark.isolation import Isolation
 from testing.clients.stock import unique
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from pybroker.pipeline.cluster import Extent
+    from pybroker.spark.cluster import Extent
 
 COMMITTED_LAST, ABORTED_LAST, MARKERS_ONLY, OPEN_LAST, ABORTED_ONLY, PLAIN_LAST = range(6)
 PARTITIONS = 6

@@ -10,7 +10,7 @@ import click
 from pybroker.cli.spark_options import SparkOptions, isolation_option, job, spark_options
 
 if TYPE_CHECKING:
-    from pybroker.pipeline.isolation import Isolation
+    from pybroker.spark.isolation import Isolation
 
 
 @click.command("archive", short_help="Copy new records of topics to Parquet files.")
@@ -56,7 +56,7 @@ def command(
 ) -> None:
     """Copy the records that are new in topics to Parquet files under PATH, each record exactly once."""
     if verify:
-        from pybroker.pipeline.archive import verify as verification
+        from pybroker.spark.archive import verify as verification
 
         with job("archive", where) as spark:
             found = verification.verify(spark, path)
@@ -66,7 +66,7 @@ def command(
         raise click.UsageError("--bootstrap-server is needed")
     if bool(topics) == (pattern is not None):
         raise click.UsageError("give either --topic or --pattern")
-    from pybroker.pipeline.archive import job as archive
+    from pybroker.spark.archive import job as archive
 
     options = archive.ArchiveOptions(
         bootstrap=bootstrap,

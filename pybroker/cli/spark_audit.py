@@ -12,10 +12,10 @@ import click
 from pybroker.cli.spark_options import SparkOptions, isolation_option, job, spark_options
 
 if TYPE_CHECKING:
-    from pybroker.pipeline.audit.incremental import Passed
-    from pybroker.pipeline.audit.options import AuditOptions
-    from pybroker.pipeline.audit.sources import Tier
-    from pybroker.pipeline.isolation import Isolation
+    from pybroker.spark.audit.incremental import Passed
+    from pybroker.spark.audit.options import AuditOptions
+    from pybroker.spark.audit.sources import Tier
+    from pybroker.spark.isolation import Isolation
 
 LOST_OR_DOUBLED: Final = 3
 """The exit code of an audit that ran to its end and found lost or doubled records."""
@@ -117,8 +117,8 @@ def command(
         raise click.UsageError("give either --topic or --pattern")
     if (incremental or interval_s is not None) and (from_time or to_time):
         raise click.UsageError("--incremental and --every take neither --from-time nor --to-time")
-    from pybroker.pipeline.audit.options import AuditOptions, Incremental
-    from pybroker.pipeline.errors import PipelineError
+    from pybroker.spark.audit.options import AuditOptions, Incremental
+    from pybroker.spark.errors import PipelineError
 
     how = Incremental(interval_s=interval_s, keep_s=keep_s, pass_records=pass_records, is_loss_allowed=allow_loss)
     try:
@@ -148,8 +148,8 @@ def command(
 
 
 def _run(where: SparkOptions, options: AuditOptions) -> None:
-    from pybroker.pipeline.audit import incremental
-    from pybroker.pipeline.audit import job as audit
+    from pybroker.spark.audit import incremental
+    from pybroker.spark.audit import job as audit
 
     how = options.incremental
     with job("audit", where) as spark:
@@ -181,7 +181,7 @@ def _printer() -> Callable[[Passed], None]:
 
 
 def _tiers(given: tuple[str, ...], renames: tuple[str, ...]) -> tuple[Tier, ...]:
-    from pybroker.pipeline.audit.sources import SAME_NAME, Tier
+    from pybroker.spark.audit.sources import SAME_NAME, Tier
 
     names = dict(_pair("--rename", one) for one in renames)
     tiers = tuple(Tier(name, source, names.pop(name, SAME_NAME)) for name, source in (_pair("--tier", one) for one in given))

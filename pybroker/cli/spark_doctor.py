@@ -15,8 +15,8 @@ from pybroker.cli.spark_options import SparkOptions, job, spark_options
 @spark_options
 def command(*, where: SparkOptions, bootstrap: str | None) -> None:
     """Show what Spark runs on here, send records to a broker and read them back."""
-    from pybroker.pipeline import doctor
-    from pybroker.pipeline.errors import PipelineError
+    from pybroker.spark import doctor
+    from pybroker.spark.errors import PipelineError
 
     try:
         doctor.describe(click.echo, where.jars)

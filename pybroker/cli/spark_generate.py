@@ -62,7 +62,7 @@ def start_ms(text: str | None) -> int | None:
 @spark_options
 def command(*, where: SparkOptions, start: str | None, **options: object) -> None:
     """Write generated records to a topic; the same seed makes the same records."""
-    from pybroker.pipeline import generate
+    from pybroker.spark import generate
 
     first_ms = start_ms(start)
     with job("generate", where) as spark:

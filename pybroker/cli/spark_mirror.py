@@ -72,7 +72,7 @@ def command(
         raise click.UsageError("--source and --target are needed")
     if bool(topics) == (pattern is not None):
         raise click.UsageError("give either --topic or --pattern")
-    from pybroker.pipeline.mirror import job as mirror
+    from pybroker.spark.mirror import job as mirror
 
     options = mirror.MirrorOptions(
         path=path,
@@ -109,7 +109,7 @@ def _pairs(renamed: tuple[str, ...]) -> dict[str, str]:
 
 
 def _look_up(path: Path, origin: str | None, mapped: str | None) -> None:
-    from pybroker.pipeline.mirror.state import State
+    from pybroker.spark.mirror.state import State
 
     with failures_in_one_line("mirror"):
         state = State.read(path)

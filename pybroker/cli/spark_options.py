@@ -15,7 +15,7 @@ from pybroker.cli.main import RunError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pybroker.pipeline.isolation import Isolation
+    from pybroker.spark.isolation import Isolation
 
 INTERRUPTED: Final = 130
 """The exit code after Ctrl-C, the same as a shell's."""
@@ -67,7 +67,7 @@ def isolation_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _isolation(_context: click.Context, _option: click.Parameter, name: str) -> Isolation:
-    from pybroker.pipeline.isolation import Isolation
+    from pybroker.spark.isolation import Isolation
 
     return Isolation(name)
 
@@ -75,8 +75,8 @@ def _isolation(_context: click.Context, _option: click.Parameter, name: str) -> 
 @contextmanager
 def failures_in_one_line(name: str) -> Iterator[None]:
     """Report an exception of the block in one line on stderr and exit with code 1, after Ctrl-C with 130."""
-    from pybroker.pipeline.errors import PipelineError
-    from pybroker.pipeline.explain import explain
+    from pybroker.spark.errors import PipelineError
+    from pybroker.spark.explain import explain
 
     try:
         yield
@@ -94,7 +94,7 @@ def failures_in_one_line(name: str) -> Iterator[None]:
 @contextmanager
 def job(name: str, where: SparkOptions) -> Iterator[SparkSession]:
     """Open a Spark session for one job, report its failure in one line, and stop the session at the end."""
-    from pybroker.pipeline.session import spark_session
+    from pybroker.spark.session import spark_session
 
     with failures_in_one_line(name):
         spark = spark_session(f"pybroker {name}", master=where.master, jars=where.jars, conf=where.conf)

@@ -51,8 +51,8 @@ def command(
     """Write the archive at PATH back to topics; a second run continues where a stopped one ended."""
     from_ms, to_ms = start_ms(from_time), start_ms(to_time)
     with job("replay", where) as spark:
-        from pybroker.pipeline.replay import job as replay
-        from pybroker.pipeline.replay.rows import Selection
+        from pybroker.spark.replay import job as replay
+        from pybroker.spark.replay.rows import Selection
 
         options = replay.ReplayOptions(
             path=path,

@@ -52,8 +52,8 @@ def command(
     """Write a page with numbers and pictures about topics to PATH: a folder, or a file whose name ends in .html."""
     if topics and pattern is not None:
         raise click.UsageError("give --topic or --pattern, not both")
-    from pybroker.pipeline.report import job as report
-    from pybroker.pipeline.report.plan import Wanted
+    from pybroker.spark.report import job as report
+    from pybroker.spark.report.plan import Wanted
 
     options = report.ReportOptions(
         bootstrap=bootstrap,

@@ -20,20 +20,20 @@ def command(context: click.Context, *, name: str | None, arguments: tuple[str, .
     each tool into each DIR, under the name that Kafka's script has.
     """
     if name is None or name in ("-h", "--help"):
-        from pybroker.commands.run import COMMANDS
+        from pybroker.tools.run import COMMANDS
 
         click.echo(context.get_help())
         click.echo("\nTools:\n" + "\n".join(f"  {tool}" for tool in COMMANDS))
     elif name == "install":
         _install(arguments)
     else:
-        from pybroker.commands.run import main
+        from pybroker.tools.run import main
 
         main([name, *arguments])
 
 
 def _install(arguments: tuple[str, ...]) -> None:
-    from pybroker.commands.install import install
+    from pybroker.tools.install import install
 
     if not arguments or any(one.startswith("-") for one in arguments):
         raise click.UsageError("pybroker tool install needs the names of directories, and takes no options")

@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pybroker.commands.install import install
+from pybroker.tools.install import install
 from testing.hosts.holder import MOUNTED, held
 from testing.places import ROOT
 from testing.waiting import WAIT_S

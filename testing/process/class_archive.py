@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from pybroker.pipeline.java import find_java
+from pybroker.spark.java import find_java
 from testing.places import cache_dir
 from testing.process.java import QUICK_JVM, archive_options
 from testing.waiting import LONG_WAIT_S
@@ -31,7 +31,7 @@ pages save a little more."""
 
 JOB = """
 import sys
-from pybroker.pipeline.session import spark_session
+from pybroker.spark.session import spark_session
 
 folder = sys.argv[1]
 spark = spark_session("classes", master="local[1]", conf={"spark.sql.shuffle.partitions": "1", "spark.local.dir": folder})

@@ -11,7 +11,7 @@ from pathlib import Path
 import pybroker
 from testing.process.tool_runner import Ran
 
-ENTRY = Path(pybroker.__file__).parent / "commands" / "__main__.py"
+ENTRY = Path(pybroker.__file__).parent / "tools" / "__main__.py"
 TIMEOUT_S = 120
 
 

@@ -15,14 +15,14 @@ from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.log.results import AppendOrigin
 from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
-from pybroker.pipeline.datasource import options as options_of
-from pybroker.pipeline.datasource.filters import Constraints
-from pybroker.pipeline.datasource.plan import SegmentRange, plan_batch
-from pybroker.pipeline.datasource.reading import RangeReader, Rows
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.columns import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from pybroker.spark.datasource import options as options_of
+from pybroker.spark.datasource.filters import Constraints
+from pybroker.spark.datasource.plan import SegmentRange, plan_batch
+from pybroker.spark.datasource.reading import RangeReader, Rows
 
 TP = TopicPartition("events", 0)
 START_MS = 1_700_000_000_000

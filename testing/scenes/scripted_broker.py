@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from pybroker.pipeline.wire.client import WireClient
-from pybroker.pipeline.wire.errors import ConnectionLostError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import fetch, list_offsets, metadata, produce
+from pybroker.spark.wire.client import WireClient
+from pybroker.spark.wire.errors import ConnectionLostError
 
 ID_A, ID_B = b"a" * 16, b"b" * 16
 Response = Any

@@ -1,4 +1,4 @@
-"""The command line in click's runner; integration/commands/test_cli_process.py tests what needs a process of its own."""
+"""The command line in click's runner; integration/cli/test_cli_process.py tests what needs a process of its own."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from pybroker.cli.main import RunError, cli
 from pybroker.cli.spark_generate import start_ms
-from pybroker.pipeline.isolation import Isolation
+from pybroker.spark.isolation import Isolation
 
 
 def run(*arguments: str) -> Result:
@@ -25,7 +25,7 @@ def test_the_jobs_are_listed_and_nothing_of_spark_is_imported() -> None:
     for job in ("archive", "doctor", "generate", "replay"):
         assert f"\n  {job} " in shown
     assert "'click'" in shown
-    assert not any(f"'{module}'" in shown for module in ("pyspark", "pyarrow", "confluent_kafka", "pybroker.pipeline"))
+    assert not any(f"'{module}'" in shown for module in ("pyspark", "pyarrow", "confluent_kafka", "pybroker.spark"))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_the_isolation_level_reaches_the_job(
         raise RunError("enough")
 
     monkeypatch.setattr(f"pybroker.cli.spark_{module}.job", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr(f"pybroker.pipeline.{module}.job.run", job)
+    monkeypatch.setattr(f"pybroker.spark.{module}.job.run", job)
     result = run(module, "folder", *arguments, *(() if level is None else ("--isolation-level", level.value)))
     assert result.output == "Error: enough\n"
     assert seen == [level or Isolation.READ_COMMITTED]

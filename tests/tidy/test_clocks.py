@@ -32,14 +32,14 @@ WALL: dict[str, str] = {
     "pybroker/log/truncate.py": "a new segment has the time of its file",
     "pybroker/replication/appends.py": STORED,
     "pybroker/cli/spark_generate.py": TOOL,
-    "pybroker/commands/groups_reset.py": TOOL,
-    "pybroker/pipeline/audit/incremental.py": TOOL,
-    "pybroker/pipeline/audit/job.py": TOOL,
-    "pybroker/pipeline/audit/tags.py": TOOL,
-    "pybroker/pipeline/audit/trail.py": TOOL,
-    "pybroker/pipeline/generate.py": TOOL,
-    "pybroker/pipeline/replay/job.py": TOOL,
-    "pybroker/pipeline/report/job.py": TOOL,
+    "pybroker/tools/groups_reset.py": TOOL,
+    "pybroker/spark/audit/incremental.py": TOOL,
+    "pybroker/spark/audit/job.py": TOOL,
+    "pybroker/spark/audit/tags.py": TOOL,
+    "pybroker/spark/audit/trail.py": TOOL,
+    "pybroker/spark/generate.py": TOOL,
+    "pybroker/spark/replay/job.py": TOOL,
+    "pybroker/spark/report/job.py": TOOL,
 }
 READERS = {"time_ms", "time.time", "time.time_ns", "now", "utcnow", "today"}
 

@@ -16,8 +16,8 @@ EXTRA = {"confluent_kafka", "matplotlib", "numpy", "py4j", "pyarrow", "pyspark"}
 """Packages that the `spark` extra brings. The unit tests have only the first of them."""
 FREE_PACKAGES = {
     "cli": None,
-    "commands": None,
-    "pipeline": EXTRA | {"pybroker.pipeline.report.pictures", "pybroker.pipeline.datasource.source"},
+    "tools": None,
+    "spark": EXTRA | {"pybroker.spark.report.pictures", "pybroker.spark.datasource.source"},
 }
 """The packages with one reason for all of their local imports, and what may be imported so; None is anything."""
 PHRASE = "inside a function"
@@ -91,4 +91,4 @@ def test_packages_give_their_reason_and_ruff_knows_no_others() -> None:
         assert PHRASE in " ".join(docstring.split()), name
     ignores = tomllib.loads(text(ROOT / "pyproject.toml"))["tool"]["ruff"]["lint"]["per-file-ignores"]
     free = [pattern for pattern, rules in ignores.items() if "PLC0415" in rules and pattern.startswith("pybroker")]
-    assert free == ["pybroker/{cli,commands,pipeline}/**"]
+    assert free == ["pybroker/{cli,tools,spark}/**"]

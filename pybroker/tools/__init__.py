@@ -1,0 +1,22 @@
+"""Kafka's command line tools, with the verbs that compose files, init containers, health checks and READMEs use.
+
+run, classes, install       which command a name means; commands by Java class; the scripts that start them
+options, target, errors     the command line, the brokers that a command talks to, what ends a command early
+connection, metadata        a blocking connection, and Metadata read without the codec, for health checks
+admin                       requests through the codec, for the other commands of administrators
+topics, topics_admin        kafka-topics
+configs, configs_admin      kafka-configs
+groups                      kafka-consumer-groups
+groups_admin                requests about groups, repeated while the coordinator is coming up
+groups_describe             what kafka-consumer-groups prints of groups
+groups_reset                resets and deletes committed offsets
+offsets, versions, cluster, storage, ready      the smaller commands
+producer, line_reader       kafka-console-producer
+consumer, formatter         kafka-console-consumer
+client_settings             a Java client's settings for librdkafka
+kafka_apis, kafka_errors    the APIs and the errors of Kafka 3.9, as its tools print them
+
+Health checks start one of these commands every few seconds, so what they start imports little: no `typing`, no `dataclasses`, no
+codec before it is needed. A module that is slow to import, and not always needed, is imported inside a function.
+`docs/design/tools.md` lists what is imported when, and what it costs.
+"""

@@ -1,0 +1,65 @@
+"""Sends administrators' requests through the broker's own codec, one at a time, to any broker of the cluster.
+
+Their errors come with the sentences that Kafka's tools print; a client library would hide some of those sentences.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from pybroker.protocol.codec import DecodeError, EncodeError, decode_response, encode_request
+from pybroker.protocol.messages import message_classes
+from pybroker.tools.connection import CLIENT_ID
+from pybroker.tools.errors import CommandError, UnreachableError
+from pybroker.tools.kafka_errors import sentence_of
+
+if TYPE_CHECKING:
+    from pybroker.tools.target import Target
+
+
+class RefusedError(Exception):
+    """A broker refuses the request: its error code, and the sentence for a person."""
+
+    def __init__(self, code: int, message: str | None) -> None:
+        super().__init__(message or sentence_of(code))
+        self.code = code
+
+
+class Admin:
+    """A client of one broker. Close it; it connects at its first request."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._connection = target.connect()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+    def ask(self, request: object, version: int) -> Any:
+        """Return the response. Raises UnreachableError, and CommandError for a request that cannot be encoded, such as too large
+        a number.
+        """
+        try:
+            parts = encode_request(request, version, correlation_id=1, client_id=CLIENT_ID.decode())
+        except EncodeError as error:
+            raise CommandError(f"the request cannot be encoded: {error}") from error
+        frame = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]  # no late parts
+        _, response_class = message_classes(request.__schema__.api_key)  # type: ignore[attr-defined]
+        try:
+            _, response = decode_response(response_class, version, memoryview(self._connection.exchange(frame)))
+        except DecodeError as error:
+            raise UnreachableError(f"the response cannot be read: {error}") from error
+        return response
+
+
+def check(code: int, message: str | None = None) -> None:
+    """Raise RefusedError for a code that is not 0."""
+    if code:
+        raise RefusedError(code, message)
+
+
+def shown_id(value: bytes) -> str:
+    """Format an id as Kafka prints it: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
