@@ -14,12 +14,10 @@ Source: TransactionCoordinator.handleDescribeTransactions; KIP-664.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, Union
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.pieces import Pieces, once_by_name
-from pybroker.api.slices import complete, in_slices
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -43,7 +41,7 @@ def _large(response: Any) -> Iterator[Hashable]:
 
 
 ONCE: Final = once_by_name("transactional_ids", _large)
-PIECES: Final = Pieces(("transactional_ids", "transaction_states"), elements=20, once=ONCE)
+PIECES: Final = Pieces(("transactional_ids", "transaction_states"), elements=1, once=ONCE)  # one may have 10,000 partitions
 
 
 def handle(
@@ -60,20 +58,15 @@ def handle(
         outcomes.append(one.response())
     if any(isinstance(outcome, asyncio.Future) for outcome in outcomes):
         return asyncio.ensure_future(_later(request.transactional_ids, outcomes))
-    return in_slices(_response(request.transactional_ids, outcomes))
+    return _response(request.transactional_ids, outcomes)
 
 
 async def _later(transactional_ids: list[str], outcomes: list[Any]) -> DescribeTransactionsResponse:
-    known = [await one if isinstance(one, asyncio.Future) else one for one in outcomes]
-    return await complete(_response(transactional_ids, known))
+    return _response(transactional_ids, [await one if isinstance(one, asyncio.Future) else one for one in outcomes])
 
 
-def _response(transactional_ids: list[str], outcomes: list[Outcome]) -> Generator[None, None, DescribeTransactionsResponse]:
-    states = []
-    for transactional_id, outcome in zip(transactional_ids, outcomes, strict=True):
-        states.append(_described(transactional_id, outcome))
-        yield  # a transaction may have thousands of partitions
-    return DescribeTransactionsResponse(transaction_states=states)
+def _response(transactional_ids: list[str], outcomes: list[Outcome]) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(transaction_states=list(map(_described, transactional_ids, outcomes)))
 
 
 def _described(transactional_id: str, outcome: Outcome) -> TransactionState:
