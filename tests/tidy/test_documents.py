@@ -24,11 +24,11 @@ LINE_MAX = 140
 FENCED = re.compile(r"^```[\s\S]*?^```", re.MULTILINE)
 NO_PROSE = re.compile(r"^```[\s\S]*?^```|^(?:\||#|\t| {4}).*$", re.MULTILINE)
 FILES = [path for path in documents() if not HISTORY.fullmatch(relative(path))]
-CLASSES = {
-    name: text(path)
-    for path in sources(".py", ".pyx", folders=("pybroker", "testing"))
-    for name in re.findall(r"^(?:cdef )?class (\w+)", text(path), re.MULTILINE)
-}
+CLASSES: dict[str, str] = {}
+"""The text of the modules that define a class of this name."""
+for _path in sources(".py", ".pyx", folders=("pybroker", "testing")):
+    for _name in re.findall(r"^(?:cdef )?class (\w+)", text(_path), re.MULTILINE):
+        CLASSES[_name] = CLASSES.get(_name, "") + text(_path)
 
 
 def exists(name: str, document: Path) -> bool:
