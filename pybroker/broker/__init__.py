@@ -1,30 +1,20 @@
 """One broker as a whole: what builds its objects, starts them and stops them, and the parts that only the whole needs.
 
-    process              a process that runs a broker until a signal, and its exit code
-    broker_server        builds all objects; the order of the start and of the stop
-    descriptors          how many file descriptors data files and connections get
-    old_data             why a new metadata store does not start beside older logs
-    disks, disk_thread   the thread of each data directory, and how directories are closed
-    leadership           whether a start raises the leader epochs
-    registration         what the broker registers with the cluster
-    advertised           which address a client gets, by where it connects from (containers)
-    passes, periodic     work that is repeated: retention, checkpoints, expiry
-    background           long work of the broker in slices of the loop, beside requests
-    time_slice           has the scheduler let the loop run soon on a busy machine
-    free_memory          gives memory back to the system after a peak
-    standard_streams     standard error and standard output, for which the broker does not wait
-    gauges               what the objects of the broker show to the metrics
-    group_gauges         what the coordinator of groups shows to them
-    dynamic_settings     what a change of a setting changes in the running broker
-    lifecycle            what a command adds to the start and the stop
-    ready_file           the file that a health check reads to find the broker
-
-For commands on the data of a broker that does not run:
-
-    known_directories    list and forget data directories
-    adoption             take over data directories whose metadata was lost
-    kafka_adoption       plan the adoption of a data directory of Apache Kafka
-    kafka_lockout        keep an Apache Kafka from starting with directories that were adopted
-    leaving              give data directories back to an Apache Kafka
-    topic_configs_file   read settings of topics from a file of an administrator
+process              a process that runs a broker until a signal, and its exit code
+broker_server        builds all objects; the order of the start and of the stop
+descriptors          how many file descriptors data files and connections get
+old_data             why a new metadata store does not start beside older logs
+disks, disk_thread   the thread of each data directory, and how directories are closed
+leadership           whether a start raises the leader epochs
+registration         what the broker registers with the cluster
+passes, periodic     work that is repeated: retention, checkpoints, expiry
+background           long work of the broker in slices of the loop, beside requests
+time_slice           has the scheduler let the loop run soon on a busy machine
+free_memory          gives memory back to the system after a peak
+standard_streams     standard error and standard output, for which the broker does not wait
+gauges               what the objects of the broker show to the metrics
+group_gauges         what the coordinator of groups shows to them
+dynamic_settings     what a change of a setting changes in the running broker
+lifecycle            what a command adds to the start and the stop
+ready_file           the file that a health check reads to find the broker
 """

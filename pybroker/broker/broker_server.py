@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator, Sequence
 
-    from pybroker.broker.advertised import Advertised
+    from pybroker.addresses.advertised import Advertised
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.service import GroupCoordinator
@@ -398,7 +398,7 @@ class BrokerServer:
         """
         if not self.config.pybroker_advertised_by_peer:
             return None
-        from pybroker.broker.advertised import advertised  # noqa: PLC0415  only in containers
+        from pybroker.addresses.advertised import advertised  # noqa: PLC0415  only in containers
 
         return advertised(self.config)
 

@@ -102,8 +102,7 @@ def sign_of_kafka(log_dirs: Sequence[str], filesystem: Filesystem) -> str | None
 
     Of each data file the first batch is read, and only if nothing else decides. An unreadable directory is left out.
     """
-    from pybroker.broker.kafka_lockout import has_metadata  # noqa: PLC0415  no usual start needs it
-    from pybroker.metadata.kraft.reading import METADATA_DIRECTORY  # noqa: PLC0415
+    from pybroker.metadata.kraft.reading import METADATA_DIRECTORY, has_metadata  # noqa: PLC0415  no usual start needs it
 
     is_used_here = False
     for path in log_dirs:

@@ -14,7 +14,7 @@ from pybroker.cli.main import ConfigurationError
 from pybroker.cli.start import env_option
 
 if TYPE_CHECKING:
-    from pybroker.broker.kafka_adoption import Adoption, Plan
+    from pybroker.adoption.from_kafka import Adoption, Plan
     from pybroker.config.broker import BrokerConfig
     from pybroker.metadata.store.base import Store
 
@@ -73,7 +73,7 @@ def load_owned(directories: tuple[Path, ...], config: Path | None, overrides: tu
 
 
 def _read_configs(file: Path | None) -> dict[str, dict[str, str]]:
-    from pybroker.broker import topic_configs_file
+    from pybroker.adoption import topic_configs_file
 
     if file is None:
         return {}
@@ -85,16 +85,16 @@ def _read_configs(file: Path | None) -> dict[str, dict[str, str]]:
 
 def _run(config: BrokerConfig, configs: dict[str, dict[str, str]], *, is_dry: bool, is_partial: bool) -> bool:
     """Adopt, and print the report. Returns False if the directories were ours and only their formats changed."""
-    from pybroker.broker import adoption, kafka_adoption
+    from pybroker.adoption import from_kafka, lost_metadata
 
-    with adoption.locked(config, filesystem_of_disk(), is_dry=is_dry) as directories:
+    with lost_metadata.locked(config, filesystem_of_disk(), is_dry=is_dry) as directories:
 
         def prepare(store: Store) -> Coroutine[Any, Any, Adoption]:
-            return kafka_adoption.prepare(store, config, directories, configs, is_partial=is_partial)
+            return from_kafka.prepare(store, config, directories, configs, is_partial=is_partial)
 
         prepared = with_store_as_it_lies(config, prepare)
         if not is_dry:
-            with_store(config, lambda store: kafka_adoption.carry_out(store, config, prepared))
+            with_store(config, lambda store: from_kafka.carry_out(store, config, prepared))
     for path in prepared.old_files:
         click.echo(f"{path}: {'would be ' if is_dry else ''}converted to format 2")
     if prepared.plan is None:
@@ -110,7 +110,7 @@ def _print_notes(prepared: Adoption) -> None:
 
 
 def _print_report(config: BrokerConfig, prepared: Adoption, plan: Plan, *, is_dry: bool) -> None:
-    from pybroker.broker.kafka_adoption import defaults_line
+    from pybroker.adoption.from_kafka import defaults_line
     from pybroker.model import topic_id_text
 
     found = prepared.found

@@ -44,7 +44,7 @@ def _config_options(function: Callable[..., None]) -> Callable[..., None]:
 @_config_options
 def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...], env: bool) -> None:
     """Print the directories that the broker has used, each as present, missing, away or forgotten, and the new ones."""
-    from pybroker.broker.known_directories import described
+    from pybroker.adoption.known_directories import described
 
     loaded = load_config(config, data_dir, overrides, env=env)
     rows = with_store(loaded, lambda store: described(store, loaded, filesystem_of_disk()), is_made=False)
@@ -58,7 +58,7 @@ def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ..
 @_config_options
 def forget(*, directory_id: str, config: Path | None, data_dir: str | None, overrides: tuple[str, ...], env: bool) -> None:
     """Give up the directory ID, whose disk is lost for good. The next start creates its partitions again, empty."""
-    from pybroker.broker import known_directories
+    from pybroker.adoption import known_directories
 
     loaded = load_config(config, data_dir, overrides, env=env)
     try:
@@ -90,7 +90,7 @@ def adopt(
     Topics get the broker's default settings and those of --set. Retention works from the start on: if a topic was kept longer
     than the defaults keep it, use --set retention.ms=-1 and set the topic's own value afterwards.
     """
-    from pybroker.broker import adoption
+    from pybroker.adoption import lost_metadata
     from pybroker.broker.old_data import use_adopt, why_not_by_names
     from pybroker.config.setting import ConfigError
     from pybroker.config.topic import TopicConfig
@@ -101,15 +101,15 @@ def adopt(
         TopicConfig.resolve(loaded, wanted)
     except ConfigError as error:
         raise ConfigurationError(str(error)) from error
-    with refusals(), adoption.locked(loaded, filesystem_of_disk()) as directories:
+    with refusals(), lost_metadata.locked(loaded, filesystem_of_disk()) as directories:
         reason = with_store(loaded, lambda store: why_not_by_names(store, loaded, filesystem_of_disk()), is_made=False)
         if reason is not None:
             raise RunError(reason)
-        found = adoption.survey(directories)
+        found = lost_metadata.survey(directories)
         if found.old_formats:
             raise RunError(use_adopt(loaded.log_dirs, f"{found.old_formats[0].directory} has messages of format 0 or 1"))
-        topics = adoption.topics_of(found, loaded, wanted, are_gaps_allowed=allow_missing)
-        with_store(loaded, lambda store: adoption.adopt(store, loaded, found, topics))
+        topics = lost_metadata.topics_of(found, loaded, wanted, are_gaps_allowed=allow_missing)
+        with_store(loaded, lambda store: lost_metadata.adopt(store, loaded, found, topics))
     for topic in topics:
         changed = " ".join(f"{name}={value}" for name, value in sorted(topic.configs.items()))
         click.echo(f"{topic.name}: partitions={len(topic.partitions)}{f', {changed}' if changed else ''}")
@@ -126,15 +126,15 @@ def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str
 
     The command removes no file that holds records.
     """
-    from pybroker.broker import adoption
+    from pybroker.adoption import lost_metadata
     from pybroker.broker.old_data import sqlite_path
 
     loaded = load_config(config, data_dir, overrides, env=env)
-    with refusals(), adoption.locked(loaded, filesystem_of_disk()) as directories:
+    with refusals(), lost_metadata.locked(loaded, filesystem_of_disk()) as directories:
         if sqlite_path(loaded) is None:
-            kept = asyncio.run(adoption.set_aside(None, loaded, directories))
+            kept = asyncio.run(lost_metadata.set_aside(None, loaded, directories))
         else:
-            kept = with_store(loaded, lambda store: adoption.set_aside(store, loaded, directories))
+            kept = with_store(loaded, lambda store: lost_metadata.set_aside(store, loaded, directories))
     for path in kept:
         click.echo(path)
     click.echo(f"Logs set aside: {len(kept)}")
@@ -150,7 +150,7 @@ class refusals:  # noqa: N801  used as a statement
         """Do nothing."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        from pybroker.broker.adoption import AdoptionError
+        from pybroker.adoption.lost_metadata import AdoptionError
 
         if isinstance(error, AdoptionError):
             raise RunError(str(error)) from error

@@ -12,7 +12,7 @@ from pybroker.cli.directories_command import filesystem_of_disk, refusals, with_
 from pybroker.cli.start import env_option
 
 if TYPE_CHECKING:
-    from pybroker.broker.leaving import Departure
+    from pybroker.adoption.leaving import Departure
     from pybroker.config.broker import BrokerConfig
     from pybroker.metadata.store.base import Store
 
@@ -47,10 +47,10 @@ def command(
 
 
 def _run(config: BrokerConfig, release: str, *, is_dry: bool) -> None:
-    from pybroker.broker import adoption, leaving
+    from pybroker.adoption import leaving, lost_metadata
     from pybroker.clock import SystemClock
 
-    with adoption.locked(config, filesystem_of_disk(), is_dry=is_dry) as directories:
+    with lost_metadata.locked(config, filesystem_of_disk(), is_dry=is_dry) as directories:
 
         async def work(store: Store) -> Departure:
             return await leaving.leave(store, config, directories, release=release, clock=SystemClock(), is_dry=is_dry)

@@ -17,5 +17,4 @@ untouched            memory that is taken as it is written to
 mute                 the reasons for which a connection is not read, and the events that set and clear them
 hangups              notices the end of a peer whose connection is not read
 limits, counters     the settings of the network, and its counters for the metrics
-origin, routes, local_peer      in a container: where a client connects from, and which address it gets
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pybroker.broker.leaving import DEFAULT_RELEASE, RELEASES
+from pybroker.adoption.leaving import DEFAULT_RELEASE, RELEASES
 from pybroker.cli import adopt_command, directories_command, leave_command
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.files.filesystem import Filesystem

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from pybroker.broker import adoption, kafka_adoption, kafka_lockout, leaving
+from pybroker.adoption import from_kafka, kafka_lockout, leaving, lost_metadata
 from pybroker.broker.old_data import why_not_start
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
@@ -84,16 +84,16 @@ def started(machine: Machine) -> tuple[dict[str, TopicId], Ends]:
 
 def leave(disk: SimulatedDisk, contents: StoreContents) -> None:
     store, clock = contents.open(), ManualClock(START_MS)
-    with World(seed=next(SEEDS)).drawn_from_seed(), adoption.locked(config(), disk) as directories:
+    with World(seed=next(SEEDS)).drawn_from_seed(), lost_metadata.locked(config(), disk) as directories:
         asyncio.run(leaving.leave(store, config(), directories, release="3.9", clock=clock))
 
 
 def adopt(disk: SimulatedDisk, contents: StoreContents) -> None:
     async def run(store: Store) -> None:
-        prepared = await kafka_adoption.prepare(store, config(), directories, {}, is_partial=False)
-        await kafka_adoption.carry_out(store, config(), prepared)
+        prepared = await from_kafka.prepare(store, config(), directories, {}, is_partial=False)
+        await from_kafka.carry_out(store, config(), prepared)
 
-    with World(seed=next(SEEDS)).drawn_from_seed(), adoption.locked(config(), disk) as directories:
+    with World(seed=next(SEEDS)).drawn_from_seed(), lost_metadata.locked(config(), disk) as directories:
         asyncio.run(run(contents.open()))
 
 

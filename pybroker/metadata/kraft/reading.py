@@ -36,6 +36,11 @@ class DamagedMetadataError(Exception):
     """The metadata cannot be read as a whole; the text is one line that names the file."""
 
 
+def has_metadata(filesystem: Filesystem, log_dir: str) -> bool:
+    """Return whether Kafka's metadata lies in the log directory. Raises OSError."""
+    return any(entry.name == METADATA_DIRECTORY and entry.is_dir() for entry in filesystem.list(log_dir))
+
+
 def metadata_records(filesystem: Filesystem, path: str, *, was_clean: bool) -> Iterator[MetadataRecord]:
     """Yield the records in the metadata directory `path`, in their order.
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pybroker.network.local_peer import is_process_here
+from pybroker.addresses.local_peer import is_process_here
 
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 PEER, LOCAL = 40000, 9092

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from pybroker.network import routes
-from pybroker.network.routes import Network, Routes, packed, parse_ipv4, parse_ipv6, text_of
+from pybroker.addresses import routes
+from pybroker.addresses.routes import Network, Routes, packed, parse_ipv4, parse_ipv6, text_of
 
 HEADER = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 

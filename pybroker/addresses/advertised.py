@@ -12,19 +12,19 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from pybroker.addresses.local_peer import is_process_here
+from pybroker.addresses.origin import LOCALHOST, ListenerAddresses, Origin, Surroundings, is_loopback, origin_of
+from pybroker.addresses.routes import NOWHERE, packed, read_routes
 from pybroker.config.listeners import EVERYWHERE
 from pybroker.network.limits import host_and_port
-from pybroker.network.local_peer import is_process_here
-from pybroker.network.origin import LOCALHOST, ListenerAddresses, Origin, Surroundings, is_loopback, origin_of
-from pybroker.network.routes import NOWHERE, packed, read_routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from pybroker.addresses.routes import Routes
     from pybroker.config.broker import BrokerConfig
     from pybroker.network.context import ConnectionContext
     from pybroker.network.limits import BoundListener
-    from pybroker.network.routes import Routes
 
 logger = logging.getLogger(__name__)
 

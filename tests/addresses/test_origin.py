@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.network.origin import ListenerAddresses, Origin, Surroundings, origin_of
-from pybroker.network.routes import Network, Routes, packed
+from pybroker.addresses.origin import ListenerAddresses, Origin, Surroundings, origin_of
+from pybroker.addresses.routes import Network, Routes, packed
 
 ALONE = Surroundings()
 DESKTOP = Surroundings(is_desktop=True)

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from pybroker.broker import kafka_lockout
-from pybroker.broker.adoption import (
+from pybroker.adoption import kafka_lockout
+from pybroker.adoption.lost_metadata import (
     COMPACT,
     NO_HOLDING,
     NOT_NEW,
@@ -44,7 +44,7 @@ from pybroker.metadata.entries import CLUSTER_ID_KEY, LEFT_PREFIX, TOPIC_PREFIX,
 from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
 from pybroker.metadata.internal_topics import automatic_topic
 from pybroker.metadata.kraft.cluster_records import is_own_setting
-from pybroker.metadata.kraft.reading import METADATA_DIRECTORY, DamagedMetadataError, metadata_records
+from pybroker.metadata.kraft.reading import METADATA_DIRECTORY, DamagedMetadataError, has_metadata, metadata_records
 from pybroker.metadata.kraft.state import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -59,7 +59,7 @@ from pybroker.model import ProducerId, TopicId, topic_id_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pybroker.broker.adoption import Holding, Survey
+    from pybroker.adoption.lost_metadata import Holding, Survey
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.metadata.image import TopicImage
@@ -153,9 +153,7 @@ def read_kraft(directories: Sequence[LogDirectory], *, was_clean: bool) -> Kraft
     Raises AdoptionError if it is damaged, or lies in two of them; OSError.
     """
     paths = [
-        (one.filesystem, f"{one.path}/{METADATA_DIRECTORY}")
-        for one in directories
-        if kafka_lockout.has_metadata(one.filesystem, one.path)
+        (one.filesystem, f"{one.path}/{METADATA_DIRECTORY}") for one in directories if has_metadata(one.filesystem, one.path)
     ]
     if not paths:
         return None

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.broker import adoption, kafka_adoption
-from pybroker.broker.kafka_adoption import Plan
-from pybroker.broker.topic_configs_file import ConfigsFileError, parse
+from pybroker.adoption import from_kafka, lost_metadata
+from pybroker.adoption.from_kafka import Plan
+from pybroker.adoption.topic_configs_file import ConfigsFileError, parse
 from pybroker.config.broker import BrokerConfig
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.files.filesystem import Filesystem
@@ -72,10 +72,10 @@ class KraftScene:
         return path
 
     def plan(self, configs: dict[str, dict[str, str]] | None = None, *, is_partial: bool = False) -> Plan:
-        with adoption.locked(self.config, FS, is_dry=True) as directories:
-            found = adoption.survey(directories)
-            state = kafka_adoption.read_kraft(directories, was_clean=found.is_clean)
-            return kafka_adoption.plan_of(found, state, self.config, configs or {}, is_partial=is_partial)
+        with lost_metadata.locked(self.config, FS, is_dry=True) as directories:
+            found = lost_metadata.survey(directories)
+            state = from_kafka.read_kraft(directories, was_clean=found.is_clean)
+            return from_kafka.plan_of(found, state, self.config, configs or {}, is_partial=is_partial)
 
 
 @pytest.fixture
@@ -124,14 +124,14 @@ def test_a_snapshot_stands_for_the_records_before_it(scene: KraftScene) -> None:
     scene.records(*topic("users", USERS), base_offset=3, file="00000000000000000003.log")
     scene.log("orders-0", ORDERS)
     scene.log("users-0", USERS)
-    with pytest.raises(adoption.AdoptionError, match=f"{snapshot} is not a whole snapshot"):
+    with pytest.raises(lost_metadata.AdoptionError, match=f"{snapshot} is not a whole snapshot"):
         scene.plan()
     with (scene.metadata / snapshot).open("ab") as file:
         file.write(footer)
     assert [one.name for one in scene.plan().topics] == ["orders", "users"]
     scene.records(*topic("users", USERS), base_offset=5, file="00000000000000000005.log")
     (scene.metadata / "00000000000000000003.log").unlink()
-    with pytest.raises(adoption.AdoptionError, match="has no record from offset 3 to 4"):
+    with pytest.raises(lost_metadata.AdoptionError, match="has no record from offset 3 to 4"):
         scene.plan()
 
 
@@ -146,13 +146,13 @@ def test_damaged_metadata_is_refused_and_a_torn_end_after_a_kill_is_not(scene: K
     first = len(whole) // 4
     file.write_bytes(whole[:first] + bytes([whole[first] ^ 0x55]) + whole[first + 1 :])
     with pytest.raises(
-        adoption.AdoptionError, match=r"00000000000000000000\.log is damaged at byte \d+.*Put __cluster_metadata-0 back"
+        lost_metadata.AdoptionError, match=r"00000000000000000000\.log is damaged at byte \d+.*Put __cluster_metadata-0 back"
     ):
         scene.plan()
     scene.records(*topic("orders", ORDERS))
     file.write_bytes(file.read_bytes() + whole[:50])
     if was_clean:
-        with pytest.raises(adoption.AdoptionError, match="is damaged at byte"):
+        with pytest.raises(lost_metadata.AdoptionError, match="is damaged at byte"):
             scene.plan()
     else:
         assert [one.name for one in scene.plan().topics] == ["orders"]
@@ -163,7 +163,7 @@ def test_one_broker_of_several_is_refused_unless_it_is_partial(scene: KraftScene
     for name, topic_id in (("orders-0", ORDERS), ("orders-1", ORDERS), ("users-0", USERS)):
         scene.log(name, topic_id)
     with pytest.raises(
-        adoption.AdoptionError, match=r"orders-0 \(replicas 1,2\), orders-1 \(replicas 1,2\) have replicas on other"
+        lost_metadata.AdoptionError, match=r"orders-0 \(replicas 1,2\), orders-1 \(replicas 1,2\) have replicas on other"
     ):
         scene.plan()
     plan = scene.plan(is_partial=True)
@@ -177,14 +177,14 @@ def test_one_broker_of_several_is_refused_unless_it_is_partial(scene: KraftScene
 def test_a_partition_without_a_directory_is_refused(scene: KraftScene) -> None:
     scene.records(*topic("users", USERS, 2))
     scene.log("users-0", USERS)
-    with pytest.raises(adoption.AdoptionError, match="users-1 are in no directory: is a disk not mounted"):
+    with pytest.raises(lost_metadata.AdoptionError, match="users-1 are in no directory: is a disk not mounted"):
         scene.plan()
 
 
 def test_logs_of_another_topic_id_are_refused(scene: KraftScene) -> None:
     scene.records(*topic("orders", ORDERS))
     scene.log("orders-0", USERS)
-    with pytest.raises(adoption.AdoptionError, match="the metadata does not belong to these logs"):
+    with pytest.raises(lost_metadata.AdoptionError, match="the metadata does not belong to these logs"):
         scene.plan()
 
 
@@ -206,7 +206,7 @@ def test_a_log_of_another_topic_id_is_not_the_partition(scene: KraftScene) -> No
     scene.records(*topic("orders", ORDERS, 2))
     scene.log("orders-0", ORDERS)
     other = scene.log("orders-1", USERS)
-    with pytest.raises(adoption.AdoptionError, match="orders-1 are in no directory"):
+    with pytest.raises(lost_metadata.AdoptionError, match="orders-1 are in no directory"):
         scene.plan()
     plan = scene.plan(is_partial=True)
     assert len(plan.topics[0].partitions) == 2
@@ -221,7 +221,7 @@ def test_a_future_log_is_not_the_partition_and_the_missing_directory_is_named(sc
     scene.log("orders-0", ORDERS)
     scene.log(f"orders-1.{'a' * 32}-future", ORDERS)
     missing = rf"orders-1 \(of the log directory with directory.id={topic_id_text(elsewhere)}\) are in no directory"
-    with pytest.raises(adoption.AdoptionError, match=missing):
+    with pytest.raises(lost_metadata.AdoptionError, match=missing):
         scene.plan()
     scene.log("orders-1", ORDERS)
     assert scene.plan().notes == []
@@ -243,9 +243,9 @@ def test_settings_from_before_this_broker_used_the_directories_are_not_taken(sce
     scene.log("users-0", USERS)
     scene.log("later-0", None)
     used_here(scene)
-    with pytest.raises(adoption.AdoptionError, match="so the settings of later, orders, users are unknown"):
+    with pytest.raises(lost_metadata.AdoptionError, match="so the settings of later, orders, users are unknown"):
         scene.plan()
-    with pytest.raises(adoption.AdoptionError, match="so the settings of later, users are unknown"):
+    with pytest.raises(lost_metadata.AdoptionError, match="so the settings of later, users are unknown"):
         scene.plan({"orders": {"retention.ms": "-1"}})
     plan = scene.plan({"orders": {"retention.ms": "-1"}, "users": {}, "later": {}})
     found = {one.name: (one.topic_id, dict(one.configs)) for one in plan.topics}
@@ -284,15 +284,15 @@ def test_a_directory_of_the_time_of_zookeeper_gets_its_settings_from_a_file(scen
     plan = scene.plan({"orders": {"retention.ms": "-1"}})
     assert [(one.name, dict(one.configs)) for one in plan.topics] == [("orders", {"retention.ms": "-1"})]
     assert not plan.has_kraft
-    assert "retention.ms=604800000" in kafka_adoption.defaults_line(scene.config, plan.topics)
-    with pytest.raises(adoption.AdoptionError, match="names users, which the directories do not have"):
+    assert "retention.ms=604800000" in from_kafka.defaults_line(scene.config, plan.topics)
+    with pytest.raises(lost_metadata.AdoptionError, match="names users, which the directories do not have"):
         scene.plan({"users": {}})
 
 
 def test_found_transactions_are_by_partition(scene: KraftScene) -> None:
     scene.log("orders-0", ORDERS, is_transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
-    with adoption.locked(scene.config, FS, is_dry=True) as directories:
-        (one,) = adoption.survey(directories).open_transactions
+    with lost_metadata.locked(scene.config, FS, is_dry=True) as directories:
+        (one,) = lost_metadata.survey(directories).open_transactions
     assert (one.partition, one.first_offset) == (TopicPartition("orders", 0), Offset(0))
 
 
@@ -336,7 +336,9 @@ def test_a_file_that_cannot_be_read_is_refused(text: str, match: str) -> None:
 def test_logs_with_topic_ids_whose_metadata_lies_elsewhere_need_settings(scene: KraftScene) -> None:
     scene.metadata.rmdir()
     scene.log("orders-0", ORDERS)
-    with pytest.raises(adoption.AdoptionError, match=r"metadata.log.dir of Kafka\) too, or give the settings with --configs"):
+    with pytest.raises(
+        lost_metadata.AdoptionError, match=r"metadata.log.dir of Kafka\) too, or give the settings with --configs"
+    ):
         scene.plan()
     assert scene.plan({"orders": {"retention.ms": "-1"}}).topics[0].topic_id == ORDERS
     (scene.folder / "recovery-point-offset-checkpoint.topic-ids").write_text("")

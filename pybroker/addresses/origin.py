@@ -17,10 +17,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.network.routes import packed
+from pybroker.addresses.routes import packed
 
 if TYPE_CHECKING:
-    from pybroker.network.routes import Routes
+    from pybroker.addresses.routes import Routes
 
 LOCALHOST: Final = "localhost"
 

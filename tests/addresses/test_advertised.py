@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.broker.advertised import Advertised, advertised, look_around
+from pybroker.addresses.advertised import Advertised, advertised, look_around
+from pybroker.addresses.origin import ListenerAddresses, Surroundings
+from pybroker.addresses.routes import Network, Routes, packed
 from pybroker.config.broker import BrokerConfig
 from pybroker.network.context import ConnectionContext
 from pybroker.network.limits import BoundListener
-from pybroker.network.origin import ListenerAddresses, Surroundings
-from pybroker.network.routes import Network, Routes, packed
 
 BRIDGE = Routes(frozenset({packed("172.17.0.1")}), (Network(packed("172.17.0.0"), 0xFFFF0000),))
 OTHER = Routes(frozenset({packed("172.18.0.1")}), (Network(packed("172.18.0.0"), 0xFFFF0000),))

@@ -26,8 +26,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from pybroker.broker import kafka_lockout
-from pybroker.broker.adoption import AdoptionError
+from pybroker.adoption import kafka_lockout
+from pybroker.adoption.lost_metadata import AdoptionError
 from pybroker.listed import listed
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.checkpoints.offset_checkpoint import COMPANION_SUFFIX

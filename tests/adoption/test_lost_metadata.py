@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker import adoption, known_directories
+from pybroker.adoption import known_directories, lost_metadata
 from pybroker.broker.old_data import is_in_container, old_data, refusal, why_not_by_names, why_not_start
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
@@ -62,10 +62,10 @@ class AdoptionScene:
         )
 
     async def adopt(self, *, are_gaps_allowed: bool = False, **settings: str) -> Controller:
-        with adoption.locked(self.config, FS) as directories:
-            found = adoption.survey(directories)
-            topics = adoption.topics_of(found, self.config, settings, are_gaps_allowed=are_gaps_allowed)
-            await adoption.adopt(self.store, self.config, found, topics)
+        with lost_metadata.locked(self.config, FS) as directories:
+            found = lost_metadata.survey(directories)
+            topics = lost_metadata.topics_of(found, self.config, settings, are_gaps_allowed=are_gaps_allowed)
+            await lost_metadata.adopt(self.store, self.config, found, topics)
         controller = Controller(self.store, self.config, broker_id=BrokerId(1))
         await controller.start("not this one")
         return controller
@@ -184,7 +184,7 @@ async def test_a_topic_that_was_compacted_stays_so(tmp_path: Path) -> None:
 async def test_missing_partitions_are_refused_unless_they_are_allowed(tmp_path: Path) -> None:
     scene = AdoptionScene(tmp_path).fill()
     scene.folder_of("orders-1").rename(tmp_path / "elsewhere")
-    with pytest.raises(adoption.AdoptionError, match="orders-1 is in no directory, and orders has 3 partitions"):
+    with pytest.raises(lost_metadata.AdoptionError, match="orders-1 is in no directory, and orders has 3 partitions"):
         await scene.adopt()
     assert (await scene.store.list()).entries == (), "nothing was done"
     controller = await scene.adopt(are_gaps_allowed=True)
@@ -197,7 +197,7 @@ async def test_a_directory_without_meta_properties_beside_others_may_be_a_missin
     empty = next(folder for folder in scene.folders if folder is not with_logs)
     empty.rename(tmp_path / "elsewhere")
     empty.mkdir()
-    with pytest.raises(adoption.AdoptionError, match=f"{empty} has no meta.properties, like an empty mount point"):
+    with pytest.raises(lost_metadata.AdoptionError, match=f"{empty} has no meta.properties, like an empty mount point"):
         await scene.adopt()
     await scene.adopt(are_gaps_allowed=True)
 
@@ -229,7 +229,7 @@ async def test_one_directory_without_a_cluster_id_belongs_to_that_of_the_others(
 async def test_of_two_ids_of_a_name_most_logs_decide(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     scene = AdoptionScene(tmp_path).fill()
     checkpoint.write_partition_metadata(FS, str(scene.folder_of("orders-2")), USERS)
-    with pytest.raises(adoption.AdoptionError, match=r"orders-2 is in no directory with the topic id .*, and orders has 3"):
+    with pytest.raises(lost_metadata.AdoptionError, match=r"orders-2 is in no directory with the topic id .*, and orders has 3"):
         await scene.adopt()
     controller = await scene.adopt(are_gaps_allowed=True)
     assert controller.image.topics["orders"].topic_id == ORDERS
@@ -241,7 +241,7 @@ async def test_a_copy_that_was_being_moved_is_no_log(tmp_path: Path) -> None:
     for name in ("orders-2", "users-0"):
         log = scene.folder_of(name)
         log.rename(log.with_name(f"{name}.{'a' * 32}-future"))
-        with pytest.raises(adoption.AdoptionError, match=f"{name} is in no directory"):
+        with pytest.raises(lost_metadata.AdoptionError, match=f"{name} is in no directory"):
             await scene.adopt()
         log.with_name(f"{name}.{'a' * 32}-future").rename(log)
     controller = await scene.adopt()
@@ -258,11 +258,11 @@ async def test_a_directory_that_only_looks_like_a_log_is_refused_in_one_line(tmp
     other.mkdir()
     for are_gaps_allowed in (False, True):
         with pytest.raises(
-            adoption.AdoptionError, match="of which 1 have a log: if that directory is no log of Kafka's, move it"
+            lost_metadata.AdoptionError, match="of which 1 have a log: if that directory is no log of Kafka's, move it"
         ):
             await scene.adopt(are_gaps_allowed=are_gaps_allowed)
     other.rename(other.with_name("backup-200"))
-    with pytest.raises(adoption.AdoptionError, match="backup-3, backup-4 and 195 more is in no directory") as refused:
+    with pytest.raises(lost_metadata.AdoptionError, match="backup-3, backup-4 and 195 more is in no directory") as refused:
         await scene.adopt()
     assert len(str(refused.value)) < 300
 
@@ -271,10 +271,10 @@ async def test_a_store_that_has_a_cluster_is_not_touched(tmp_path: Path) -> None
     scene = AdoptionScene(tmp_path).fill()
     await Controller(scene.store, scene.config, broker_id=BrokerId(1)).start("a-cluster")
     before = (await scene.store.list()).revision
-    with pytest.raises(adoption.AdoptionError, match="not new"):
+    with pytest.raises(lost_metadata.AdoptionError, match="not new"):
         await scene.adopt()
-    with adoption.locked(scene.config, FS) as directories, pytest.raises(adoption.AdoptionError, match="not new"):
-        await adoption.set_aside(scene.store, scene.config, directories)
+    with lost_metadata.locked(scene.config, FS) as directories, pytest.raises(lost_metadata.AdoptionError, match="not new"):
+        await lost_metadata.set_aside(scene.store, scene.config, directories)
     assert (await scene.store.list()).revision == before
     assert scene.strays() == []
 
@@ -290,7 +290,7 @@ async def test_a_store_that_has_a_cluster_is_not_touched(tmp_path: Path) -> None
 def test_directories_that_do_not_belong_together_are_refused(tmp_path: Path, properties: str, match: str) -> None:
     scene = AdoptionScene(tmp_path).fill()
     (scene.folders[1] / "meta.properties").write_text(properties)
-    with pytest.raises(adoption.AdoptionError, match=match), adoption.locked(scene.config, FS):
+    with pytest.raises(lost_metadata.AdoptionError, match=match), lost_metadata.locked(scene.config, FS):
         pass
 
 
@@ -298,8 +298,8 @@ def test_another_broker_s_directories_are_refused_with_its_number(tmp_path: Path
     scene = AdoptionScene(tmp_path).fill()
     scene.config = BrokerConfig(node_id=5, log_dirs=scene.config.log_dirs)
     with (
-        pytest.raises(adoption.AdoptionError, match=r"belong to broker 1, but node.id is 5: set node\.id=1"),
-        adoption.locked(scene.config, FS),
+        pytest.raises(lost_metadata.AdoptionError, match=r"belong to broker 1, but node.id is 5: set node\.id=1"),
+        lost_metadata.locked(scene.config, FS),
     ):
         pass
 
@@ -308,15 +308,15 @@ def test_a_running_broker_s_directories_are_refused(tmp_path: Path) -> None:
     scene = AdoptionScene(tmp_path).fill()
     logs = scene.manager()
     logs.start()
-    with pytest.raises(adoption.AdoptionError, match="stop it first"), adoption.locked(scene.config, FS):
+    with pytest.raises(lost_metadata.AdoptionError, match="stop it first"), lost_metadata.locked(scene.config, FS):
         pass
     logs.stop()
 
 
 async def test_logs_set_aside_leave_a_store_that_starts(tmp_path: Path) -> None:
     scene = AdoptionScene(tmp_path).fill()
-    with adoption.locked(scene.config, FS) as directories:
-        kept = await adoption.set_aside(scene.store, scene.config, directories)
+    with lost_metadata.locked(scene.config, FS) as directories:
+        kept = await lost_metadata.set_aside(scene.store, scene.config, directories)
     assert len(kept) == 6
     assert sorted(kept) == scene.strays()
     assert await why_not_start(scene.store, scene.config, FS) is None

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pybroker.broker import adoption, leaving
+from pybroker.adoption import leaving, lost_metadata
+from pybroker.adoption.leaving import Departure, LeavingError
 from pybroker.broker.broker_server import StartError
-from pybroker.broker.leaving import Departure, LeavingError
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.log.checkpoints import checkpoint
@@ -77,7 +77,7 @@ class LeavingScene:
         self.next_producer_id = process.run(controller.producer_ids.next()) + 1000
 
     def leave(self, release: str = "3.9", *, is_dry: bool = False) -> Departure:
-        with adoption.locked(self.config, self.disk, is_dry=is_dry) as directories:
+        with lost_metadata.locked(self.config, self.disk, is_dry=is_dry) as directories:
             return asyncio.run(
                 leaving.leave(
                     self.contents.open(), self.config, directories, release=release, clock=ManualClock(START_MS), is_dry=is_dry
@@ -271,7 +271,7 @@ def test_what_kafka_could_not_serve_is_refused_and_nothing_changes(
 
 def test_a_running_broker_is_refused(scene: LeavingScene) -> None:
     def work(_: Any) -> None:
-        with pytest.raises(adoption.AdoptionError, match="A broker uses the log directories"):
+        with pytest.raises(lost_metadata.AdoptionError, match="A broker uses the log directories"):
             scene.leave(is_dry=True)
 
     scene.live(work)

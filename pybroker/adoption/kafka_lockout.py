@@ -17,7 +17,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.directories.strays import STRAY_SUFFIX
-from pybroker.metadata.kraft.reading import METADATA_DIRECTORY
+from pybroker.metadata.kraft.reading import METADATA_DIRECTORY, has_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
 TEXT: Final = b"""pybroker has taken over this log directory from Apache Kafka, whose metadata, kept beside it, is out of date.
 This file keeps Kafka from starting here. Use 'pybroker leave', which writes metadata for Kafka, to go back.
 """
-
-
-def has_metadata(filesystem: Filesystem, log_dir: str) -> bool:
-    """Return whether Kafka's metadata lies in the log directory. Raises OSError."""
-    return any(entry.name == METADATA_DIRECTORY and entry.is_dir() for entry in filesystem.list(log_dir))
 
 
 def is_open(directory: LogDirectory) -> bool:
