@@ -17,8 +17,8 @@ fetch                the responses to a Fetch
 repeats              what is kept of a request, so that those like it need no decoding
 one_partition, _one_partition_*     a Produce of one partition, the usual one: one text for both builds
 produce_layout, produce_response, produce_makers    the partitions of a Produce, and the response with their results
-produce_settling     how a Produce waits until its records are replicated and durable
-appending, validations, transactional_append    the appends of a Produce in slices, in threads, and in transactions
+produce_operation    the general way of a Produce: appends in slices, and the wait until they are replicated and durable
+validations, transactional_append    the appends of a Produce in threads, and in transactions
 committed_offsets    which offsets of an OffsetCommit or a TxnOffsetCommit can be committed, and the responses by topics
 document             writes docs/apis.md from the texts of the handlers
 """

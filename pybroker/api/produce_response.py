@@ -2,63 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.api.one_partition import partition_response
 from pybroker.api.produce_makers import new_response, new_topic
 from pybroker.model import TopicId, TopicPartition
+from pybroker.slicing import portions
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pybroker.protocol.error_codes import ErrorCode
     from pybroker.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
-    from pybroker.replication.produce_data import PartitionProduceResult, ProduceResults
-
-STEP_PARTITIONS: Final = 500
+    from pybroker.replication.produce_data import ProduceResults
 
 Layout = list[tuple[str, TopicId, list[TopicPartition]]]
 """The topics and partitions of the response, in the request's order."""
 
 
-def response_of(layout: Layout, results: ProduceResults) -> ProduceResponse:
-    """Return the response about the partitions of `layout`, in its order."""
+def response_of(layout: Layout, results: ProduceResults) -> Generator[None, None, ProduceResponse]:
+    """Return the response about the partitions of `layout`, in its order, and yield between some of them."""
     responses = []
-    for name, topic_id, asked in layout:
-        partitions = [partition_response(topic_partition, results[topic_partition]) for topic_partition in asked]
-        responses.append(new_topic(name, topic_id, partitions))
+    for some in portions(layout):
+        for name, topic_id, asked in some:
+            partitions: list[PartitionProduceResponse] = []
+            for topic_partitions in portions(asked):
+                if partitions:
+                    yield
+                partitions += [partition_response(one, results[one]) for one in topic_partitions]
+            responses.append(new_topic(name, topic_id, partitions))
+        yield
     return new_response(responses)
 
 
-def response_in_steps(layout: Layout, *results: ProduceResults) -> Generator[None, None, ProduceResponse]:
-    """Return what `response_of` returns, and yield between some of the partitions, each of which is in one of `results`."""
-    responses, left = [], STEP_PARTITIONS
-    for name, topic_id, asked in layout:
-        partitions: list[PartitionProduceResponse] = []
-        responses.append(new_topic(name, topic_id, partitions))
-        for topic_partition in asked:
-            partitions.append(partition_response(topic_partition, _found(topic_partition, results)))
-            left -= 1
-            if not left:
-                left = STEP_PARTITIONS
-                yield
-    return new_response(responses)
-
-
-def failures(layout: Layout, *results: ProduceResults) -> Generator[None, None, list[tuple[TopicPartition, ErrorCode]]]:
-    """Return the partitions that failed, each of which is in one of `results`, and yield between some of them."""
-    failed, left = [], STEP_PARTITIONS
-    for _, _, asked in layout:
-        for topic_partition in asked:
-            code = _found(topic_partition, results).error_code
-            if code:
-                failed.append((topic_partition, code))
-            left -= 1
-            if not left:
-                left = STEP_PARTITIONS
-                yield
-    return failed
-
-
-def _found(topic_partition: TopicPartition, results: tuple[ProduceResults, ...]) -> PartitionProduceResult:
-    return next(some[topic_partition] for some in results if topic_partition in some)
+def failures(layout: Layout, results: ProduceResults) -> list[tuple[TopicPartition, ErrorCode]]:
+    """Return the partitions that failed."""
+    return [(one, code) for _, _, asked in layout for one in asked if (code := results[one].error_code)]

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import perf_counter
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from pybroker import slicing
 from pybroker.slicing import Wait, Work, run_threaded_slice
 from pybroker.turns.watchdog import watchdog_of
 
 Response = TypeVar("Response")
-
-LARGE_PARTITIONS: Final = 1_000
-"""A request of more partitions is handled in steps."""
 
 
 class Pauses:

@@ -31,7 +31,6 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import batches
 from pybroker.records.errors import CorruptRecordError
 from pybroker.replication.produce_data import PartitionProduceResult
-from pybroker.slicing import run_through
 
 if TYPE_CHECKING:
     import asyncio
@@ -138,7 +137,7 @@ def _inquiry(broker: Services, version: int, laid_out: ProduceLayout) -> _Inquir
                 sequences[topic_partition] = batch.base_sequence
     if len(producers) != 1:
         code = ErrorCode.INVALID_PRODUCER_ID_MAPPING if producers else ErrorCode.CORRUPT_MESSAGE
-        run_through(laid_out.refuse_entries(PartitionProduceResult(code)))
+        laid_out.refuse_entries(PartitionProduceResult(code))
         return None
     (producer,) = producers
     adds = version >= _ADDS_PARTITIONS_VERSION

@@ -23,8 +23,8 @@ When to purge
 Cost
     A try and an insertion per key to watch; two lookups for an event that no operation waits for. A purge removes the entries of
     the completed operations, each at O(1), and does not look at those that wait. It costs a completed operation about what
-    watching it did, and it stops the loop for at most the timer's `slice_s` at a time. An operation with very many keys is
-    watched in steps, and its entries are removed when it is completed.
+    watching it did, and it stops the loop for at most the timer's `slice_s` at a time. The entries of an
+    operation with very many keys are removed when it is completed.
 
 Both classes are in this module, because each maintains the state of the other: an operation that is completed notes it in its
 purgatory.
@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -161,27 +161,6 @@ class Purgatory:
             self._timer.add(operation, timeout_ms)
         self.purge_if_due()
         return is_completed_here
-
-    def watch_in_steps(
-        self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int
-    ) -> Generator[None, None, None]:
-        """Keep `operation` as `try_complete_else_watch` does, in steps between which others have their turn.
-
-        It is tried under each key after it is watched there, so `try_complete_at` must need no more than the keys so far.
-        """
-        watched: list[Hashable] = []
-        self.delayed += 1
-        operation._purgatory, operation._keys = self, watched
-        self._timer.add(operation, timeout_ms)
-        for count, key in enumerate(keys, start=1):
-            if operation.is_completed:
-                return
-            watched.append(key)
-            self.watchers.setdefault(key, {})[operation] = None
-            operation.try_complete_at(key)
-            if count % _KEYS_PER_STEP == 0:
-                yield
-        self.purge_if_due()
 
     def check_and_complete(self, key: Hashable) -> int:
         """Try the operations that are watched under `key`, after an event there. Returns how many of them that completed.

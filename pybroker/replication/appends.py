@@ -14,7 +14,7 @@ Source: kafka.server.ReplicaManager.appendRecordsToLeader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from pybroker.log.results import AppendOrigin
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.work import LongWorkError
 from pybroker.replication.produce_data import REFUSED, PartitionProduceResult, ProduceResults, Unsettled
-from pybroker.slicing import emptied
 
 if TYPE_CHECKING:
     from pybroker.model import TopicPartition
@@ -68,16 +67,18 @@ class Appends:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         is_internal_allowed: bool = False,
         work: Work | None = None,
-        long: LongWorkError | None = None,
+        check: LongCheck | None = None,
         guard: Callable[[TopicPartition], ErrorCode] | None = None,
     ) -> None:
-        """Prepare the appends. `work` is the request's; without it nothing is too long for the loop. `long` is what an earlier
-        attempt on the only partition has raised. `guard` is asked right before each append, and refuses it with an error.
+        """Prepare the appends of `entries`, whose records may be replaced by copies between two calls.
+
+        `work` is the request's; without it nothing is too long for the loop. `check` is what a thread must do first with the only
+        entry. `guard` is asked right before each append, and refuses it with an error.
         """
         self._manager = manager
         self._acks = acks
         self._entries = entries
-        self._rest: Iterator[tuple[TopicPartition, memoryview]] = iter(entries.items())
+        self._rest: Iterator[TopicPartition] = iter(entries)
         self._next = next(self._rest, None)
         self._request_version = request_version
         self._origin = origin
@@ -87,35 +88,18 @@ class Appends:
         self._partition: Partition | None = None  # the one that `check` belongs to
         self.results: ProduceResults = {}
         self.unsettled: Unsettled = {}
-        self.check: LongCheck | None = None
+        self.check = check
         if not -1 <= acks <= 1:
             self._guard = _refuse_acks
-        elif long is not None:
+        elif check is not None:
             (topic_partition,) = entries
-            self.check, self._partition = long.check, manager.partitions[topic_partition]
-
-    def own(self) -> None:
-        """Copy the records that are left, because the request's memory is about to be used for something else."""
-        left = {tp: memoryview(bytearray(records)) for tp, records in self._entries.items() if tp not in self.results}
-        self._entries, self._rest = left, iter(left.items())
-        self._next = next(self._rest, None)
-
-    def forget_records(self) -> Generator[None, None, None]:
-        """Let go of the records, in steps, because all is done."""
-        assert self._next is None
-        self._rest = iter(())  # the iterator of a dictionary keeps an item
-        return emptied(self._entries)
-
-    @property
-    def bytes_left(self) -> int:
-        """The size of the records that are left."""
-        return sum(len(records) for topic_partition, records in self._entries.items() if topic_partition not in self.results)
+            self._partition = manager.partitions[topic_partition]
 
     @property
     def records(self) -> memoryview:
         """The next records."""
         assert self._next is not None
-        return self._next[1]
+        return self._entries[self._next]
 
     def run(self, seconds_max: float | None = None) -> bool:
         """Append until all is done: True; or until the time is over, after one partition at least, or there is a `check`."""
@@ -123,9 +107,9 @@ class Appends:
         end = None if seconds_max is None else perf_counter() + seconds_max
         now_ms, appended = self._manager.clock.time_ms(), []
         while self._next is not None:
-            topic_partition, records = self._next
+            topic_partition = self._next
             try:
-                is_appended = self._append(topic_partition, records, now_ms, self._origin)
+                is_appended = self._append(topic_partition, self._entries[topic_partition], now_ms, self._origin)
             except LongWorkError as long:
                 self.check, self._partition = long.check, self._manager.partitions[topic_partition]
                 break
@@ -140,7 +124,7 @@ class Appends:
     def checked(self, outcome: Checked | Exception) -> None:
         """Append what a thread has checked, or refuse it with the error of the check."""
         assert self._next is not None
-        topic_partition, records = self._next
+        topic_partition, records = self._next, self.records
         self._next = next(self._rest, None)
         manager, partition, self._partition, self.check = self._manager, self._partition, None, None
         present = manager.partition(topic_partition)

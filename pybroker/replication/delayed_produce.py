@@ -25,20 +25,16 @@ Source: kafka.server.DelayedProduce.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.purgatory.purgatory import DelayedOperation
 from pybroker.replication.leading import ACKS_ALL
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from pybroker.model import TopicPartition
     from pybroker.replication.produce_data import ProduceResults, Unsettled
     from pybroker.replication.replica_manager import ReplicaManager
-
-_STEP_PARTITIONS: Final = 500
 
 
 class DelayedProduce(DelayedOperation):
@@ -98,46 +94,3 @@ class DelayedProduce(DelayedOperation):
     def on_expiration(self) -> None:
         """Count the partitions that were not settled in time."""
         self._replicas.produce_expirations += len(self._unsettled)
-
-
-class DelayedLargeProduce(DelayedProduce):
-    """A produce request of many partitions, which is looked at in steps.
-
-    `on_due` is called once, when the wait is over. Then `finish` has the results.
-    """
-
-    __slots__ = ("_on_due",)
-
-    def __init__(
-        self,
-        replicas: ReplicaManager,
-        acks: int,
-        results: ProduceResults,
-        unsettled: Unsettled,
-        on_due: Callable[[], None],
-    ) -> None:
-        super().__init__(replicas, acks, results, unsettled, lambda _: None)
-        self._on_due = on_due
-
-    def look(self) -> Generator[None, None, list[TopicPartition]]:
-        """Settle what is settled already, in steps, and return the other partitions."""
-        asked = list(self._unsettled)
-        for start in range(0, len(asked), _STEP_PARTITIONS):
-            for topic_partition in asked[start : start + _STEP_PARTITIONS]:
-                self._look_at(topic_partition)
-            yield
-        return list(self._unsettled)
-
-    def on_complete(self) -> None:
-        """Report that the wait is over."""
-        self._on_due()
-
-    def finish(self) -> Generator[None, None, ProduceResults]:
-        """Return the results, in steps, with REQUEST_TIMED_OUT for unsettled partitions. Empties what is unsettled."""
-        results, unsettled = self._results, self._unsettled
-        while unsettled:
-            for _ in range(min(_STEP_PARTITIONS, len(unsettled))):
-                topic_partition, _ = unsettled.popitem()
-                results[topic_partition] = results[topic_partition]._replace(error_code=ErrorCode.REQUEST_TIMED_OUT)
-            yield
-        return results

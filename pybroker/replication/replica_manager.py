@@ -22,7 +22,7 @@ Source: kafka.server.ReplicaManager; KIP-74, KIP-392, KIP-516.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.directories.directory_moves import DirectoryMoves
@@ -31,7 +31,7 @@ from pybroker.model import FIRST_OFFSET, BrokerId, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication import reading
 from pybroker.replication.delayed_fetch import DelayedFetch
-from pybroker.replication.delayed_produce import DelayedLargeProduce, DelayedProduce
+from pybroker.replication.delayed_produce import DelayedProduce
 from pybroker.replication.failed_append import failed_append
 from pybroker.replication.fetch_data import FetchIsolation, FetchParams, FetchPartition, FetchPartitionData, FetchResults
 from pybroker.replication.leading import LeaderAppends
@@ -217,18 +217,6 @@ class ReplicaManager(LeaderAppends):
         self.produce_purgatory.try_complete_else_watch(
             DelayedProduce(self, acks, results, unsettled, on_complete), list(unsettled), timeout_ms
         )
-
-    def await_settled_in_steps(
-        self, *, timeout_ms: int, acks: int, results: ProduceResults, unsettled: Unsettled, on_due: Callable[[], None]
-    ) -> Generator[None, None, DelayedLargeProduce]:
-        """Begin to wait as `await_settled` does, in steps; `on_due` is called when the wait is over. Returns what waits."""
-        operation = DelayedLargeProduce(self, acks, results, unsettled, on_due)
-        keys = yield from operation.look()
-        if keys:
-            yield from self.produce_purgatory.watch_in_steps(operation, keys, timeout_ms)
-        else:
-            operation.force_complete()
-        return operation
 
     def _no_leader(self, topic_partition: TopicPartition, is_internal_allowed: bool) -> ErrorCode:
         """Return why nothing can be appended to a partition that is not here or that only the broker writes."""

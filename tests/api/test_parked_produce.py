@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from pybroker import slicing
-from pybroker.api import produce_layout, produce_settling
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pybroker.replication import delayed_produce
 from testing.scenes.api import records
 from testing.scenes.api.whole import Whole, frame_of
 from testing.waiting import turned_until
@@ -55,20 +53,14 @@ def sent_as(whole: Whole, request: ProduceRequest) -> tuple[asyncio.Future[Any],
     return response, weakref.ref(received)
 
 
-@pytest.mark.parametrize("way", ["at once", "in slices", "waits in steps", "large"])
+@pytest.mark.parametrize("way", ["at once", "in slices"])
 @pytest.mark.parametrize("partitions", [1, 2])
 async def test_a_produce_that_waits_keeps_none_of_its_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, way: str
 ) -> None:
     whole, disk = await slow_disk(tmp_path, flush_messages="1")
-    if way == "large":
-        monkeypatch.setattr(produce_layout, "LARGE_PRODUCE_PARTITIONS", 0)
-    elif way == "in slices":
+    if way == "in slices":
         monkeypatch.setattr(slicing, "SLICE_S", -1)
-    elif way == "waits in steps":
-        monkeypatch.setattr(slicing, "SLICE_S", -1)
-        monkeypatch.setattr(produce_settling, "LARGE_PARTITIONS", 0)
-        monkeypatch.setattr(delayed_produce, "_STEP_PARTITIONS", 1)
     request = produce(partitions)
     response, received = sent_as(whole, request)
     await turned_until(lambda: whole.replicas.produce_purgatory.delayed, "the wait")
@@ -81,14 +73,7 @@ async def test_a_produce_that_waits_keeps_none_of_its_bytes(
     ]
 
 
-@pytest.mark.parametrize("limit", ["layout", "wait", "none"])
-async def test_only_partitions_that_are_not_durable_in_time_have_timed_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
-) -> None:
-    if limit != "none":
-        limited = (produce_layout, "LARGE_PRODUCE_PARTITIONS") if limit == "layout" else (produce_settling, "LARGE_PARTITIONS")
-        monkeypatch.setattr(*limited, 0)
-        monkeypatch.setattr(delayed_produce, "_STEP_PARTITIONS", 1)
+async def test_only_partitions_that_are_not_durable_in_time_have_timed_out(tmp_path: Path) -> None:
     whole, disk = await slow_disk(tmp_path, flush_messages="1")
     request = produce(2)
     response = whole.send(request, VERSION)

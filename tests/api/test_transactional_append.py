@@ -13,6 +13,7 @@ from pybroker.api.produce_layout import ProduceLayout
 from pybroker.api.transactional_append import verify
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.produce import ProduceRequest
 from pybroker.records.batch import BatchView, batches
 from testing.scenes.logs import batch
 
@@ -36,7 +37,8 @@ def transactional(coordinator: Coordinator, present: range, batch_count: int = 1
     records = bytearray(batch())
     records[22] |= 0x10
     records[53:57] = bytes(4)
-    laid_out = ProduceLayout()
+    image: Any = SimpleNamespace(topics_by_id={})
+    laid_out = ProduceLayout(image, ProduceRequest(), has_topic_ids=False)
     laid_out.entries = {TopicPartition("t", number): memoryview(records * batch_count) for number in range(MANY)}
     laid_out.transactional = dict(laid_out.entries)
     producers = SimpleNamespace(has_open_transaction=lambda *_: False, producers={})

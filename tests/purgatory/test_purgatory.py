@@ -412,15 +412,10 @@ def test_events_at_once_within_a_completion_are_looked_at_after_it() -> None:
     assert order == ["cause", "effect"]
 
 
-def test_an_operation_with_very_many_keys_is_watched_and_dropped_in_steps() -> None:
+def test_an_operation_with_very_many_keys_is_dropped_in_steps() -> None:
     purgatory, turns = step_by_step()
     operation, count = Waiting(), 2 * LARGE_KEYS
-    steps = purgatory.watch_in_steps(operation, range(count), 1000)
-    next(steps)
-    assert 0 < purgatory.watched < LARGE_KEYS
-    assert operation.tries == purgatory.watched
-    for _ in steps:
-        pass
+    purgatory.try_complete_else_watch(operation, range(count), 1000)
     assert (purgatory.watched, purgatory.delayed) == (count, 1)
     operation.is_ready = True
     assert purgatory.check_and_complete(7) == 1
@@ -432,17 +427,6 @@ def test_an_operation_with_very_many_keys_is_watched_and_dropped_in_steps() -> N
         left.append(purgatory.watched)
     assert len(left) > 5
     assert left[-1] == 0
-
-
-def test_an_operation_that_is_completed_while_it_is_being_watched_is_watched_no_further() -> None:
-    scene = PurgatoryScene()
-    operation = Waiting()
-    steps = scene.purgatory.watch_in_steps(operation, range(LARGE_KEYS), 100)
-    next(steps)
-    assert scene.pass_time(100) == 1
-    watched = scene.purgatory.watched
-    assert list(steps) == []
-    assert (scene.purgatory.watched, scene.purgatory.delayed, operation.expirations) == (watched, 0, 1)
 
 
 @pytest.mark.parametrize("slice_s", [math.inf, 0.0])

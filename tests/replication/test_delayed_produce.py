@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pybroker.clock import ManualClock
-from pybroker.model import Offset, TopicPartition
+from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.purgatory.purgatory import Purgatory
-from pybroker.purgatory.timer import OperationTimer
-from pybroker.replication.delayed_produce import DelayedLargeProduce
-from pybroker.replication.produce_data import PartitionProduceResult
 from pybroker.replication.replica_manager import ReplicaManager
-from testing.scenes.no_wake_up import never
 from testing.scenes.replication.appended import append_records
 from testing.scenes.replication.scene import ReplicaScene, params, wanted
-from testing.steps import steps_of
 
 T = TopicPartition("t", 0)
 
@@ -122,56 +114,3 @@ def test_a_request_looks_only_at_the_partition_of_an_event(monkeypatch: pytest.M
         scene.fetch(params(replica_id=2), wanted("t", 1, partition=number))
     assert [one.partition for one in looked] == [3, 1, 4, 0, 2]
     assert {result.error_code for result in responses[0].values()} == {ErrorCode.NONE}
-
-
-def test_many_partitions_are_looked_at_and_watched_and_finished_in_steps() -> None:
-    replicated = set(range(0, MANY, 100))
-    looked: list[TopicPartition] = []
-
-    def partition(one: TopicPartition) -> Any:
-        looked.append(one)
-        return SimpleNamespace(check_replicated=lambda _: ErrorCode.NONE if one.partition in replicated else None)
-
-    results = {TopicPartition("t", number): PartitionProduceResult() for number in range(MANY)}
-    due: list[None] = []
-    manager: Any = SimpleNamespace(partition=partition, produce_expirations=0)
-    operation = DelayedLargeProduce(manager, -1, results, dict.fromkeys(results, Offset(1)), lambda: due.append(None))
-    clock = ManualClock(0)
-    timer = OperationTimer(clock, never)
-    purgatory = Purgatory("Produce", timer)
-    steps, keys = steps_of(operation.look())
-    assert (steps, len(looked)) == (MANY // 500, MANY)
-    assert len(keys) == MANY - MANY // 100
-    steps, _ = steps_of(purgatory.watch_in_steps(operation, keys, 1000))
-    assert steps >= len(keys) // 200
-    looked.clear()
-    replicated.add(keys[0].partition)
-    purgatory.check_and_complete(keys[0])
-    assert looked == [keys[0]], "an event is one look"
-    clock.advance(1000)
-    timer.advance()
-    assert due == [None]
-    steps, found = steps_of(operation.finish())
-    assert steps >= MANY // 500
-    assert found is results
-    timed_out = [one for one, result in results.items() if result.error_code == ErrorCode.REQUEST_TIMED_OUT]
-    assert timed_out == keys[1:]
-    assert manager.produce_expirations == len(timed_out)
-    assert purgatory.delayed == 0
-
-
-def test_what_is_replicated_already_does_not_wait() -> None:
-    manager: Any = SimpleNamespace(
-        partition=lambda _: SimpleNamespace(check_replicated=lambda _: ErrorCode.NONE), produce_purgatory=None
-    )
-    due: list[None] = []
-    steps = ReplicaManager.await_settled_in_steps(
-        manager,
-        timeout_ms=0,
-        acks=-1,
-        results={T: PartitionProduceResult()},
-        unsettled={T: Offset(1)},
-        on_due=lambda: due.append(None),
-    )
-    assert steps_of(steps)[1].is_completed
-    assert due == [None]
