@@ -31,10 +31,8 @@ from pybroker.model import (
     NO_OFFSET,
     GenerationId,
     GroupId,
-    LeaderEpoch,
     MemberEpoch,
     MemberId,
-    Offset,
     TopicPartition,
 )
 from pybroker.protocol.error_codes import ErrorCode
@@ -167,7 +165,11 @@ def _accept(
                 if producer is None and (named_ms := one.commit_timestamp) != no_timestamp:  # type: ignore[attr-defined]
                     commit_ms = named_ms
                 accepted[one.partition_index] = CommittedOffset(
-                    Offset(one.committed_offset), LeaderEpoch(one.committed_leader_epoch), metadata or "", commit_ms, expire_ms
+                    one.committed_offset,  # type: ignore[arg-type]  # to convert it costs a call, as the epoch's
+                    one.committed_leader_epoch,  # type: ignore[arg-type]
+                    metadata or "",
+                    commit_ms,
+                    expire_ms,
                 )
         place += len(partitions)
         if accepted and producer is not None:

@@ -65,9 +65,12 @@ class PendingOffsets:
     def put(self, producer_id: ProducerId, group: GroupId, topic: str, offsets: Mapping[int, CommittedOffset]) -> None:
         """Note what the transaction of a producer has written for partitions of a topic, of which there is at least one."""
         by_key = self.by_key
-        of_producer = self._by_producer.setdefault(producer_id, {})
-        of_group = self._by_group.setdefault(group, {})
-        self._groups.setdefault(producer_id, set()).add(group)
+        if (of_producer := self._by_producer.get(producer_id)) is None:
+            of_producer = self._by_producer[producer_id] = {}
+            self._groups[producer_id] = set()
+        if (of_group := self._by_group.get(group)) is None:
+            of_group = self._by_group[group] = {}
+        self._groups[producer_id].add(group)
         for partition, committed in offsets.items():
             key = OffsetKey(group, topic, partition)
             written = by_key.get(key)

@@ -126,8 +126,7 @@ class PendingOffsetsOfTopic(OffsetsOfTopic):
     __slots__ = ("producer_id",)
 
     def __init__(self, group_id: GroupId, topic: str, offsets: Mapping[int, CommittedOffset], producer_id: ProducerId) -> None:
-        super().__init__(group_id, topic, offsets)
-        self.producer_id = producer_id
+        self.group_id, self.topic, self.offsets, self.producer_id = group_id, topic, offsets, producer_id
 
     def replay(self, shard: GroupShard) -> None:
         """Keep the offsets as pending, until the producer's transaction ends."""

@@ -57,8 +57,9 @@ pytestmark = [
 
 LIMIT_MS: Final = 50
 PARTITIONS: Final = 25_000 - 8
-"""One topic of this many partitions, or half as many topics with one each: about 25,000 elements."""
-TOPICS: Final = PARTITIONS // 2
+"""One topic of this many partitions has nearly as many elements as a request may have."""
+TOPICS: Final = 10_000
+"""This many topics of one partition each are the most that the broker is made for: 20,000 elements."""
 NONE = ErrorCode.NONE
 TOPIC_IDS: Final = [TopicId(number.to_bytes(16)) for number in range(TOPICS)]
 
