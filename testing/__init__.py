@@ -14,7 +14,6 @@ waiting      waits with a limit and a name
 error_codes  Kafka's error codes by number
 up_convert   the conversion of old message sets, whole
 turns        work under the broker's watchdog
-steps        how many steps long work has
 slowness     how much slower than a quiet machine this one is now
 holds        how long a thread keeps the interpreter
 garbage      quick garbage collections in a test process
