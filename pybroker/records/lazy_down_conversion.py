@@ -41,6 +41,7 @@ from pybroker.model import Offset
 from pybroker.protocol.parts import SendPart
 from pybroker.records import kernels
 from pybroker.records.batch import (
+    ATTRIBUTES_AT,
     COMPRESSION_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -104,6 +105,8 @@ class LazyDownConversion(SendPart):
         "_chunk_bytes",
         "_first",
         "_first_offset",
+        "_head",
+        "_head_at",
         "_is_closed",
         "_left",
         "_overflow_message_size",
@@ -140,6 +143,7 @@ class LazyDownConversion(SendPart):
         self._first_offset = first_offset
         self._chunk_bytes = chunk_bytes
         self._position = 0  # where the next batch to convert is in the source
+        self._head, self._head_at = memoryview(b""), -1
         self._first: bytes | memoryview | None = None
         self._padded = self._is_closed = False
         self._overflow_message_size = overflow_message_size
@@ -154,9 +158,11 @@ class LazyDownConversion(SendPart):
     @property
     def is_long(self) -> bool:
         """Whether to measure, or to make the next chunk, takes too long for the loop."""
-        head = self._source.read(self._position, HEADER_SIZE) if self._position < self._source.size else b""
+        if self._source.size - self._position <= LOOP_COMPRESSED_BYTES:
+            return False
+        head = self._head_there()
         size = claimed_size(head)
-        return size is not None and _is_long(memoryview(head), 0, size=size, compressed_bytes_max=LOOP_COMPRESSED_BYTES)
+        return size is not None and _is_long(head, 0, size=size, compressed_bytes_max=LOOP_COMPRESSED_BYTES)
 
     def measure(self) -> None:
         """Measure the first batch of the source that has anything for such a client, in a thread if it is long.
@@ -214,7 +220,7 @@ class LazyDownConversion(SendPart):
         """Return the converted size of the first batch of which anything is left, and move `_position` there; 0 if there
         is none.
         """
-        while (entry := self._read_entry(self._position)) is not None:
+        while (entry := self._read_entry()) is not None:
             self._ensure_open()
             size = len(entry)
             if entry[MAGIC_AT] == MAGIC and (codec := convertible_codec(batch := BatchView(entry))) is not None and not codec:
@@ -231,12 +237,18 @@ class LazyDownConversion(SendPart):
             self.passed_offset = _next_offset(entry)
         return 0
 
-    def _read_entry(self, position: int) -> memoryview | None:
-        """Return the batch or message at `position` of the source; None if it is not complete."""
-        size = claimed_size(self._source.read(position, HEADER_SIZE))
-        if size is None or size > self._source.size - position:
+    def _head_there(self) -> memoryview:
+        """Return the first bytes of the batch or message at `_position`; they are read once."""
+        if self._head_at != self._position:
+            self._head, self._head_at = memoryview(self._source.read(self._position, HEADER_SIZE)), self._position
+        return self._head
+
+    def _read_entry(self) -> memoryview | None:
+        """Return the batch or message at `_position` of the source; None if it is not complete."""
+        size = claimed_size(self._head_there())
+        if size is None or size > self._source.size - self._position:
             return None
-        entry = memoryview(self._source.read(position, size))
+        entry = memoryview(self._source.read(self._position, size))
         return entry if len(entry) == size else None
 
     def _next_chunk(self, *, compressed_bytes_max: int | None) -> list[bytes | memoryview]:
@@ -256,7 +268,7 @@ class LazyDownConversion(SendPart):
         first, self._first = self._first, None
         chunk = memoryview(self._source.read(self._position, self._chunk_bytes))
         if entry_size(chunk) is None:
-            entry = self._read_entry(self._position)
+            entry = self._read_entry()
             if entry is None:
                 self._position = self._source.size
                 return
@@ -333,9 +345,8 @@ def down_convert_eagerly(source: RecordsSource, *, to_magic: int, first_offset: 
 
 def _is_compressed(chunk: memoryview, position: int) -> bool:
     """Return whether a batch, or a message of an older format, has a codec."""
-    if chunk[position + MAGIC_AT] == MAGIC:
-        return bool(BatchView(chunk, position).compression)
-    return bool(chunk[position + MAGIC_AT + 1] & COMPRESSION_MASK)
+    codec_at = ATTRIBUTES_AT + 1 if chunk[position + MAGIC_AT] == MAGIC else MAGIC_AT + 1
+    return bool(chunk[position + codec_at] & COMPRESSION_MASK)
 
 
 def _is_long(chunk: memoryview, position: int, *, size: int, compressed_bytes_max: int) -> bool:

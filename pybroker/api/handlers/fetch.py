@@ -114,6 +114,7 @@ def _fetch(broker: Services, context: RequestContext, request: FetchRequest, rep
     if version < ZSTD_VERSION:
         replaced = yield from for_old_client(broker, context.connection, version, results)
     error_code, session_id, results = session.respond(results + unknown if unknown else results)
+    yield None
 
     def respond(one: FetchPartition, data: FetchPartitionData) -> PartitionData:
         count_partition(broker.metrics, one, data)
