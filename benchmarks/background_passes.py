@@ -14,14 +14,14 @@ import gc
 import time
 from collections.abc import Callable
 
-from pybroker.broker.background import PAUSE_S, SLICE_NS, Background
 from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log import LogServices
 from pybroker.log.manager.manager import LogManager
-from pybroker.log.results import run_inline
 from pybroker.model import BrokerId, TopicId, TopicPartition
 from pybroker.purgatory.timer import WakeUp
+from pybroker.sharing.background import PAUSE_S, SLICE_NS, Background
+from pybroker.sharing.work import run_inline
 from testing.simulation.disk import SimulatedDisk
 
 START_MS = 1_700_000_000_000

@@ -12,12 +12,12 @@ from unittest import mock
 
 import pytest
 
-from pybroker import slicing
-from pybroker.api import slices
 from pybroker.api.handlers import list_groups
 from pybroker.failures import drop_frames
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.list_groups import ListGroupsRequest
+from pybroker.sharing import loop
+from pybroker.sharing import work as sharing
 from testing.scenes.api.whole import Whole
 
 
@@ -72,16 +72,16 @@ async def test_what_a_request_has_made_that_fails_in_a_later_slice_is_freed(is_a
     whole = await Whole(tmp_path).start()
 
     def handle(*_: object) -> object:
-        return wait() if is_awaited else slices.in_slices(work.failing(3))
+        return wait() if is_awaited else loop.in_slices(work.failing(3))
 
     async def wait() -> object:
-        ready = asyncio.ensure_future(slices.complete(work.failing(3)))
+        ready = asyncio.ensure_future(loop.complete(work.failing(3)))
         try:
             return await ready
         except KafkaError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "no") from error
 
-    with mock.patch.object(slicing, "SLICE_S", 0.0), mock.patch.object(list_groups, "handle", handle):
+    with mock.patch.object(sharing, "SLICE_S", 0.0), mock.patch.object(list_groups, "handle", handle):
         request = ListGroupsRequest()
         waiting = whole.send(request, 4)
         assert isinstance(waiting, asyncio.Future)

@@ -8,7 +8,6 @@ dispatch             request in, response out: decodes, calls the handler, turns
 context              what a handler gets beside the request
 deferred             responses that wait for an operation in a purgatory
 pieces               large requests, cut into small ones whose responses are joined
-slices               long work of one request, in slices between which the loop serves others
 error_response       the response that carries one error in the form of any API
 error_counts         which fields of a response are error codes, for the metrics
 response_memo        encoded responses, such as those to Metadata, kept for as long as the metadata stays the same

@@ -27,7 +27,6 @@ from pybroker.api._dispatch_python import SIZE_PREFIX, DispatcherCore, Parked, R
 from pybroker.api.error_counts import ERROR_NAMES
 from pybroker.api.handlers import api_versions
 from pybroker.api.registry import APIS, Api, load_api
-from pybroker.api.slices import SlicedResponse
 from pybroker.failures import drop_frames, is_shortage
 from pybroker.metrics.counts import NO_ERROR
 from pybroker.native import choose
@@ -36,6 +35,7 @@ from pybroker.network.state import REPEATS_LEFT
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.sharing.loop import SlicedResponse
 from pybroker.turns.jobs import job
 from pybroker.turns.watchdog import watchdog_of
 

@@ -25,8 +25,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from pybroker.api.slices import Pauses
 from pybroker.protocol.schema import schema_of
+from pybroker.sharing.loop import Pauses
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Iterator

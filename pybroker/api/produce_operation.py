@@ -11,16 +11,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from pybroker import slicing
 from pybroker.api.context import ADMIN_CLIENT_ID
 from pybroker.api.produce_layout import ProduceLayout, forget_records
 from pybroker.api.produce_response import failures, response_of
-from pybroker.api.slices import SlicedResponse, in_slices
 from pybroker.api.transactional_append import verify
 from pybroker.listed import listed
 from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.appends import Appends
+from pybroker.sharing import work as sharing
+from pybroker.sharing.loop import SlicedResponse, in_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.messages.produce import ProduceRequest, ProduceResponse
     from pybroker.records.work import LongCheck
     from pybroker.replication.produce_data import ProduceResults
-    from pybroker.slicing import Work
+    from pybroker.sharing.work import Work
 
 _TOPIC_ID_VERSION: Final = 13
 
@@ -119,7 +119,7 @@ class ProduceOperation:
             check=self._check,
             guard=guard,
         )
-        while appends.check is not None or not appends.run(slicing.SLICE_S):
+        while appends.check is not None or not appends.run(sharing.SLICE_S):
             if appends.check is None:
                 yield None
             else:

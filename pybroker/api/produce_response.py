@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pybroker.api.one_partition import partition_response
 from pybroker.api.produce_makers import new_response, new_topic
 from pybroker.model import TopicId, TopicPartition
-from pybroker.slicing import portions
+from pybroker.sharing.work import portions
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -22,7 +22,6 @@ from pybroker.api.context import Services
 from pybroker.api.dispatch import Dispatcher
 from pybroker.api.validations import Validations
 from pybroker.broker import descriptors, gauges
-from pybroker.broker.background import Background
 from pybroker.broker.disks import Disks
 from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, listeners_of, network_limits
 from pybroker.broker.free_memory import watch_free_memory
@@ -60,7 +59,8 @@ from pybroker.purgatory.purgatory import Purgatory
 from pybroker.purgatory.timer import OperationTimer
 from pybroker.replication.fetch_session import FetchSessionCache
 from pybroker.replication.replica_manager import ReplicaManager
-from pybroker.slicing import SLICE_S
+from pybroker.sharing.background import Background
+from pybroker.sharing.work import SLICE_S
 from pybroker.turns.watchdog import current
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.manager.manager import LogManager
-    from pybroker.log.results import ThreadRunner
     from pybroker.model import Offset, TopicPartition
+    from pybroker.sharing.work import ThreadRunner
 
     HighWatermark = Callable[[TopicPartition], Offset | None]
     MakeThread = Callable[[str, Callable[[], None]], DiskThread]

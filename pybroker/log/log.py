@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pybroker.log.recovery.lost import LostRange
     from pybroker.log.results import AbortedTransactions, LogAppendInfo
     from pybroker.model import TopicId, TopicPartition
-    from pybroker.slicing import ThreadedWork
+    from pybroker.sharing.work import Work
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
@@ -374,11 +374,11 @@ class Log(LogEnd):
 
     # --- lookups ---
 
-    def offset_for_timestamp(self, timestamp: int) -> ThreadedWork[TimestampedOffset | None]:
+    def offset_for_timestamp(self, timestamp: int) -> Work[TimestampedOffset | None]:
         """Return the first record, by offset, whose timestamp (ms) is `timestamp` or later. Yields where others may work."""
         return timestamp_lookup.offset_for_timestamp(self, timestamp)
 
-    def offset_of_max_timestamp(self) -> ThreadedWork[TimestampedOffset | None]:
+    def offset_of_max_timestamp(self) -> Work[TimestampedOffset | None]:
         """Return the first record that has the largest timestamp; None in a log without timestamps. Yields as the other does."""
         return timestamp_lookup.offset_of_max_timestamp(self)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.model import NO_OFFSET, Offset
 
@@ -82,60 +81,3 @@ class TimestampedOffset(NamedTuple):
 
 
 AbortedTransactions = list["AbortedTransaction"]
-
-
-class ThreadRunner(Protocol):
-    """Runs blocking work outside of the loop."""
-
-    def __call__(self, work: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
-        """Run `work` in a thread; then call `done` on the loop with the OSError that it raised, or None.
-
-        `done` is always called: any other exception of `work` is a bug, which is logged and passed to `done` as an OSError.
-        """
-
-
-def run_inline(work: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
-    """Run `work` as a `ThreadRunner` without threads, for tests, start and stop."""
-    try:
-        work()
-    except OSError as error:
-        done(error)
-    else:
-        done(None)
-
-
-class InThread(NamedTuple):
-    """A step that blocks, with the thread that does it."""
-
-    run: ThreadRunner
-    work: Callable[[], None]
-
-
-Steps = Generator[InThread | None, None, None]
-"""Long work in steps. It yields None wherever others may get their turn: after at most about half a millisecond. It yields
-InThread for what blocks, and continues when that is done; the OSError that it raised is raised from the `yield`.
-"""
-
-
-class StepsRunner(Protocol):
-    """Runs long work of the broker itself on the loop, with the work of others between its steps."""
-
-    def __call__(self, name: str, steps: Steps, /) -> None:
-        """Run `steps` some time after the return, or close them when the broker stops. `name` shows a person what they are."""
-
-
-def run_unsliced(_name: str, steps: Steps) -> None:
-    """Run steps as a `StepsRunner` that gives no others their turn, for tests, start and stop."""
-
-    def proceed(error: OSError | None = None) -> None:
-        try:
-            while True:
-                step = next(steps) if error is None else steps.throw(error)
-                error = None
-                if step is not None:
-                    step.run(step.work, proceed)
-                    return
-        except StopIteration:
-            return
-
-    proceed()

@@ -11,6 +11,5 @@ config_changes, features                 the plans of settings and of feature le
 internal_topics, names   the settings of the coordinators' topics; which topic names are valid
 leader_epochs, producer_ids    the numbers that must never be used twice
 directories          the log directories that a broker has used
-slices               long work of one change, between whose slices the loop serves others
 uninterrupted        work that continues when the request that waits for it is cancelled
 """

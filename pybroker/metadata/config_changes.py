@@ -96,16 +96,15 @@ class Settings(NamedTuple):
     unusable: Mapping[str, ConfigError]
 
 
-def limits_to_set(changes: Sequence[ConfigChange]) -> Generator[None, None, set[str]]:
-    """Return the limits of connections by host that `changes` set. It yields between changes."""
-    found: set[str] = set()
-    for change in changes:
-        if change.resource.kind == BROKER_KIND:
-            found.update(
-                edit.text for edit in change.edits if edit.name == CONNECTION_LIMITS_KEY and edit.operation is Operation.SET
-            )
-        yield
-    return found
+def limits_to_set(changes: Sequence[ConfigChange]) -> set[str]:
+    """Return the limits of connections by host that `changes` set."""
+    return {
+        edit.text
+        for change in changes
+        if change.resource.kind == BROKER_KIND
+        for edit in change.edits
+        if edit.name == CONNECTION_LIMITS_KEY and edit.operation is Operation.SET
+    }
 
 
 def plan_config_changes(image: ClusterImage, settings: Settings, changes: Sequence[ConfigChange]) -> Generator[None, None, Plan]:

@@ -70,11 +70,11 @@ from pybroker.metadata.internal_topics import automatic_topic
 from pybroker.metadata.more_partitions import MorePartitions, plan_more_partitions
 from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, NewTopic, TopicPlanner
 from pybroker.metadata.producer_ids import ProducerIds
-from pybroker.metadata.slices import finish
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, Store, StoreError
 from pybroker.metadata.uninterrupted import Uninterrupted
 from pybroker.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicId, topic_id_text
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.sharing.loop import complete
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
@@ -172,7 +172,7 @@ class Controller:
         `changes`.
         """
         unusable: dict[str, ConfigError] = {}
-        for limits in await finish(limits_to_set(changes)):  # before the change, which others wait for
+        for limits in limits_to_set(changes):  # before the change, which others wait for
             try:
                 await self.hosts.look_up(limits, is_new=True)
             except ConfigError as error:
@@ -227,7 +227,7 @@ class Controller:
     ) -> Sequence[KafkaError | None]:
         async with self._one_change:
             while True:
-                plan = await finish(make_plan())
+                plan = await complete(make_plan())
                 if validate_only or not plan.entries:
                     return plan.errors
                 self._follower.planned = plan.topics
@@ -239,7 +239,7 @@ class Controller:
                     if self._listener_failures:  # the store has the change; otherwise nothing has changed
                         await self._commit_entries(plan.before, {})
                     return [failure if error is None else error for error in plan.errors]
-                await finish(_logged(("%s", note) for note in plan.notes))
+                await complete(_logged(("%s", note) for note in plan.notes))
                 return plan.errors
 
     async def _commit_entries(self, entries: Mapping[str, bytes | None], compare: dict[str, int]) -> Conflict | KafkaError | None:
@@ -249,11 +249,11 @@ class Controller:
     async def _create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool) -> list[TopicOutcome]:
         async with self._one_change:
             while True:
-                planned = await finish(self._plan(topics))
+                planned = await complete(self._plan(topics))
                 created = [outcome.topic for outcome in planned if outcome.topic is not None]
                 if validate_only or not created:
                     return planned
-                puts = await finish(_entries(created))
+                puts = await complete(_entries(created))
                 self._follower.planned = dict(zip(puts.values(), created, strict=True))
                 failure = await self._commit(puts=puts, compare=dict.fromkeys(puts, ABSENT))
                 self._follower.planned = {}
@@ -263,7 +263,9 @@ class Controller:
                     await self._take_back(created)
                     return [outcome if outcome.topic is None else TopicOutcome(error=failure) for outcome in planned]
                 self._reported = ""
-                await finish(_logged(("Created topic %s with id %s and %d partitions", *_described(topic)) for topic in created))
+                await complete(
+                    _logged(("Created topic %s with id %s and %d partitions", *_described(topic)) for topic in created)
+                )
                 return planned
 
     def _plan(self, topics: Sequence[NewTopic]) -> Generator[None, None, list[TopicOutcome]]:
@@ -293,7 +295,9 @@ class Controller:
                     continue
                 if failure is not None and any(topic.topic_id in self.image.topics_by_id for topic in deleted):
                     return [TopicOutcome(error=failure) if topic is not None else _unknown_id() for topic in found]
-                await finish(_logged(("Deleted topic %s with id %s and %d partitions", *_described(topic)) for topic in deleted))
+                await complete(
+                    _logged(("Deleted topic %s with id %s and %d partitions", *_described(topic)) for topic in deleted)
+                )
                 return [TopicOutcome(topic=topic) if topic is not None else _unknown_id() for topic in found]
 
     async def _commit(

@@ -35,7 +35,7 @@ from pybroker.metadata.image import (
 )
 from pybroker.metadata.store.base import ABSENT, Change, StoreError
 from pybroker.model import BrokerId, LeaderEpoch, topic_id_parse, topic_id_text
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 
 if TYPE_CHECKING:
     from pybroker.metadata.leader_epochs import LeaderEpochs

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.metadata.entries import applied
 from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
-from pybroker.slicing import run_slice
+from pybroker.sharing.work import run_slice
 
 if TYPE_CHECKING:
     from pybroker.metadata.store.base import Change
@@ -89,7 +89,7 @@ class StoreFollower:
             await waiting
 
     def _continue(self, work: Generator[None, None, None]) -> None:
-        ended, _ = run_slice(work)
+        ended, _, _ = run_slice(work)
         if not ended:
             asyncio.get_running_loop().call_soon(self._continue, work)
             return

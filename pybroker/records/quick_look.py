@@ -35,7 +35,7 @@ from pybroker.records.inflate import (
 )
 from pybroker.records.spare import Spare
 from pybroker.records.work import PIECE_COST
-from pybroker.slicing import SLICE_S
+from pybroker.sharing.work import SLICE_S
 
 QUICK_BYTES_MAX: Final = 1 << 19
 """The bytes to which a batch may inflate here. The loop spends at most half of its share on a batch that turns out to be longer.

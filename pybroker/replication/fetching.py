@@ -1,8 +1,8 @@
 """One fetch: what can be read is read, and read again once there is enough of it.
 
-It is work in slices (`pybroker/slicing.py`), whose steps are portions of the partitions. Each partition is read at the time of
-its step, as each request thread of Kafka does while others append. The limits of the response, and the order of the partitions,
-are those of the whole request.
+It is work in slices (`sharing/work.py`), whose steps are portions of the partitions. Each partition is read at the time of its
+step, as each request thread of Kafka does while others append. The limits of the response, and the order of the partitions, are
+those of the whole request.
 
 Source: ReplicaManager.fetchMessages, readFromLog; KIP-74.
 """
@@ -15,14 +15,14 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replication.cold_lookups import ColdLookups
 from pybroker.replication.fetch_data import FetchIsolation
 from pybroker.replication.partition_data import ResponseLimit
-from pybroker.slicing import portions
+from pybroker.sharing.work import portions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchResults
     from pybroker.replication.replica_manager import ReplicaManager
-    from pybroker.slicing import ThreadedWork, Work
+    from pybroker.sharing.work import Work
 
 _LOG_END: Final = FetchIsolation.LOG_END
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -46,7 +46,7 @@ def fetch(replicas: ReplicaManager, params: FetchParams, partitions: Sequence[Fe
     return (yield from _read(replicas, params, partitions))
 
 
-def _read(replicas: ReplicaManager, params: FetchParams, partitions: Sequence[FetchPartition]) -> ThreadedWork[FetchResults]:
+def _read(replicas: ReplicaManager, params: FetchParams, partitions: Sequence[FetchPartition]) -> Work[FetchResults]:
     """Read whatever is available, within the limits. What the page cache lacks is looked up in a thread."""
     results: FetchResults = []
     limit, cold = params.limit(), ColdLookups()

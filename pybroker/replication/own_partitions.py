@@ -19,7 +19,7 @@ from pybroker.model import FIRST_OFFSET, TopicPartition
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.replication.partition import Partition
 from pybroker.replication.refusals import Refusals
-from pybroker.slicing import emptied
+from pybroker.sharing.work import emptied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pybroker.log.directories.directory_moves import DirectoryMoves
     from pybroker.log.log import Log
     from pybroker.log.manager.manager import LogManager
-    from pybroker.log.results import Steps
     from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
     from pybroker.model import BrokerId, Offset, TopicId
+    from pybroker.sharing.work import Work
 
     _Removed = tuple[TopicPartition, TopicId]
 
@@ -260,7 +260,7 @@ class OwnPartitions:
             self.offline.add(topic_partition)
             self._wake(topic_partition)
 
-    def follow_failure(self, logs: Sequence[Log]) -> Steps:
+    def follow_failure(self, logs: Sequence[Log]) -> Work[None]:
         """Mark the partitions of `logs` offline, because their directory failed.
 
         Between two steps some are marked and others not; those refuse records and reads by their logs, but a fetch from the end

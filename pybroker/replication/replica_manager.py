@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.log import Log
     from pybroker.log.manager.manager import LogManager
-    from pybroker.log.results import Steps
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.purgatory.purgatory import Purgatory
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from pybroker.replication.partition import Partition
     from pybroker.replication.partition_data import ResponseLimit
     from pybroker.replication.produce_data import PartitionProduceResult, ProduceResults, Unsettled
+    from pybroker.sharing.work import Work
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class ReplicaManager(LeaderAppends):
         """Respond with KAFKA_STORAGE_ERROR from now on, also to waiting requests, because the log's directory failed."""
         self._own.mark_offline(topic_partition)
 
-    def follow_failure(self, logs: Sequence[Log]) -> Steps:
+    def follow_failure(self, logs: Sequence[Log]) -> Work[None]:
         """Mark the partitions of `logs` offline in steps, because their directory failed."""
         return self._own.follow_failure(logs)
 

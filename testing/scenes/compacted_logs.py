@@ -13,11 +13,11 @@ from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log, LogServices
 from pybroker.log.manager.manager import LogManager
-from pybroker.log.results import ThreadRunner, run_inline
 from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
+from pybroker.sharing.work import ThreadRunner, run_inline
 from testing.scenes.compacted_log import CleanerClock, records, settings_of
 from testing.scenes.logs import START_MS, TOPIC_ID, Disk
 

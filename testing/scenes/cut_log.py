@@ -11,9 +11,9 @@ from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.manager.manager import LogManager
-from pybroker.log.results import StepsRunner, run_unsliced
 from pybroker.model import TopicId, TopicPartition
 from pybroker.records.compression import CompressionType
+from pybroker.sharing.work import WorkRunner, run_unshared
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, read_batches
 
 LATER_MS: Final = 10**9
@@ -34,7 +34,7 @@ class CutLog:
         *,
         filesystem: Filesystem | None = None,
         disk: Disk | None = None,
-        run_steps: StepsRunner = run_unsliced,
+        run_steps: WorkRunner = run_unshared,
     ) -> None:
         self.run_steps = run_steps
         self.disk = disk or Disk(path, filesystem=filesystem, retention_ms=10_000, file_delete_delay_ms=0)

@@ -19,11 +19,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
-from pybroker.broker.background import SLICE_NS, Background
 from pybroker.broker.broker_server import BrokerServer
 from pybroker.broker.disks import Disks
 from pybroker.broker.registration import registration
 from pybroker.config.broker import BrokerConfig
+from pybroker.sharing.background import SLICE_NS, Background
 from testing.simulation.clock import SettableClock
 from testing.simulation.disk import SimulatedDisk
 from testing.simulation.loop import InlineExecutor, SimulatedDiskThread, SimulatedLock, SimulatedLoop
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 START_MS = 1_700_000_000_000
 SLICES_S = {
-    "pybroker.slicing": 0.0,
+    "pybroker.sharing.work": 0.0,
     "pybroker.broker.broker_server": 0.0,
     "pybroker.coordinator.runtime.loader": 3600.0,  # it looks at the time before each step
 }

@@ -19,7 +19,6 @@ from unittest import mock
 
 import pytest
 
-from pybroker import slicing
 from pybroker.api.validations import FIRST_BYTES, Validations
 from pybroker.model import NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.network.context import ProtocolViolation
@@ -32,6 +31,7 @@ from pybroker.records.compression import CompressionType, compress
 from pybroker.records.sections import IS_NATIVE
 from pybroker.records.validate import Checked
 from pybroker.records.work import LongCheck, Work
+from pybroker.sharing import work as sharing
 from testing.garbage import frozen
 from testing.scenes.api.whole import NOW_MS, Whole, settled
 from testing.scenes.logs import read_batches
@@ -301,7 +301,7 @@ async def test_the_memory_of_a_request_is_held_until_its_records_are_appended(tm
 
 async def test_others_get_their_turn_between_the_partitions_of_a_request(tmp_path: Path) -> None:
     whole, counts = await started(tmp_path, partitions=5), []
-    with mock.patch.object(slicing, "SLICE_S", 0.0):
+    with mock.patch.object(sharing, "SLICE_S", 0.0):
         waiting = whole.send(produce(*[short_batch()] * 5), VERSION)
         while not waiting.done():
             counts.append(sum(partition.log.log_end_offset for partition in whole.replicas.partitions.values()))

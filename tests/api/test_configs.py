@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pybroker import slicing
 from pybroker.api.configs import config_resources
 from pybroker.config.topic_settings import TOPIC_SETTINGS
 from pybroker.metadata.config_changes import SETTINGS_MAX, SETTINGS_SIZE_MAX
@@ -23,6 +22,7 @@ from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, 
 from pybroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from pybroker.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pybroker.sharing import work as sharing
 from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import Whole
 
@@ -121,7 +121,7 @@ async def test_a_resource_that_is_named_again_is_described_once(tmp_path: Path) 
 
 
 async def test_resources_are_described_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     whole = await Whole(tmp_path).start()
     resources = [
         DescribeConfigsResource(resource_type=GROUP, resource_name=f"group-{number}", configuration_keys=None)

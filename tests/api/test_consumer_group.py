@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pybroker import slicing
 from pybroker.api.nodes import GROUP_OPERATIONS
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import encode_response, message_versions
@@ -22,6 +21,7 @@ from pybroker.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from pybroker.protocol.messages.list_groups import ListGroupsRequest
+from pybroker.sharing import work as sharing
 from testing.scenes.api.groups import GROUP, broker, join_request, member, versions
 from testing.scenes.api.whole import Whole
 from testing.waiting import turns_until_done
@@ -159,7 +159,7 @@ async def test_a_refused_join_leaves_an_empty_consumer_group_as_it_is(
 
 
 async def test_others_are_served_while_an_expression_is_matched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     whole = await broker(tmp_path)
     for number in range(20):
         await whole.create(f"t{number}")
@@ -209,7 +209,7 @@ async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, mon
     request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "none"])
     at_once = await whole.ask(request, 1)
     whole.call_soon = asyncio.get_running_loop().call_soon
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     sent = whole.send(request, 1)
     assert await turns_until_done(sent) >= 2
     assert [len(one.members) for one in at_once.groups] == [5, 0]

@@ -11,7 +11,7 @@ from pybroker.coordinator import expiry
 from pybroker.coordinator.records import CommittedOffset
 from pybroker.coordinator.shard import GroupShard
 from pybroker.model import GroupId, LeaderEpoch, Offset
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from testing.scenes.api.groups import broker
 from testing.scenes.api.whole import NOW_MS, Whole
 from testing.turns import watched

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pybroker import slicing
 from pybroker.model import TopicPartition
 from pybroker.network.context import ProtocolViolation
 from pybroker.protocol import codec
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pybroker.sharing import work as sharing
 from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import Whole, settled
 from testing.scenes.logs import batch
@@ -42,7 +42,7 @@ def codes(response: Any) -> list[int]:
 def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Pause all requests of the test wherever they may be, or none."""
     if request.param:
-        monkeypatch.setattr(slicing, "SLICE_S", -1.0)
+        monkeypatch.setattr(sharing, "SLICE_S", -1.0)
     return bool(request.param)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from pybroker import slicing
 from pybroker.api import metadata_topics
 from pybroker.api.handlers import metadata
 from pybroker.api.metadata_topics import NOT_ASKED_FOR, MetadataTopics
@@ -22,7 +21,8 @@ from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from pybroker.slicing import run_slice
+from pybroker.sharing import work as sharing
+from pybroker.sharing.work import run_slice
 from testing.scenes.api.cluster import ClusterScene
 from testing.scenes.api.whole import Whole
 from testing.turns import watched
@@ -226,15 +226,15 @@ def test_the_topics_of_a_large_cluster_are_made_in_slices() -> None:
     work, topics = known.all(), None
     with watched() as turns:
         while topics is None:
-            _, topics = turns.run(run_slice, work)
+            _, _, topics = turns.run(run_slice, work)
     assert turns.long_texts() == []
     assert turns.count > 2
     assert [topic.name for topic in topics] == list(image.topics)
-    assert run_slice(known.all()) == (True, topics), "the second time they are there"
+    assert run_slice(known.all()) == (True, None, topics), "the second time they are there"
 
 
 async def test_a_response_of_several_slices_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     monkeypatch.setattr(metadata_topics, "STEP_PARTITIONS", 1)
     cluster = await ClusterScene().start()
     for name in "abc":

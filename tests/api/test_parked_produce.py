@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pybroker import slicing
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pybroker.sharing import work as sharing
 from testing.scenes.api import records
 from testing.scenes.api.whole import Whole, frame_of
 from testing.waiting import turned_until
@@ -60,7 +60,7 @@ async def test_a_produce_that_waits_keeps_none_of_its_bytes(
 ) -> None:
     whole, disk = await slow_disk(tmp_path, flush_messages="1")
     if way == "in slices":
-        monkeypatch.setattr(slicing, "SLICE_S", -1)
+        monkeypatch.setattr(sharing, "SLICE_S", -1)
     request = produce(partitions)
     response, received = sent_as(whole, request)
     await turned_until(lambda: whole.replicas.produce_purgatory.delayed, "the wait")

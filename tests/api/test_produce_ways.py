@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pybroker import slicing
 from pybroker.api.handlers import produce
 from pybroker.log.segments import segment
 from pybroker.log.segments.segment import LogSegment
@@ -30,6 +29,7 @@ from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.records import kernels
 from pybroker.replication.appends import Appends
+from pybroker.sharing import work as sharing
 from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import NOW_MS, Whole, collected, frame_of
 from testing.scenes.logs import TAILS
@@ -160,7 +160,7 @@ def test_both_ways_respond_and_do_the_same(tail: ModuleType, sent: list[tuple[tu
 
     with (
         mock.patch.object(segment, "SegmentTail", tail.SegmentTail),
-        mock.patch.object(slicing, "SLICE_S", math.inf),
+        mock.patch.object(sharing, "SLICE_S", math.inf),
         TemporaryDirectory() as first,
         TemporaryDirectory() as second,
     ):

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pybroker import slicing
 from pybroker.coordinator.loading import replay_batch, replay_marker
 from pybroker.coordinator.offsets import OffsetsOfGroup
 from pybroker.coordinator.records import CommittedOffset, OffsetsOfTopic, PendingOffsetsOfTopic
@@ -23,6 +22,7 @@ from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from pybroker.sharing import work as sharing
 from testing.scenes.api.groups import GROUP, commit_request, member
 from testing.scenes.api.whole import Whole, settled
 from tests.api.offset_transactions import OffsetProducer, committed
@@ -127,7 +127,7 @@ async def others(scene: Scene, offset: int) -> None:
 async def test_other_groups_are_served_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: str) -> None:
     scene = await Scene.start(tmp_path)
     scene.write(is_pending=held == "end")
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     later: list[Callable[[], None]] = []
     scene.whole.call_soon = later.append
     under_way = scene.delete() if held == "delete" else scene.end()
@@ -169,7 +169,7 @@ async def test_many_offsets_are_fetched_in_steps_while_other_groups_are_served(
     topics = ["t", *(f"t{number}" for number in range(9))]
     for topic in topics:
         scene.shard.replay_offsets(LARGE, topic, dict.fromkeys(range(1_000), OFFSET))
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     later: list[Callable[[], None]] = []
     scene.whole.call_soon = later.append
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=LARGE, topics=None)])

@@ -89,7 +89,7 @@ def test_a_fetch_right_after_a_start_sees_every_record(
 
 def test_a_setting_is_in_force_in_every_partition_when_its_change_is_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
     """The change of many partitions is followed in slices, of which each is one step here."""
-    monkeypatch.setattr("pybroker.slicing.SLICE_S", -1.0)
+    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", -1.0)
     made = world()
     with made.process(config()) as process:
         process.run(process.broker.start())

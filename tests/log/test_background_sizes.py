@@ -22,15 +22,15 @@ from pybroker.log.log import Log
 from pybroker.log.manager import room_pass
 from pybroker.log.manager.manager import LogManager
 from pybroker.log.producers.producer_entry import ProducerBatch
-from pybroker.log.results import ThreadRunner, run_inline
 from pybroker.model import Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.records import kernels
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
+from pybroker.sharing.work import ThreadRunner, run_inline
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, HeldThread, append, batch
-from testing.scenes.steps import HeldSteps
+from testing.scenes.steps import HeldSteps, all_steps
 from testing.simulation.disk import SimulatedDisk
 from testing.turns import Turns, watched
 
@@ -193,11 +193,9 @@ def test_offsets_collected_before_a_newer_write_do_not_undo_it(tmp_path: Path) -
     assert steps.step()
     logs[0].increment_log_start_offset(Offset(2), high_watermark=Offset(3))  # it was looked at before
     manager.passes.checkpoint()
-    name, newer, _ = steps.jobs.pop()
+    name, newer = steps.jobs.pop()
     assert name.startswith("checkpoint")
-    for step in newer:
-        if step is not None:
-            step.work()
+    all_steps(newer)
     steps.finish()
     manager.abandon()
     again = disk.manager()

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from pybroker.log.log import Log
-from pybroker.log.results import InThread
 from pybroker.log.retention import retention
 from pybroker.log.segments import segment_reading
 from pybroker.model import Offset
 from pybroker.records.compression import CompressionType
-from pybroker.slicing import ThreadedWork
+from pybroker.sharing.work import InThread, Work
 from testing.scenes.cold_files import ColdFilesystem
 from testing.scenes.logs import START_MS, Disk, append, batch
 
@@ -50,7 +49,7 @@ def forget(log: Log, filesystem: ColdFilesystem, *, is_loaded: bool) -> None:
     filesystem.waits.clear()
 
 
-def run(filesystem: ColdFilesystem, work: ThreadedWork[Any]) -> Any:
+def run(filesystem: ColdFilesystem, work: Work[Any]) -> Any:
     """Run work with a thread, and return what it returns."""
     while True:
         try:
@@ -58,6 +57,7 @@ def run(filesystem: ColdFilesystem, work: ThreadedWork[Any]) -> Any:
         except StopIteration as end:
             return end.value
         if step is not None:
+            assert callable(step)
             filesystem.in_thread(step)
 
 

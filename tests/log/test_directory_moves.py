@@ -17,7 +17,7 @@ from pybroker.log.log import Log
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from testing.scenes.logs import TOPIC_ID, TP, Disk, Producer, append, batch, delete_old_segments, read_batches
 
 

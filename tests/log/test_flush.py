@@ -11,10 +11,10 @@ from pybroker.log.directories.directory import LogDirectory
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.flush import SEGMENTS_PER_JOB
 from pybroker.log.log import Log
-from pybroker.log.results import run_inline
 from pybroker.log.segments.segments import Segments
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import KafkaError
+from pybroker.sharing.work import run_inline
 from testing.scenes.logs import Disk, FaultyFilesystem, HeldThread, append, batch, delete_old_segments
 
 

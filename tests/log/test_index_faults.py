@@ -17,7 +17,7 @@ from pybroker.log.segments import batch_scan
 from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from testing.scenes.logs import START_MS, Disk, FaultyFilesystem, append, batch, read_batches
 
 COUNT = 1_200

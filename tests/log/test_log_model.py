@@ -14,7 +14,7 @@ from pybroker.log.log import Log
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import batches
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from testing.scenes.logs import START_MS, Disk, append, batch, content, delete_old_segments, read_batches
 
 

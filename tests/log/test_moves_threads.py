@@ -11,8 +11,8 @@ from pybroker.log.directories.directory_moves import DirectoryMoves
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.manager.manager import LogManager
-from pybroker.log.results import ThreadRunner, run_inline
 from pybroker.model import BrokerId, Offset, TopicPartition
+from pybroker.sharing.work import ThreadRunner, run_inline
 from testing.scenes.cold_files import ColdFilesystem
 from testing.scenes.logs import TOPIC_ID, TP, Disk, HeldThread, append, batch, read_batches
 

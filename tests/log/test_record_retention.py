@@ -21,7 +21,7 @@ from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.records.inflate import PIECE_BYTES
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from testing.scenes.cut_log import CutLog
 from testing.scenes.logs import START_MS, Disk, Producer, append, batch, delete_old_segments, read_batches
 from testing.scenes.steps import all_steps

@@ -11,7 +11,7 @@ import pytest
 from pybroker.log.log import Log
 from pybroker.model import LeaderEpoch, ProducerId
 from pybroker.records.batch import set_offset_and_epoch
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from testing.scenes.logs import START_MS, Disk, Producer, append, batch, read_batches, stored
 
 

@@ -9,7 +9,7 @@ import pytest
 from pybroker.log.log import Log
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from testing.scenes.logs import START_MS, Disk, append, batch, content, delete_old_segments, read_batches
 
 SIZE = len(batch(size=100))

@@ -22,7 +22,7 @@ from pybroker.model import BrokerId, Offset
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.cut_log import CutLog
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch

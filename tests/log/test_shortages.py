@@ -23,7 +23,7 @@ from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch,
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import BatchView
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from testing.scenes.logs import START_MS, Disk, Producer, append, batch, delete_old_segments, read_batches
 
 PRODUCERS = [Producer(7), Producer(8)]

@@ -15,7 +15,7 @@ from pybroker.model import LeaderEpoch, Offset
 from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, Disk, append, batch, read_batches
 

@@ -30,7 +30,7 @@ from pybroker.records.quick_look import QUICK_BYTES_MAX, look_through
 from pybroker.records.rules import ValidationRules
 from pybroker.records.validate import validate_and_assign
 from pybroker.records.work import PIECE_COST
-from pybroker.slicing import SLICE_S
+from pybroker.sharing.work import SLICE_S
 from testing.cases import in_case
 from testing.scenes.record_lists import BOTH
 from testing.wire.small_blocks import empty_gzip_blocks, few_letters, small_gzip_blocks, zstd_tables

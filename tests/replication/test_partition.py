@@ -14,7 +14,7 @@ from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.fetch_data import FetchIsolation, FetchPartitionData
 from pybroker.replication.partition import Partition
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from testing.scenes.replication.model_log import ModelLog
 from testing.scenes.replication.scene import BROKER, ReplicaScene, params, topic_id, wanted
 

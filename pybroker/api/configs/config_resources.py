@@ -15,11 +15,12 @@ from pybroker.api.configs.broker_loggers import change_levels
 from pybroker.failures import drop_frames
 from pybroker.metadata.config_changes import SETTINGS_MAX, TOPIC_KIND, ConfigChange, Edit, Operation
 from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
-from pybroker.metadata.slices import mapped
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.sharing.loop import complete
 
 if TYPE_CHECKING:
     from pybroker.api.context import Services
+    from pybroker.sharing.work import Pausing
 
 
 class ResourceType(IntEnum):
@@ -74,21 +75,22 @@ async def alter(
     outcomes: list[KafkaError | None] = [None] * len(resources)
     wanted: list[tuple[int, ConfigChange]] = []
 
-    def take(number_and_resource: tuple[int, Any]) -> None:
-        index, resource = number_and_resource
-        try:
-            if counts[identity(resource)] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            edits = _edits(resource, is_incremental=is_incremental)
-            if resource.resource_type == ResourceType.BROKER_LOGGER and is_incremental:
-                check_broker_name(broker, resource.resource_name, is_default_allowed=False)
-                change_levels(edits, validate_only=validate_only)
-            else:
-                wanted.append((index, _change(broker, resource, edits, replaces_all=not is_incremental)))
-        except KafkaError as error:
-            outcomes[index] = drop_frames(error)
+    def take() -> Pausing[None]:
+        for index, resource in enumerate(resources):
+            yield
+            try:
+                if counts[identity(resource)] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                edits = _edits(resource, is_incremental=is_incremental)
+                if resource.resource_type == ResourceType.BROKER_LOGGER and is_incremental:
+                    check_broker_name(broker, resource.resource_name, is_default_allowed=False)
+                    change_levels(edits, validate_only=validate_only)
+                else:
+                    wanted.append((index, _change(broker, resource, edits, replaces_all=not is_incremental)))
+            except KafkaError as error:
+                outcomes[index] = drop_frames(error)
 
-    await mapped(take, enumerate(resources))
+    await complete(take())
     errors = await broker.controller.alter_configs([change for _, change in wanted], validate_only=validate_only)
     for (index, _), outcome in zip(wanted, errors, strict=True):
         outcomes[index] = outcome
@@ -127,16 +129,14 @@ def _change(broker: Services, resource: Any, edits: list[Edit], *, replaces_all:
     return ConfigChange(resource=ConfigResource(kind, name), edits=edits, replaces_all=replaces_all)
 
 
-async def results(resources: Sequence[Any], outcomes: Sequence[KafkaError | None], result: Callable[..., Any]) -> list[Any]:
+def results(resources: Sequence[Any], outcomes: Sequence[KafkaError | None], result: Callable[..., Any]) -> list[Any]:
     """Return a `result`, the response's class, for each resource."""
-
-    def made(resource_and_error: tuple[Any, KafkaError | None]) -> Any:
-        resource, error = resource_and_error
-        return result(
+    return [
+        result(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             error_code=ErrorCode.NONE if error is None else error.code,
             error_message=None if error is None else error.message,
         )
-
-    return await mapped(made, zip(resources, outcomes, strict=True))
+        for resource, error in zip(resources, outcomes, strict=True)
+    ]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.model import Offset
     from pybroker.network.context import ConnectionContext
-    from pybroker.slicing import Work
+    from pybroker.sharing.work import Work
 
 
 Converted: TypeAlias = SendPart | bytes | ErrorCode

@@ -12,7 +12,7 @@ from pybroker.protocol.messages import fetch as messages
 from pybroker.protocol.messages.fetch import PartitionData
 from pybroker.protocol.wire import JOIN_BYTES_MAX
 from pybroker.replication.fetch_data import FetchPartition, FetchPartitionData, FetchResults
-from pybroker.slicing import portions
+from pybroker.sharing.work import portions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pybroker.model import TopicPartition
     from pybroker.network.context import ConnectionContext
     from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest
-    from pybroker.slicing import Work
+    from pybroker.sharing.work import Work
 
 _STORAGE_ERROR_VERSION: Final = 6
 ZSTD_VERSION: Final = 10

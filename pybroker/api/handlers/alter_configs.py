@@ -25,4 +25,4 @@ if TYPE_CHECKING:
 async def handle(broker: Services, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:  # noqa: ARG001
     """Change the resources that can be changed, then respond."""
     outcomes = await alter(broker, request.resources, is_incremental=False, validate_only=request.validate_only)
-    return AlterConfigsResponse(responses=await results(request.resources, outcomes, AlterConfigsResourceResponse))
+    return AlterConfigsResponse(responses=results(request.resources, outcomes, AlterConfigsResourceResponse))

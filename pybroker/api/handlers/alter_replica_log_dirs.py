@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pybroker.api.slices import in_slices
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.alter_replica_log_dirs import (
@@ -27,6 +26,7 @@ from pybroker.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from asyncio import Future

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pybroker.api.configs.broker_loggers import levels
 from pybroker.api.configs.config_resources import ResourceType, check_broker_name, identity
 from pybroker.api.configs.described_settings import BrokerLayers, ConfigSource, DescribedSetting, client_metrics_settings
-from pybroker.api.slices import in_slices
 from pybroker.config.setting import Kind
 from pybroker.metadata import names
 from pybroker.metadata.image import CLIENT_METRICS_KIND, GROUP_KIND
@@ -36,6 +35,7 @@ from pybroker.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from asyncio import Future

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pybroker.api.slices import in_slices
 from pybroker.log.retention.record_retention import reported_size
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
@@ -28,6 +27,7 @@ from pybroker.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from asyncio import Future

@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.pieces import Once, Pieces, first_of
-from pybroker.api.slices import in_slices
 from pybroker.metadata import names
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
@@ -28,6 +27,7 @@ from pybroker.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from asyncio import Future

@@ -25,7 +25,6 @@ from pybroker.api.fetch.responses import (
     repeats_a_partition,
     topic_responses,
 )
-from pybroker.api.slices import in_slices
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, TopicId
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
@@ -43,6 +42,7 @@ from pybroker.replication.fetch_data import (
 )
 from pybroker.replication.fetch_session import FINAL_EPOCH
 from pybroker.replication.fetching import fetch
+from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pybroker.api.fetch.down_conversion import Converted
     from pybroker.model import TopicPartition
     from pybroker.replication.fetch_data import FetchParams, SessionKey
-    from pybroker.slicing import Work
+    from pybroker.sharing.work import Work
 
 _RACK_VERSION: Final = 11
 _TOPIC_ID_VERSION: Final = 13

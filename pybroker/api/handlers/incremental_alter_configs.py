@@ -33,4 +33,4 @@ async def handle(
 ) -> IncrementalAlterConfigsResponse:
     """Change the resources that can be changed, then respond."""
     outcomes = await alter(broker, request.resources, is_incremental=True, validate_only=request.validate_only)
-    return IncrementalAlterConfigsResponse(responses=await results(request.resources, outcomes, AlterConfigsResourceResponse))
+    return IncrementalAlterConfigsResponse(responses=results(request.resources, outcomes, AlterConfigsResourceResponse))

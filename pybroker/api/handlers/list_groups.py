@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.api.slices import in_slices
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from asyncio import Future

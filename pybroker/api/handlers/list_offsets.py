@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.slices import in_slices
 from pybroker.log.results import TimestampedOffset
 from pybroker.model import NO_LEADER_EPOCH, NO_OFFSET, BrokerId, LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -32,13 +31,14 @@ from pybroker.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from pybroker.replication.fetch_data import CONSUMER_REPLICA_ID, FetchIsolation
+from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.replication.partition import Partition
-    from pybroker.slicing import ThreadedWork
+    from pybroker.sharing.work import Work
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -70,7 +70,7 @@ def handle(
     return in_slices(_look_up_all(broker, context.api_version, request))
 
 
-def _look_up_all(broker: Services, version: int, request: ListOffsetsRequest) -> ThreadedWork[ListOffsetsResponse]:
+def _look_up_all(broker: Services, version: int, request: ListOffsetsRequest) -> Work[ListOffsetsResponse]:
     asked: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
         for start in range(0, len(topic.partitions), _COUNTED_AT_ONCE):
@@ -99,7 +99,7 @@ def _look_up_all(broker: Services, version: int, request: ListOffsetsRequest) ->
 
 def _respond(
     broker: Services, version: int, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
-) -> ThreadedWork[ListOffsetsPartitionResponse]:
+) -> Work[ListOffsetsPartitionResponse]:
     if asked.timestamp < 0 and version < _FIRST_VERSION.get(asked.timestamp, version + 1):
         return _error(asked, ErrorCode.UNSUPPORTED_VERSION)
     try:
@@ -126,7 +126,7 @@ def _respond(
     )
 
 
-def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> ThreadedWork[TimestampedOffset]:
+def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> Work[TimestampedOffset]:
     """Return the offset for a timestamp in ms or a special one, as far as `isolation` lets see; offset -1 when there is none.
 
     A search by time yields where others may work; how far the reader sees is decided at its end. Raises OFFSET_NOT_AVAILABLE

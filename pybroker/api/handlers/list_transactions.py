@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.api.slices import in_slices
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from asyncio import Future

@@ -26,7 +26,6 @@ from pybroker.api.metadata_topics import MetadataTopics, metadata_brokers
 from pybroker.api.nodes import CLUSTER_OPERATIONS, reach
 from pybroker.api.pieces import Once, Pieces, first_of
 from pybroker.api.response_memo import REQUEST_BYTES_MAX
-from pybroker.api.slices import Pauses, in_slices
 from pybroker.metadata.names import invalid_name_reason, is_internal
 from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX
 from pybroker.model import ZERO_TOPIC_ID, TopicId
@@ -37,6 +36,7 @@ from pybroker.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from pybroker.sharing.loop import Pauses, in_slices
 
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable, Iterator

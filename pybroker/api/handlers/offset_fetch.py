@@ -41,7 +41,7 @@ from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from pybroker.slicing import Pace
+from pybroker.sharing.work import Pace
 
 if TYPE_CHECKING:
     from asyncio import Future

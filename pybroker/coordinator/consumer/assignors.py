@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from pybroker.coordinator.consumer.member import NOTHING, STEP, Assignment, Steps
 from pybroker.model import MemberId
-from pybroker.slicing import Pace
+from pybroker.sharing.work import Pace
 
 
 class Subscriber(NamedTuple):

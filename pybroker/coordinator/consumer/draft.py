@@ -28,7 +28,7 @@ from pybroker.coordinator.consumer.records import (
 )
 from pybroker.model import group_epoch
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import Pace
+from pybroker.sharing.work import Pace
 
 if TYPE_CHECKING:
     from pybroker.coordinator.consumer.group import ConsumerGroup

@@ -29,7 +29,7 @@ from pybroker.coordinator.records import group_tombstone
 from pybroker.model import MemberEpoch, group_epoch
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import Pace
+from pybroker.sharing.work import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

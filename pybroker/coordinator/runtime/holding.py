@@ -22,8 +22,8 @@ from functools import partial
 from time import perf_counter
 from typing import Final, NoReturn
 
-from pybroker import slicing
-from pybroker.slicing import run_slice
+from pybroker.sharing import work as sharing
+from pybroker.sharing.work import run_slice
 from pybroker.turns.jobs import job
 
 Failed = Callable[[Exception], None]
@@ -81,10 +81,10 @@ class Holding:
             return
         if not self._is_serving:
             self.is_held = self._is_in_slice = True
-            self._end = perf_counter() + slicing.SLICE_S
+            self._end = perf_counter() + sharing.SLICE_S
         is_over = True
         try:
-            is_over, _ = run_slice(work, self._end)
+            is_over, _, _ = run_slice(work, self._end)
         finally:
             self._end_slice(work, failed, _named(parts), is_over=is_over)
 
@@ -93,7 +93,7 @@ class Holding:
         is_over = True
         self._is_in_slice = True
         try:
-            is_over, _ = run_slice(work, 0.0)  # one step
+            is_over, _, _ = run_slice(work, 0.0)  # one step
         finally:
             self._is_in_slice = False
             if not is_over:
@@ -116,10 +116,10 @@ class Holding:
     @job("long work of a coordinator")
     def _continue(self, work: Generator[None, None, None], failed: Failed, parts: Parts) -> None:
         self._is_in_slice = True
-        self._end = perf_counter() + slicing.SLICE_S
+        self._end = perf_counter() + sharing.SLICE_S
         is_over = True
         try:
-            is_over, _ = run_slice(work, self._end)
+            is_over, _, _ = run_slice(work, self._end)
         except Exception as error:
             self._report(failed, error)
         finally:
@@ -141,7 +141,7 @@ class Holding:
     @job("long work of a coordinator")
     def _serve_later(self) -> None:
         self._is_in_slice = True
-        self._end = perf_counter() + slicing.SLICE_S
+        self._end = perf_counter() + sharing.SLICE_S
         try:
             self._serve()
         finally:

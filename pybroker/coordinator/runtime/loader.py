@@ -26,7 +26,7 @@ from pybroker.records.batch import batches
 from pybroker.records.control import ControlType, control_type
 from pybroker.records.entries import entries
 from pybroker.records.errors import CorruptRecordError
-from pybroker.slicing import SLICE_S
+from pybroker.sharing.work import SLICE_S
 from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:

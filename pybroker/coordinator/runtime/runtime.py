@@ -31,7 +31,6 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic
 
-from pybroker import slicing
 from pybroker.coordinator.runtime.active import ActiveShard, S, ShardTimer, ignore
 from pybroker.coordinator.runtime.appender import CLIENT_CODES, SECTION_RECORDS, Appender, RuntimeSettings, Serialize
 from pybroker.coordinator.runtime.countdown import Countdown
@@ -41,6 +40,7 @@ from pybroker.coordinator.runtime.replaying import Append, append_and_replay, re
 from pybroker.coordinator.runtime.result import CoordinatorResult, ends_of
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.sharing import work as sharing
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
@@ -400,7 +400,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def _respond(self, parked_responses: Iterator[ParkedResponse]) -> None:
         """Respond to requests that waited, in slices: a new generation responds to all members of its group."""
-        end = perf_counter() + slicing.SLICE_S
+        end = perf_counter() + sharing.SLICE_S
         for count, parked in enumerate(parked_responses, start=1):
             parked.respond(parked.response)
             if count == ROUND_RESPONSES or perf_counter() >= end:

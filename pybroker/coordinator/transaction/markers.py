@@ -25,7 +25,7 @@ from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.replication.produce_data import REFUSED
-from pybroker.slicing import run_slice
+from pybroker.sharing.work import run_slice
 from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class MarkerWriter:
 
     @job("markers of transactions")
     def _run(self) -> None:
-        is_over, _ = run_slice(self._all())
+        is_over, _, _ = run_slice(self._all())
         if not is_over:
             self._call_soon(self._run)
 

@@ -23,10 +23,10 @@ from pybroker.log.cleaner.turns import PAUSE_S, Later, Throttle, Turns
 from pybroker.log.cleaner.worker import CleanerWorker, is_usable
 from pybroker.log.indexes.entry_file import CorruptIndexError
 from pybroker.log.recovery.leftovers import drop_unfinished
-from pybroker.log.results import ThreadRunner, run_inline
 from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.model import Offset
 from pybroker.records.errors import CorruptRecordError
+from pybroker.sharing.work import ThreadRunner, run_inline
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pybroker.log.cleaner.steps import Step
     from pybroker.log.cleaner.turns import Turns
     from pybroker.log.log import Log
-    from pybroker.log.results import ThreadRunner
     from pybroker.log.segments.segment import LogSegment
+    from pybroker.sharing.work import ThreadRunner
 
 logger = logging.getLogger(__name__)
 

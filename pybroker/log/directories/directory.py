@@ -23,16 +23,16 @@ from pybroker.log.checkpoints.offset_checkpoint import OffsetCheckpoint
 from pybroker.log.files.filesystem import SHORTAGES, NotReplacedError
 from pybroker.log.files.reserves import NO_ROOM
 from pybroker.log.files.room import Room
-from pybroker.log.results import run_inline
 from pybroker.powers import is_power_of_ten
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.sharing.work import run_inline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pybroker.log.checkpoints.checkpoint import MetaProperties
     from pybroker.log.files.filesystem import Filesystem
-    from pybroker.log.results import ThreadRunner
+    from pybroker.sharing.work import ThreadRunner
 
 logger = logging.getLogger(__name__)
 

@@ -42,16 +42,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.checkpoints import checkpoint_pass
-from pybroker.log.results import InThread
 from pybroker.model import NO_OFFSET, Offset
 from pybroker.protocol.error_codes import KafkaError
+from pybroker.sharing.work import in_thread
 
 if TYPE_CHECKING:
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.log import Log
     from pybroker.log.manager.manager import LogManager
-    from pybroker.log.results import Steps
     from pybroker.model import TopicPartition
+    from pybroker.sharing.work import Work
 
 logger = logging.getLogger(__name__)
 
@@ -242,13 +242,13 @@ class DirectoryMoves:
         future.append_as_follower(data, now_ms=present.services.clock.time_ms())
         return len(data)
 
-    def _store_start(self, move: _Move, present: Log) -> Steps:
+    def _store_start(self, move: _Move, present: Log) -> Work[None]:
         """Write the checkpoints of the target with the future log in them."""
         directory, future, start = move.future.log_directory, move.future, present.log_start_offset
         try:
             future.log_start_offset = max(future.log_start_offset, start)
             write = yield from checkpoint_pass.both(directory, self._logs.all_logs, future=future)
-            yield InThread(directory.run_in_thread, write)
+            yield from in_thread(directory.run_in_thread, write)
             move.stored_start = start
         except OSError as error:
             directory.fail(error)

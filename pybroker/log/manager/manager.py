@@ -27,10 +27,9 @@ from pybroker.log.manager import room_pass
 from pybroker.log.manager.loading import Loader
 from pybroker.log.manager.passes import LogPasses
 from pybroker.log.producers.producer_state import PRODUCERS_PER_STEP
-from pybroker.log.results import StepsRunner, ThreadRunner, run_inline, run_unsliced
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import emptied, run_through
+from pybroker.sharing.work import ThreadRunner, WorkRunner, emptied, run_inline, run_through, run_unshared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -61,7 +60,7 @@ class LogManager:
         filesystem: Filesystem | None = None,
         on_directory_failure: Callable[[LogDirectory], None] | None = None,
         thread_of: Callable[[str], ThreadRunner] = lambda _path: run_inline,
-        run_steps: StepsRunner = run_unsliced,
+        run_steps: WorkRunner = run_unshared,
     ) -> None:
         """Prepare the directories; `thread_of(path)` returns the thread for what blocks on a directory's disk.
 

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Final
 from pybroker.log.checkpoints import checkpoint_pass
 from pybroker.log.directories import removals
 from pybroker.log.manager import room_pass
-from pybroker.log.results import InThread
 from pybroker.log.retention.retention_pass import retain
 from pybroker.protocol.error_codes import KafkaError
+from pybroker.sharing.work import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.log import Log
-    from pybroker.log.results import Steps, StepsRunner
     from pybroker.model import Offset, TopicPartition
+    from pybroker.sharing.work import Work, WorkRunner
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class LogPasses:
 
     __slots__ = ("_directories", "_logs", "_run", "_under_way")
 
-    def __init__(self, directories: Sequence[LogDirectory], logs: Callable[[], list[Log]], run: StepsRunner) -> None:
+    def __init__(self, directories: Sequence[LogDirectory], logs: Callable[[], list[Log]], run: WorkRunner) -> None:
         self._directories = directories
         self._logs = logs
         self._run = run
@@ -98,13 +98,13 @@ class LogPasses:
             if directory.filesystem.keeps_reserves:
                 self.begin(f"room {directory.path}", room_pass.look(directory, self._logs, seen))
 
-    def begin(self, name: str, steps: Steps) -> None:
+    def begin(self, name: str, steps: Work[None]) -> None:
         """Begin a pass of that name, unless the last one has not ended."""
         if name not in self._under_way:
             self._under_way.add(name)
             self._run(name, self._noted(name, steps))
 
-    def _noted(self, name: str, steps: Steps) -> Steps:
+    def _noted(self, name: str, steps: Work[None]) -> Work[None]:
         try:
             yield from steps
         finally:
@@ -116,7 +116,7 @@ class LogPasses:
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self._directories if not directory.is_offline]
 
-    def _flush_due(self, now_ms: int) -> Steps:
+    def _flush_due(self, now_ms: int) -> Work[None]:
         for count, log in enumerate(self._logs(), start=1):
             if log.recovery_point < log.log_end_offset and now_ms - log.last_flush_ms >= log.config.flush_ms:
                 if not log.is_closed and not log.log_directory.is_offline:
@@ -128,13 +128,13 @@ class LogPasses:
             elif count % PER_STEP == 0:
                 yield None
 
-    def _remove_expired_producers(self, now_ms: int) -> Steps:
+    def _remove_expired_producers(self, now_ms: int) -> Work[None]:
         for count, log in enumerate(self._logs(), start=1):
             yield from log.producers.remove_expired(now_ms)
             if count % PER_STEP == 0:
                 yield None
 
-    def _release_sealed(self) -> Steps:
+    def _release_sealed(self) -> Work[None]:
         count = 0
         for log in self._logs():
             for segment in list(log.segments):
@@ -144,18 +144,18 @@ class LogPasses:
                 if count % PER_STEP == 0:
                     yield None
 
-    def _retry_due(self, now_ms: int) -> Steps:
+    def _retry_due(self, now_ms: int) -> Work[None]:
         for directory in self._directories:
             while (work := directory.take_retry(now_ms)) is not None:
                 work()
                 yield None
 
 
-def _written(directory: LogDirectory, collection: checkpoint_pass.Collection) -> Steps:
+def _written(directory: LogDirectory, collection: checkpoint_pass.Collection) -> Work[None]:
     """Collect offsets, and write them in the directory's thread. A disk that fails takes the directory offline."""
     write = yield from collection
     if not directory.is_offline:
         try:
-            yield InThread(directory.run_in_thread, write)
+            yield from in_thread(directory.run_in_thread, write)
         except OSError as error:
             directory.fail_pass(error)

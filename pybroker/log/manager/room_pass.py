@@ -6,27 +6,27 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.append_rules import NoRoomRules, rules_of
-from pybroker.log.results import InThread
+from pybroker.sharing.work import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.log import Log
-    from pybroker.log.results import Steps
+    from pybroker.sharing.work import Work
 
 
 LOGS_PER_STEP: Final = 10
 
 
-def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]], seen: Callable[[], None]) -> Steps:
+def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]], seen: Callable[[], None]) -> Work[None]:
     """Check in the directory's thread how much room there is, then let its logs take records or not, and call `seen`.
 
     Between two steps some logs take records and others do not. A log that is made meanwhile has the rules of its moment.
     """
     room = directory.room
     try:
-        yield InThread(directory.run_in_thread, partial(room.measure, directory.log_count))
+        yield from in_thread(directory.run_in_thread, partial(room.measure, directory.log_count))
     except OSError as error:
         directory.fail(error)
     room.judge()
@@ -35,7 +35,7 @@ def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]], seen: Calla
     seen()
 
 
-def _apply(directory: LogDirectory, logs: Sequence[Log]) -> Steps:
+def _apply(directory: LogDirectory, logs: Sequence[Log]) -> Work[None]:
     room = directory.room
     for count, log in enumerate(logs, start=1):
         if log.log_directory is directory and room.is_full is not isinstance(log.validator, NoRoomRules):

@@ -23,17 +23,18 @@ from typing import TYPE_CHECKING, Final
 from pybroker.log.cleaner.steps import Computation
 from pybroker.log.cold_lookup import cold_indexes, cold_next, cold_time_lookup, quietly
 from pybroker.log.indexes.entry_file import CorruptIndexError
-from pybroker.log.results import InThread
 from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.log.timestamp_lookup import batch_at, first_record
 from pybroker.model import Offset
+from pybroker.sharing.work import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from pybroker.log.log import Log
     from pybroker.log.segments.segment import LogSegment
     from pybroker.records.batch import BatchView
+    from pybroker.sharing.work import Work
 
 HEADERS_PER_STEP: Final = 64
 LARGE_BYTES: Final = 1 << 16
@@ -130,7 +131,7 @@ def _batch_at(segment: LogSegment, target: int, log_start_offset: Offset) -> Off
 # --- by time ---
 
 
-def start_by_time(log: Log, oldest_ms: int, upto: Offset) -> Generator[InThread | None, None, Offset]:
+def start_by_time(log: Log, oldest_ms: int, upto: Offset) -> Work[Offset]:
     """Yield between steps, and return the first offset that stays, at most `upto`. Records before `oldest_ms` are too old.
 
     Raises CorruptDataError, OSError.
@@ -157,7 +158,7 @@ class _Search:
         self.start = log.log_start_offset
         self.unstamped: Offset | None = None
 
-    def run(self) -> Generator[InThread | None, None, Offset]:
+    def run(self) -> Work[Offset]:
         """Look through the segments."""
         for segment in list(self.log.segments.starting_with(self.start)):
             if segment.base_offset >= self.upto:
@@ -185,7 +186,7 @@ class _Search:
         if self.unstamped is None:
             self.unstamped = offset
 
-    def _pass_over(self, segment: LogSegment) -> Generator[InThread | None, None, None]:
+    def _pass_over(self, segment: LogSegment) -> Work[None]:
         """Pass a segment whose records are all too old; only records without a timestamp at its end are looked for."""
         yield from self._after(self.log.cold_lookup(segment.offset_index.last_offset))
         position = segment.position_of(segment.offset_index.last_offset)
@@ -208,7 +209,7 @@ class _Search:
         elif batch.record_count:
             self._note_unstamped(Offset(max(batch.base_offset, self.start)))
 
-    def _look_in(self, segment: LogSegment) -> Generator[InThread | None, None, Offset | None]:
+    def _look_in(self, segment: LogSegment) -> Work[Offset | None]:
         """Look for a record that is young enough; the log start offset may lie behind the one that the segment has."""
         place = Offset(max(segment.base_offset, self.start))
         yield from self._after(cold_time_lookup(self.log, segment, self.oldest_ms, place))
@@ -233,17 +234,17 @@ class _Search:
                 yield None
         return None
 
-    def _after(self, cold: Callable[[], None] | None) -> Generator[InThread | None, None, None]:
+    def _after(self, cold: Callable[[], None] | None) -> Work[None]:
         """Yield what the directory's thread must read first."""
         if cold is not None:
-            yield InThread(self.log.log_directory.run_in_thread, quietly(cold))
+            yield from in_thread(self.log.log_directory.run_in_thread, quietly(cold))
 
-    def _look_at(self, segment: LogSegment, position: int, header: BatchView) -> Generator[InThread | None, None, Offset | None]:
+    def _look_at(self, segment: LogSegment, position: int, header: BatchView) -> Work[Offset | None]:
         file = segment.file
         reading = Computation(lambda: batch_at(file, position, header))
         is_cold = file.coldness(header.batch_length, position) is not None
         if header.batch_length > LARGE_BYTES or is_cold:
-            yield InThread(self.log.log_directory.run_in_thread, reading)
+            yield from in_thread(self.log.log_directory.run_in_thread, reading)
         else:
             reading()
         batch = reading.result()

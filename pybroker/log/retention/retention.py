@@ -20,22 +20,23 @@ from typing import TYPE_CHECKING
 from pybroker.log import truncate
 from pybroker.log.cold_lookup import cold_indexes, quietly
 from pybroker.log.indexes.entry_file import CorruptIndexError
-from pybroker.log.results import InThread
 from pybroker.log.retention import record_retention
 from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.records.errors import CorruptRecordError
+from pybroker.sharing.work import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from pybroker.log.log import Log
     from pybroker.log.segments.segment import LogSegment
     from pybroker.model import Offset
+    from pybroker.sharing.work import Work
 
 logger = logging.getLogger(__name__)
 
 
-def advance_steps(log: Log, now_ms: int, high_watermark: Offset) -> Generator[InThread | None, None, bool]:
+def advance_steps(log: Log, now_ms: int, high_watermark: Offset) -> Work[bool]:
     """Let the log begin after what is due. Yields between steps; returns whether segments lie below its start.
 
     The caller gives up where segments were taken out of the log meanwhile. Raises KafkaError.
@@ -60,7 +61,7 @@ def advance_steps(log: Log, now_ms: int, high_watermark: Offset) -> Generator[In
     return bool(_below_start(log))
 
 
-def _advance_by_record(log: Log, now_ms: int, high_watermark: Offset) -> Generator[InThread | None, None, None]:
+def _advance_by_record(log: Log, now_ms: int, high_watermark: Offset) -> Work[None]:
     config, unstable = log.config, log.producers.first_unstable_offset
     upto = high_watermark if unstable is None else min(high_watermark, unstable)
     if config.retention_bytes >= 0:
@@ -87,7 +88,7 @@ def _begin_at(log: Log, *, offset: Offset, upto: Offset, reason: str) -> None:
         logger.info("%s begins at offset %d by %s", log.topic_partition, offset, reason)
 
 
-def _advance_by_segment(log: Log, now_ms: int, high_watermark: Offset) -> Generator[InThread | None, None, None]:
+def _advance_by_segment(log: Log, now_ms: int, high_watermark: Offset) -> Work[None]:
     config = log.config
     if config.retention_bytes >= 0:
         surplus = log.size - config.retention_bytes
@@ -127,12 +128,12 @@ def _below_start(log: Log) -> list[LogSegment]:
 
 def _advance_while(
     log: Log, now_ms: int, high_watermark: Offset, is_due: Callable[[LogSegment], bool], reason: str
-) -> Generator[InThread | None, None, None]:
+) -> Work[None]:
     """Let the log begin after the oldest segments for which `is_due` is true, without a gap."""
     count, truncations, config = 0, log.truncations, log.config
     for segment in list(log.segments):
         if (cold := cold_indexes(log, segment)) is not None:
-            yield InThread(log.log_directory.run_in_thread, quietly(cold))
+            yield from in_thread(log.log_directory.run_in_thread, quietly(cold))
         is_active = segment is log.segments.active
         end = log.log_end_offset if is_active else segment.end_offset
         if (is_active and segment.size == 0) or end > high_watermark or not is_due(segment):

@@ -11,23 +11,22 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pybroker.failures import drop_frames
 from pybroker.log.checkpoints import checkpoint_pass
-from pybroker.log.results import InThread
 from pybroker.log.retention import retention
 from pybroker.protocol.error_codes import KafkaError
+from pybroker.sharing.work import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Iterable
 
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.log import Log
-    from pybroker.log.results import Steps
+    from pybroker.sharing.work import Work
 
 logger = logging.getLogger(__name__)
 
 
-def retain(directory: LogDirectory, all_logs: Callable[[], Iterable[Log]], now_ms: int) -> Steps:
+def retain(directory: LogDirectory, all_logs: Callable[[], Iterable[Log]], now_ms: int) -> Work[None]:
     """Let the logs of `directory` begin later where that is due, and delete the segments below their starts."""
     due: list[Log] = []
     for log in all_logs():
@@ -42,7 +41,7 @@ def retain(directory: LogDirectory, all_logs: Callable[[], Iterable[Log]], now_m
         return
     write = yield from checkpoint_pass.start_offsets(directory, all_logs)
     try:
-        yield InThread(directory.run_in_thread, write)
+        yield from in_thread(directory.run_in_thread, write)
     except OSError as error:
         directory.fail_pass(error)  # if only descriptors or room were missing, the next pass deletes the segments
         return
@@ -60,27 +59,22 @@ def _cold_start(log: Log) -> Callable[[], None] | None:
     return None if first.are_indexes_loaded or first.is_active else log.cold_lookup(log.log_start_offset)
 
 
-def _begins_above_segments(directory: LogDirectory, log: Log, now_ms: int) -> Generator[InThread | None, None, bool]:
+def _begins_above_segments(directory: LogDirectory, log: Log, now_ms: int) -> Work[bool]:
     """Let a log begin later. Yields between steps; returns whether segments lie below its start."""
     if (lookup := _cold_start(log)) is not None:
         try:
-            yield InThread(directory.run_in_thread, lookup)
+            yield from in_thread(directory.run_in_thread, lookup)
         except OSError as error:
             directory.fail_pass(error)
         if log.is_closed or directory.is_offline:
             return False
     removals = log.segments.removals
-    steps = retention.advance_steps(log, now_ms, log.settled_end_offset)
-    failure: OSError | None = None
+    work = retention.advance_steps(log, now_ms, log.settled_end_offset)
     while True:
         try:
-            step = next(steps) if failure is None else steps.throw(failure)
+            step = next(work)
         except StopIteration as end:
             return bool(end.value)
-        failure = None
-        try:
-            yield step
-        except OSError as raised:
-            failure = drop_frames(raised)
+        yield step
         if log.is_closed or directory.is_offline or log.segments.removals != removals:
             return False  # a file that the search reads may be gone; the next pass looks again

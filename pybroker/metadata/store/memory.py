@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Final
 
-from pybroker.metadata.slices import finish
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, Entry, Listing, Store, StoreError, Watch, WatchCallback
 from pybroker.metadata.uninterrupted import Uninterrupted
+from pybroker.sharing.loop import complete
 
 _STEP_KEYS: Final = 500
 
@@ -72,7 +72,7 @@ class MemoryStore(Store):
                 if actual != expected:
                     return Conflict(key, expected, actual)
             revision = self._revision + 1
-            changes, entries = await finish(self._changes(puts, deletes, revision))
+            changes, entries = await complete(self._changes(puts, deletes, revision))
             if changes:
                 await self._persist(changes, revision)
                 self._apply(changes, entries, revision)

@@ -16,7 +16,7 @@ from pybroker.replication.delayed_fetch import DelayedFetch
 from pybroker.replication.fetch_data import FetchParams, FetchPartition, FetchResults, fetch_params
 from pybroker.replication.fetching import fetch
 from pybroker.replication.replica_manager import ReplicaManager
-from pybroker.slicing import run_threaded_slice
+from pybroker.sharing.work import run_slice
 from testing.scenes.no_wake_up import never
 from testing.scenes.replication.appended import append_records
 from testing.scenes.replication.model_log import ModelLog, ModelLogManager
@@ -104,7 +104,7 @@ class ReplicaScene:
         work = fetch(self.manager, params, partitions)
 
         def continue_(_: object = None) -> None:
-            ended, step, results = run_threaded_slice(work, math.inf)
+            ended, step, results = run_slice(work, math.inf)
             if ended:
                 responses.append(results or [])
             else:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pybroker import slicing
 from pybroker.protocol import codec
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pybroker.sharing import work as sharing
 from testing.scenes.api.whole import Whole, frame_of, settled
 from testing.scenes.logs import batch
 from testing.turns import run_watched
@@ -37,8 +37,8 @@ async def filled(tmp_path: Path, count: int) -> tuple[Whole, bytes]:
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Let a fetch pause after each three partitions."""
-    monkeypatch.setattr(slicing, "_PORTION", 3)
-    monkeypatch.setattr(slicing, "SLICE_S", -1.0)
+    monkeypatch.setattr(sharing, "_PORTION", 3)
+    monkeypatch.setattr(sharing, "SLICE_S", -1.0)
     return monkeypatch
 
 

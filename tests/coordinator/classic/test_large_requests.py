@@ -9,7 +9,6 @@ from unittest import mock
 
 import pytest
 
-from pybroker import slicing
 from pybroker.api.handlers.join_group import PROTOCOLS_MAX
 from pybroker.coordinator.classic import rebalance
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
@@ -21,6 +20,7 @@ from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from pybroker.sharing import work as sharing
 from testing.scenes.api.groups import GROUP, broker, join_request
 from testing.waiting import turns_until_done
 
@@ -81,7 +81,7 @@ async def test_many_members_get_their_generation_and_their_assignments_in_steps(
     whole = await broker(tmp_path)
     leader = (await whole.ask(join_request(), 3)).member_id
     whole.call_soon = asyncio.get_running_loop().call_soon
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     monkeypatch.setattr(rebalance, "STEP_MEMBERS", 2)
     joins = [whole.send(join_request(), 3) for _ in range(19)]
     again = join_request(leader)

@@ -13,7 +13,7 @@ from pybroker.coordinator.consumer import assignors
 from pybroker.coordinator.consumer.assignors import Assignor, Subscriber
 from pybroker.coordinator.consumer.member import Assignment, assignment_of, partitions_of
 from pybroker.model import MemberId
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from testing.turns import watched
 from tests.coordinator.consumer.counted_steps import calls_of_steps
 

@@ -35,7 +35,7 @@ from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pybroker.protocol.messages.sync_group import SyncGroupRequest
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from testing.error_codes import error_code
 from tests.coordinator.consumer.consumer_state import check_owned_once, check_subscriptions, state_of
 from tests.coordinator.scenario import assigned, subscription

@@ -28,7 +28,7 @@ from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from pybroker.protocol.messages.group_records import ConsumerGroupMemberMetadataValue
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from tests.coordinator.consumer.counted_steps import calls_of_steps
 from tests.coordinator.scenario import assignment, subscription
 

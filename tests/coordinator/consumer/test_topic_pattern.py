@@ -17,7 +17,7 @@ from pybroker.coordinator.consumer.patterns.topic_pattern import MAX_LENGTH, Top
 from pybroker.metadata.image import ClusterImage, TopicImage, empty_image
 from pybroker.model import BrokerId, TopicId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.slicing import run_slice, run_through
+from pybroker.sharing.work import run_slice, run_through
 from testing.turns import watched
 
 MATCHES = [

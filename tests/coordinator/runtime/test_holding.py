@@ -8,11 +8,11 @@ from collections.abc import Callable, Generator
 
 import pytest
 
-from pybroker import slicing
 from pybroker.coordinator.runtime import holding as holding_module
 from pybroker.coordinator.runtime.holding import Holding
 from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.sharing import work as sharing
 from tests.coordinator.runtime.test_long_operations import long_operation, turns
 from tests.coordinator.runtime.test_runtime import RECORD, RuntimeScene, Shard
 
@@ -71,12 +71,12 @@ def test_each_that_waits_is_done_once_and_in_its_order(
     slice_s: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = RuntimeScene()
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     long_operation(scene)
     begun: list[int] = []
     for number in range(MANY):
         operation_of(scene, number, begun)
-    monkeypatch.setattr(slicing, "SLICE_S", slice_s)
+    monkeypatch.setattr(sharing, "SLICE_S", slice_s)
     with caplog.at_level(logging.CRITICAL):  # thousands of tracebacks take seconds
         Loop(scene.next_turn).run()
     assert begun == list(range(MANY))
@@ -91,7 +91,7 @@ def test_each_that_waits_is_done_once_and_in_its_order(
 
 def test_what_comes_because_of_a_response_waits_behind_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = RuntimeScene()
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     long_operation(scene)
 
     def done(outcome: object) -> None:
@@ -109,7 +109,7 @@ def test_a_fault_of_the_log_keeps_no_response_back(monkeypatch: pytest.MonkeyPat
         raise OSError("the log is full")
 
     scene = RuntimeScene()
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     monkeypatch.setattr(logging.Logger, "error", fails)
     long_operation(scene)
     begun: list[int] = []
@@ -141,8 +141,8 @@ def test_nothing_waits_for_a_shard_that_is_not_held() -> None:
 
 def test_all_that_is_served_in_a_turn_shares_one_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count()
-    monkeypatch.setattr(slicing, "SLICE_S", 100)
-    for module in (slicing, holding_module):
+    monkeypatch.setattr(sharing, "SLICE_S", 100)
+    for module in (sharing, holding_module):
         monkeypatch.setattr(module, "perf_counter", lambda: next(clock))  # each look takes a unit
     next_turn: list[Callable[[], None]] = []
     holding = Holding(next_turn.append)

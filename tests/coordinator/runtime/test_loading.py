@@ -26,7 +26,7 @@ from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.records.entries import Entry
-from pybroker.slicing import SLICE_S
+from pybroker.sharing.work import SLICE_S
 from testing.scenes.api.groups import GROUP, broker, commit_request
 from testing.scenes.api.whole import NOW_MS, Whole
 from testing.turns import run_watched

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pybroker import slicing
 from pybroker.coordinator.records import group_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation, TimerChange
 from pybroker.model import CoordinatorEpoch, GroupId, ProducerEpoch, ProducerId
@@ -16,6 +15,7 @@ from pybroker.network.context import ConnectionContext
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import batches
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from pybroker.sharing import work as sharing
 from tests.coordinator.runtime.test_runtime import RECORD, RuntimeScene, Shard
 
 MANY = [group_tombstone(GroupId(f"g{number}")) for number in range(250)]
@@ -24,7 +24,7 @@ NAMES = [f"g{number}" for number in range(250)]
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> RuntimeScene:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     return RuntimeScene()
 
 
@@ -199,7 +199,7 @@ def test_a_marker_is_replayed_in_steps(scene: RuntimeScene) -> None:
 def test_an_operation_on_all_shards_does_not_begin_on_all_in_one_turn(
     scene: RuntimeScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 60.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 60.0)
     for partition in range(1, 5):
         scene.runtime.begin_loading(partition)
         scene.runtime.end_loading(partition, lambda _shard, _now_ms: CoordinatorResult())

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pybroker import slicing
 from pybroker.coordinator.records import CommittedOffset, OffsetsOfTopic, group_tombstone
 from pybroker.coordinator.runtime.holding import Holding, Parts
 from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation, TimerChange
@@ -16,6 +15,7 @@ from pybroker.model import GroupId, LeaderEpoch, Offset
 from pybroker.network.context import ConnectionContext
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import batches
+from pybroker.sharing import work as sharing
 from tests.coordinator.runtime.test_holding import not_expected
 from tests.coordinator.runtime.test_long_operations import MANY, NAMES, turns
 from tests.coordinator.runtime.test_runtime import RECORD, RuntimeScene, Shard
@@ -25,7 +25,7 @@ OFFSET = CommittedOffset(Offset(1), LeaderEpoch(-1), "", 0)
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> RuntimeScene:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     return RuntimeScene()
 
 
@@ -160,7 +160,7 @@ def test_a_timer_of_another_part_passes(monkeypatch: pytest.MonkeyPatch) -> None
 
     keys: list[object] = [("session", "b"), ("session", "a"), "clean up"]
     scene.write(CoordinatorResult(timers=[ring(key) for key in keys]))
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     hold(scene, "a")
     scene.clock.advance(10)
     scene.timer.advance()
@@ -183,7 +183,7 @@ def test_operations_on_each_part_keep_their_order_and_the_log_shows_their_effect
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each operation is done once; those that share a part are done in the order in which they came, also in the log."""
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     scene, draw = RuntimeScene(), random.Random(seed)
     sent: list[tuple[int, frozenset[str]]] = []
 
@@ -233,7 +233,7 @@ def two_steps() -> Generator[None, None, None]:
 
 
 def test_what_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     next_turn: list[Callable[[], None]] = []
     holding = Holding(next_turn.append)
 

@@ -16,7 +16,7 @@ from pybroker.coordinator.transaction import ending, markers
 from pybroker.coordinator.transaction.state import State, Transaction
 from pybroker.model import ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.slicing import run_through
+from pybroker.sharing.work import run_through
 from tests.api.transactions import Producer, broker
 from tests.coordinator.transaction.many import over_partitions, timed_out
 

@@ -155,7 +155,7 @@ def test_a_commit_continues_when_the_task_that_waits_is_cancelled(kind: str) -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_large_commit_gives_the_loop_back_and_is_seen_as_a_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pybroker.slicing.SLICE_S", 0)
+    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0)
     keys = [f"key-{number:05}" for number in range(3000)]
     seen: list[int] = []
 

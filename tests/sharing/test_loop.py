@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pybroker import slicing
-from pybroker.api import slices
+from pybroker.sharing import loop
+from pybroker.sharing import work as sharing
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 @pytest.fixture
 def step_s(monkeypatch: pytest.MonkeyPatch) -> float:
     """Let each step take two fifths of a slice."""
-    step_s, now_s = slicing.SLICE_S * 0.4, 0.0
+    step_s, now_s = sharing.SLICE_S * 0.4, 0.0
 
     def perf_counter() -> float:
         nonlocal now_s
         now_s += step_s
         return now_s
 
-    monkeypatch.setattr(slicing, "perf_counter", perf_counter)
+    monkeypatch.setattr(sharing, "perf_counter", perf_counter)
     return step_s
 
 
@@ -42,15 +42,15 @@ def work(steps: int, seen: list[str], end: Exception | str = "done") -> Generato
 
 @pytest.mark.usefixtures("step_s")
 def test_short_work_needs_no_loop() -> None:
-    assert slices.in_slices(work(2, [])) == "done"
+    assert loop.in_slices(work(2, [])) == "done"
     with pytest.raises(ValueError, match="no"):
-        slices.in_slices(work(1, [], ValueError("no")))
+        loop.in_slices(work(1, [], ValueError("no")))
 
 
 @pytest.mark.usefixtures("step_s")
 async def test_others_get_their_turn_between_slices() -> None:
     seen: list[str] = []
-    response = slices.in_slices(work(7, seen))
+    response = loop.in_slices(work(7, seen))
     assert isinstance(response, asyncio.Future)
     asyncio.get_running_loop().call_soon(seen.append, "another")
     assert await response == "done"
@@ -59,7 +59,7 @@ async def test_others_get_their_turn_between_slices() -> None:
 
 @pytest.mark.usefixtures("step_s")
 async def test_an_error_in_a_later_slice_goes_into_the_future() -> None:
-    response = slices.in_slices(work(7, [], ValueError("no")))
+    response = loop.in_slices(work(7, [], ValueError("no")))
     assert isinstance(response, asyncio.Future)
     with pytest.raises(ValueError, match="no"):
         await response
@@ -68,7 +68,7 @@ async def test_an_error_in_a_later_slice_goes_into_the_future() -> None:
 @pytest.mark.usefixtures("step_s")
 async def test_work_ends_when_its_connection_closes() -> None:
     seen: list[str] = []
-    response = slices.in_slices(work(100, seen))
+    response = loop.in_slices(work(100, seen))
     assert isinstance(response, asyncio.Future)
     response.cancel()
     turn = asyncio.get_running_loop().create_future()

@@ -16,40 +16,41 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from pybroker.purgatory.timer import WakeUp
 from pybroker.turns.jobs import job as named
 
 if TYPE_CHECKING:
-    from pybroker.log.results import InThread, Steps
+    from pybroker.sharing.work import Work
 
 logger = logging.getLogger(__name__)
 
 SLICE_NS: Final = 2_000_000
 PAUSE_S: Final = 0.006
 
-Later = Callable[[float, Callable[[], None]], WakeUp]
+
+class Timer(Protocol):
+    """A call that is due later."""
+
+    def cancel(self) -> None:
+        """Do not call."""
+
+
+Later = Callable[[float, Callable[[], None]], Timer]
 
 
 class _Job:
-    """A job: its steps, and what the next step has to raise."""
+    """A job: its work, and the name that a person sees."""
 
-    __slots__ = ("error", "name", "steps")
+    __slots__ = ("name", "work")
 
-    def __init__(self, name: str, steps: Steps) -> None:
+    def __init__(self, name: str, work: Work[None]) -> None:
         self.name = name
-        self.steps = steps
-        self.error: OSError | None = None
-
-    def next(self) -> InThread | None:
-        """Do a step. Raises StopIteration at the end, and what the steps raise."""
-        error, self.error = self.error, None
-        return next(self.steps) if error is None else self.steps.throw(error)
+        self.work = work
 
 
 class Background:
-    """The jobs of one broker. Belongs to the loop; `run` is a `StepsRunner`.
+    """The jobs of one broker. Belongs to the loop; `run` is a `WorkRunner`.
 
     `on_bug` is called for each job that raised an exception. `later(delay_s, work)` calls work on the loop, which is the running
     one by default; `now_ns` is a clock, which tests may replace.
@@ -65,15 +66,15 @@ class Background:
         self._now_ns = now_ns
         self._jobs: deque[_Job] = deque()
         self._waiting: set[_Job] = set()  # for their threads
-        self._wake_up: WakeUp | None = None
+        self._wake_up: Timer | None = None
         self.is_stopped = False
 
-    def run(self, name: str, steps: Steps) -> None:
-        """Run `steps` in slices, the first of them after a pause."""
+    def run(self, name: str, work: Work[None]) -> None:
+        """Run `work` in slices, the first of them after a pause."""
         if self.is_stopped:
-            steps.close()
+            work.close()
             return
-        self._jobs.append(_Job(name, steps))
+        self._jobs.append(_Job(name, work))
         self._request_slice()
 
     def stop(self) -> None:
@@ -82,7 +83,7 @@ class Background:
         if self._wake_up is not None:
             self._wake_up.cancel()
         for job in (*self._jobs, *self._waiting):
-            job.steps.close()
+            job.work.close()
         self._jobs.clear()
         self._waiting.clear()
 
@@ -110,20 +111,20 @@ class Background:
         self._request_slice()
 
     def _do_steps(self, job: _Job, end_ns: int) -> bool:
-        """Do steps of a job until it waits for a thread or the slice is over. Returns whether the slice is over."""
+        """Do steps of a job until it waits or the slice is over. Returns whether the slice is over."""
         while True:
-            step = job.next()
+            step = next(job.work)
             if step is not None:
+                assert not callable(step), "a job names the thread that does its work"
                 self._waiting.add(job)
-                step.run(step.work, lambda error: self._continue(job, error))
+                step.add_done_callback(lambda _: self._continue(job))
                 return self._now_ns() >= end_ns
             if self._now_ns() >= end_ns:
                 self._jobs.append(job)
                 return True
 
-    def _continue(self, job: _Job, error: OSError | None) -> None:
+    def _continue(self, job: _Job) -> None:
         if job in self._waiting:
             self._waiting.discard(job)
-            job.error = error
             self._jobs.append(job)
             self._request_slice()

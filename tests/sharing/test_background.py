@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from pybroker.broker.background import PAUSE_S, SLICE_NS, Background
-from pybroker.log.results import InThread, Steps
+from pybroker.sharing.background import PAUSE_S, SLICE_NS, Background
+from pybroker.sharing.work import InThread, Work, in_thread
 
 STEP_NS = SLICE_NS // 4
 
@@ -45,7 +45,7 @@ class Loop:
             work()
         self.slices.append(self.now_ns - began_ns)
 
-    def steps(self, count: int, ran: list[str], name: str = "") -> Steps:
+    def steps(self, count: int, ran: list[str], name: str = "") -> Work[None]:
         for _ in range(count):
             self.now_ns += STEP_NS
             ran.append(name)
@@ -93,9 +93,9 @@ def test_a_job_that_waits_for_its_thread_holds_up_no_other(loop: Loop) -> None:
     ran: list[str] = []
     reports: list[Callable[[OSError | None], None]] = []
 
-    def waiting() -> Steps:
+    def waiting() -> Work[None]:
         try:
-            yield InThread(lambda _work, done: reports.append(done), lambda: None)
+            yield from in_thread(lambda _work, done: reports.append(done), lambda: None)
         except OSError as error:
             ran.append(f"failed {error.errno}")
 
@@ -111,7 +111,7 @@ def test_a_job_that_waits_for_its_thread_holds_up_no_other(loop: Loop) -> None:
 
 
 def test_a_bug_of_one_job_costs_no_other(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
-    def broken() -> Steps:
+    def broken() -> Work[None]:
         yield None
         raise ValueError("a bug")
 
@@ -129,7 +129,7 @@ def test_a_stop_ends_jobs_where_they_are(loop: Loop) -> None:
     ended: list[str] = []
     reports: list[Callable[[OSError | None], None]] = []
 
-    def job(step: InThread | None) -> Steps:
+    def job(step: InThread | None) -> Work[None]:
         try:
             while True:
                 loop.now_ns += STEP_NS

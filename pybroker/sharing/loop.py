@@ -1,4 +1,4 @@
-"""Long work of one request, done in slices, between which the loop serves others."""
+"""Long work of one request, or of one change of the cluster, done in slices, between which the loop serves others."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TypeVar
 
-from pybroker import slicing
-from pybroker.slicing import Wait, Work, run_threaded_slice
+from pybroker.sharing import work as sharing
+from pybroker.sharing.work import Wait, Work, run_slice
 from pybroker.turns.watchdog import watchdog_of
 
 Response = TypeVar("Response")
@@ -20,19 +20,19 @@ class Pauses:
     __slots__ = ("_end",)
 
     def __init__(self) -> None:
-        self._end = perf_counter() + slicing.SLICE_S
+        self._end = perf_counter() + sharing.SLICE_S
 
     async def before(self) -> None:
         """Wait for a later round of the loop if this one has no time left for the first step."""
         if watchdog_of(asyncio.get_running_loop()).rounds.is_over:
             await later_round()
-        self._end = perf_counter() + slicing.SLICE_S
+        self._end = perf_counter() + sharing.SLICE_S
 
     async def between(self) -> None:
         """Give others their turn if the slice is over."""
         if perf_counter() >= self._end:
             await later_round()
-            self._end = perf_counter() + slicing.SLICE_S
+            self._end = perf_counter() + sharing.SLICE_S
 
 
 async def later_round() -> None:
@@ -92,7 +92,7 @@ class SlicedResponse(asyncio.Future[Response]):
             self._work.close()
             return
         try:
-            ended, step, response = run_threaded_slice(self._work)
+            ended, step, response = run_slice(self._work)
         except asyncio.CancelledError:  # of what the work has waited for
             self.cancel()
         except Exception as error:
@@ -111,7 +111,7 @@ def in_slices(work: Work[Response], *, ends_with_connection: bool = False) -> Re
     cancelled, `work` is closed, and so it is with its connection if `ends_with_connection`. An exception of `work` goes to the
     caller, or into the Future.
     """
-    ended, step, response = run_threaded_slice(work)
+    ended, step, response = run_slice(work)
     if ended:
         return response  # type: ignore[return-value]  # what `work` returned
     return SlicedResponse(work, step, ends_with_connection=ends_with_connection)

@@ -1,0 +1,6 @@
+"""How long work shares the event loop with others: one way to write it, and one runner for each place where it runs.
+
+work          what long work is: a generator that yields wherever others may get their turn; how far it is run at a time
+loop          runs the work of a request on the loop, and makes a Future of it if it does not end within a slice
+background    runs the work of the broker itself, beside requests
+"""
