@@ -1,4 +1,4 @@
-"""Prints the tables of a result file of `benchmarks.latency`, as they stand in docs/design/latency.md.
+"""Prints the tables of a result file of `benchmarks.latency`, as they stand in benchmarks/results/.
 
     python -m benchmarks.latency_table FILE
 
