@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -40,7 +41,6 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.directories.claims import InconsistentDirectoryError, LogDirectoryInUseError, stored_cluster_id
 from pybroker.log.files.filesystem import Filesystem
-from pybroker.log.files.open_files import OPEN_FILES
 from pybroker.log.log import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.long_work import CONVERSIONS, LongWork
@@ -65,7 +65,7 @@ from pybroker.turns.watchdog import current
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pybroker.addresses.advertised import Advertised
     from pybroker.clock import Clock
@@ -99,8 +99,13 @@ class BrokerServer:
         clock: Clock | None = None,
         filesystem: Filesystem | None = None,
         lifecycle: Lifecycle | None = None,
+        *,
+        freeze: Callable[[], None] | None = None,
     ) -> None:
-        """Build what needs no disk. `filesystem` is where the log directories lie, for tests; the machine's by default."""
+        """Build what needs no disk. `filesystem` is where the log directories lie, for tests; the machine's by default.
+
+        `freeze` is called while groups are loaded, if the process has nothing but this broker.
+        """
         self.config = config
         self.lifecycle = lifecycle or Lifecycle()
         self.filesystem = filesystem or Filesystem()
@@ -113,6 +118,8 @@ class BrokerServer:
         self.disks = Disks(self._count_bug)
         self.background = Background(self._count_bug)
         self._periodic = Periodic(self._count_bug)
+        self._freeze = freeze
+        self._held = ExitStack()  # what the broker holds of its process from the start to the stop
         self._metrics_server: MetricsServer | None = None
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
@@ -129,6 +136,7 @@ class BrokerServer:
             return await self._open(sockets)
         except BaseException:
             self._stop_metrics_page()
+            self._held.close()
             for one in sockets:
                 one.close()
             raise
@@ -183,6 +191,7 @@ class BrokerServer:
         await self.controller.close()
         self.replica_manager.moves.release()
         await self.disks.close(self.log_manager, self.replica_manager.known_high_watermark)
+        self._held.close()
         await self.store.close()
 
     def _complete_fetches(self) -> None:
@@ -199,15 +208,7 @@ class BrokerServer:
         except ConfigError as error:
             raise StartError(str(error)) from error
         self.hosts = HostLookups({limits: by_address})
-        shares = descriptors.shares_of_process()
-        OPEN_FILES.held_max = shares.data_files
-        logger.info(
-            "Of %d file descriptors at most, %d are for data files and %d for connections (max.connections is %d)",
-            shares.limit,
-            shares.data_files,
-            shares.connections,
-            self.config.max_connections,
-        )
+        self._held.enter_context(descriptors.held_share(self.config.max_connections))
 
     async def _open_metadata(self) -> None:
         """Open the store and read the cluster from it. Raises StartError."""
@@ -311,6 +312,7 @@ class BrokerServer:
                 replicas=self.replica_manager,
                 controller=self.controller,
                 call_soon=asyncio.get_running_loop().call_soon,
+                freeze=self._freeze,
             )
             self.controller.subscribe(self._groups.apply_image)
             self._groups.start()
@@ -329,6 +331,7 @@ class BrokerServer:
                 controller=self.controller,
                 groups=self._coordinate_groups,
                 call_soon=asyncio.get_running_loop().call_soon,
+                freeze=self._freeze,
             )
             self.controller.subscribe(self._transactions.apply_image)
             self._transactions.start()

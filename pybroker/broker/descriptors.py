@@ -17,8 +17,12 @@ import fcntl
 import logging
 import os
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
+
+from pybroker.log.files.open_files import OPEN_FILES
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +56,24 @@ def shares(limit: int) -> DescriptorShares:
 def shares_of_process() -> DescriptorShares:
     """Return the shares of this process's present limit."""
     return shares(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+@contextmanager
+def held_share(connections_max: int) -> Iterator[None]:
+    """Let the data files of a broker use their share. `connections_max` is the broker's setting, for the log."""
+    own = shares_of_process()
+    OPEN_FILES.add_share(own.data_files)
+    logger.info(
+        "Of %d file descriptors at most, %d are for data files and %d for connections (max.connections is %d)",
+        own.limit,
+        own.data_files,
+        own.connections,
+        connections_max,
+    )
+    try:
+        yield
+    finally:
+        OPEN_FILES.remove_share(own.data_files)
 
 
 def allow_many() -> None:

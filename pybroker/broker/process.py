@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -68,7 +69,7 @@ async def _serve(
 ) -> tuple[BrokerServer, int]:
     loop = asyncio.get_running_loop()
     watchdog.phase = START
-    broker = BrokerServer(config, lifecycle=lifecycle)
+    broker = BrokerServer(config, lifecycle=lifecycle, freeze=gc.freeze)
     bound = await broker.start()
     loop.call_soon(setattr, watchdog, "phase", None)  # the turn that opened the sockets still belongs to the start
     stop = asyncio.Event()

@@ -95,7 +95,7 @@ def random_member_id(name: str) -> MemberId:
 class GroupCoordinator:
     """The coordinator of the groups whose partitions this broker leads. It is used from the event loop only.
 
-    `call_soon` runs its argument in the loop's next iteration.
+    `call_soon` runs its argument in the loop's next iteration. `freeze` is the loader's.
     """
 
     def __init__(
@@ -108,6 +108,7 @@ class GroupCoordinator:
         controller: Controller,
         call_soon: Callable[[Callable[[], None]], object],
         new_member_id: Callable[[str], MemberId] = random_member_id,
+        freeze: Callable[[], None] | None = None,
     ) -> None:
         self._config = config
         self._controller = controller
@@ -137,6 +138,7 @@ class GroupCoordinator:
             replay_batch=replay_batch,
             replay_marker=replay_marker,
             bytes_max=config.offsets_load_buffer_size,
+            freeze=freeze,
         )
 
     # Where groups are coordinated

@@ -9,7 +9,6 @@ Source: CoordinatorLoaderImpl.
 
 from __future__ import annotations
 
-import gc
 import logging
 import struct
 from collections import Counter, deque
@@ -43,8 +42,9 @@ STEP_RECORDS: Final = 100
 """The number of records of one batch that are replayed in a step. A commit of many offsets is one batch."""
 
 FREEZE_RECORDS: Final = 20_000
-"""After this many replayed records the loader freezes all present objects, so that the garbage collector ignores them. They live
-long, and to go through a million offsets again and again costs a third of the loading, and later a pause of 100 ms now and then.
+"""After this many replayed records the loader calls its `freeze`. In a process that is one broker, this is `gc.freeze`: the
+garbage collector ignores all present objects from then on. They live long. Collections that go through a million offsets again
+and again cost a third of the loading, and later a pause of 100 ms now and then. An embedded broker freezes nothing.
 """
 
 NAMED_RECORDS: Final = 10
@@ -81,12 +81,14 @@ class Loader(Generic[S]):
         replay_batch: ReplayBatch[S],
         replay_marker: ReplayMarker[S] = no_markers,
         bytes_max: int,
+        freeze: Callable[[], None] | None = None,
     ) -> None:
         self._runtime = runtime
         self._call_soon = call_soon
         self._replay_batch = replay_batch
         self._replay_marker = replay_marker
         self._bytes_max = bytes_max
+        self._freeze = freeze
         self._queue: deque[tuple[int, S, Loading, Operation]] = deque()
         self._replayed = 0  # since the last freeze
         self._waiting: list[Callable[[], None]] = []
@@ -136,8 +138,8 @@ class Loader(Generic[S]):
             if perf_counter() >= end:
                 break  # after a step at least, however short a slice is
         self._replayed += replayed_count
-        if self._replayed >= FREEZE_RECORDS:
-            gc.freeze()
+        if self._freeze is not None and self._replayed >= FREEZE_RECORDS:
+            self._freeze()
             self._replayed = 0
         if self._queue:
             self._call_soon(self._slice)

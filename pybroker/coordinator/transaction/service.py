@@ -60,7 +60,7 @@ class TransactionCoordinator:
     """The coordinator of the transactional ids whose partitions this broker leads. It is used from the event loop only.
 
     `groups` returns the coordinator of groups, whose offsets transactions may commit. `call_soon` runs its argument in the loop's
-    next iteration.
+    next iteration. `freeze` is the loader's.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class TransactionCoordinator:
         controller: Controller,
         groups: Callable[[], GroupCoordinator],
         call_soon: Callable[[Callable[[], None]], object],
+        freeze: Callable[[], None] | None = None,
     ) -> None:
         self._clock = clock
         self._replicas = replicas
@@ -101,7 +102,11 @@ class TransactionCoordinator:
             call_soon=call_soon,
         )
         self._loader = Loader(
-            self.runtime, call_soon, replay_batch=replay_batch, bytes_max=config.transaction_state_log_load_buffer_size
+            self.runtime,
+            call_soon,
+            replay_batch=replay_batch,
+            bytes_max=config.transaction_state_log_load_buffer_size,
+            freeze=freeze,
         )
 
     # Where transactional ids are coordinated

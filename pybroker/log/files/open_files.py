@@ -13,7 +13,8 @@ What counts
 
 Descriptors and maps are limited for a process as a whole, so the process has one object, which any thread may use:
 each step is one call that cannot be interrupted, and a file that is closed while another thread uses it is really
-closed after that.
+closed after that. Each broker in the process adds its share when it starts and removes it when it stops. All shares
+are of the same limit of the process, so the brokers have the largest share together, not each its own.
 """
 
 from __future__ import annotations
@@ -47,18 +48,29 @@ class OpenFiles:
     """The open data files of this process: at most `held_max` descriptors, not counting those that are being sent.
 
     Attributes:
-        held_max: the bound of the descriptors, of files and of maps.
+        held_max: the bound of the descriptors, of files and of maps: the largest share, none without shares.
         let_go_count: how often a file was closed because there were too many.
     """
 
-    __slots__ = ("_descriptors", "_maps", "_owners", "held_max", "let_go_count")
+    __slots__ = ("_descriptors", "_maps", "_owners", "_shares", "held_max", "let_go_count")
 
     def __init__(self, held_max: int = sys.maxsize) -> None:
         self.held_max = held_max
+        self._shares: list[int] = []
         self.let_go_count = 0
         self._descriptors: set[int] = set()
         self._maps: set[int] = set()
         self._owners: OrderedDict[ReferenceType[FileOwner], int] = OrderedDict()  # with the file's size at the owner's last turn
+
+    def add_share(self, count: int) -> None:
+        """Note that a broker of this process may hold `count` descriptors."""
+        self._shares.append(count)
+        self.held_max = max(self._shares)
+
+    def remove_share(self, count: int) -> None:
+        """Undo one `add_share` of the same `count`."""
+        self._shares.remove(count)
+        self.held_max = max(self._shares, default=sys.maxsize)
 
     @property
     def held(self) -> int:
