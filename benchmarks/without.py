@@ -51,7 +51,7 @@ def _uncompiled(*places: str) -> None:
     _put(native, "extension", lambda name: None if name.startswith(places) else whole(name))
 
 
-LEADING = ("pybroker.replication._leading", "pybroker.api._one_partition")
+LEADING = ("pybroker.replication._leading", "pybroker.api.produce._one_partition")
 """The leader's part of an append, and the part that calls it in C."""
 
 
@@ -81,7 +81,7 @@ def repeats() -> None:
 
 @case("the way of a produce of one partition is compiled")
 def one_partition_compiled() -> None:
-    _uncompiled("pybroker.api._one_partition")
+    _uncompiled("pybroker.api.produce._one_partition")
 
 
 @case("one call of the tail writes and notes a batch that begins nothing")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 SWITCH: Final = "PYBROKER_PURE"
 PARTS: Final = (
     "api.dispatch",
-    "api.one_partition",
-    "api.repeats",
+    "api.produce.one_partition",
+    "api.produce.repeats",
     "clock",
     "coordinator.offset_loops",
     "log.end",

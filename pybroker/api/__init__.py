@@ -12,12 +12,8 @@ error_response       the response that carries one error in the form of any API
 error_counts         which fields of a response are error codes, for the metrics
 response_memo        encoded responses, such as those to Metadata, kept for as long as the metadata stays the same
 metadata_topics, nodes          what Metadata, DescribeCluster, DescribeTopicPartitions and FindCoordinator share
-fetch                the responses to a Fetch
-repeats              what is kept of a request, so that those like it need no decoding
-one_partition, _one_partition_*     a Produce of one partition, the usual one: one text for both builds
-produce_layout, produce_response, produce_makers    the partitions of a Produce, and the response with their results
-produce_operation    the general way of a Produce: appends in slices, and the wait until they are replicated and durable
-validations, transactional_append    the appends of a Produce in threads, and in transactions
+produce/, fetch/     the ways of a Produce; the responses to a Fetch
+validations          the threads in which produced batches are checked that take long; `context` has them
 committed_offsets    which offsets of an OffsetCommit or a TxnOffsetCommit can be committed, and the responses by topics
 document             writes docs/apis.md from the texts of the handlers
 """

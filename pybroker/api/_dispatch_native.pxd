@@ -2,7 +2,7 @@
 
 cimport cython
 from libc.stdint cimport int64_t
-from pybroker.api cimport _repeats_native
+from pybroker.api.produce cimport _repeats_native
 from pybroker cimport _clock as time
 from pybroker.metrics cimport _counts_native
 from pybroker.network cimport _state_native

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from pybroker.api.context import Services
+    from pybroker.api.produce.repeats import Repeated
     from pybroker.api.registry import Api
-    from pybroker.api.repeats import Repeated
     from pybroker.metrics.request_metrics import RequestMetrics
     from pybroker.network.context import ConnectionContext, EncodedResponse
     from pybroker.protocol.parts import Part

@@ -21,7 +21,7 @@ from pybroker.protocol.messages import api_name
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
     from pybroker.api.pieces import Pieces
-    from pybroker.api.repeats import Repeated
+    from pybroker.api.produce.repeats import Repeated
 
 Handler = Callable[["Services", "RequestContext", Any], "Any | Awaitable[Any] | None"]
 """Returns the response; an awaitable of it when it must wait; None when there is no response (acks 0).

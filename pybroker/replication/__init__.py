@@ -4,7 +4,6 @@ replica_manager      the partitions of this broker, and the way of every append 
 partition            one replica: its leader, its high watermark, reading and writing within that
 leading, _leading_*  what an append needs of the two: one text for both builds
 own_partitions       the partitions of this broker, as the cluster's image has them
-appends              the appends of one produce request, partition after partition
 cold_lookups         the lookups of a fetch that a thread does
 fetch_data           what the fetch handler and the replicas pass to each other
 produce_data         what the replicas and the produce handler pass to each other

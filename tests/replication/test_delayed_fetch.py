@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from pybroker.api.produce.appends import Appends
 from pybroker.log.leader_epoch_cache import EpochEndOffset
 from pybroker.log.segments.file_records import FileRecords
 from pybroker.model import LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.replication.appends import Appends
 from pybroker.replication.delayed_fetch import DelayedFetch
 from pybroker.replication.fetch_data import FetchPartitionData
 from pybroker.replication.fetching import is_enough

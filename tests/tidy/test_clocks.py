@@ -13,7 +13,7 @@ STORED = "it goes into records or files, or is compared with what they have"
 TOOL = "a command or a job, which shows the time of day or compares it with that of records"
 WALL: dict[str, str] = {
     "pybroker/_clock_python.py": "it is the clock",
-    "pybroker/api/_one_partition_python.py": STORED,
+    "pybroker/api/produce/_one_partition_python.py": STORED,
     "pybroker/api/handlers/describe_quorum.py": "a response shows the time",
     "pybroker/broker/gauges.py": STORED,
     "pybroker/adoption/leaving.py": STORED,
@@ -30,7 +30,7 @@ WALL: dict[str, str] = {
     "pybroker/log/recovery/recovery.py": "producers expire by the timestamps of their batches",
     "pybroker/log/timestamp_lookup.py": "the times of segments are those of their files",
     "pybroker/log/truncate.py": "a new segment has the time of its file",
-    "pybroker/replication/appends.py": STORED,
+    "pybroker/api/produce/appends.py": STORED,
     "pybroker/cli/spark_generate.py": TOOL,
     "pybroker/tools/groups_reset.py": TOOL,
     "pybroker/spark/audit/incremental.py": TOOL,

@@ -7,9 +7,9 @@ Behaviour
     fails, the connection is closed, so that the client learns that something is wrong.
     The records are checked in the receive buffer, and their base offset and leader epoch are written there; no records are
     copied. A request that takes longer than a slice is parked, and a long batch is checked in a thread
-    (`api/produce_operation.py`).
-    `api/transactional_append.py` decides about batches of transactions; such a batch in a request without a transactional id
-    makes every partition TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+    (`api/produce/operation.py`).
+    `api/produce/transactional_append.py` decides about batches of transactions; such a batch in a request without a transactional
+    id makes every partition TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
     Internal topics take records only from the client id `__admin_client`, as in Kafka.
 Versions
     v0-1 message sets of magic 0 and 1 with codecs of that time, v2 log append time, v3 transactions, and magic 2 only: one batch
@@ -25,9 +25,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.one_partition import produce_one, repeated
-from pybroker.api.produce_layout import forget_records
-from pybroker.api.produce_operation import ProduceOperation
+from pybroker.api.produce.layout import forget_records
+from pybroker.api.produce.one_partition import produce_one, repeated
+from pybroker.api.produce.operation import ProduceOperation
 from pybroker.records.work import LongWorkError
 
 if TYPE_CHECKING:

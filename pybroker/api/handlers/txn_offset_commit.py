@@ -2,9 +2,9 @@
 
 Behaviour
     The offsets are pending until the marker of the transaction comes to the group's partition of `__consumer_offsets`. This
-    partition must belong to the transaction, as those of a Produce must (`api/transactional_append.py`). Then the group checks
-    member and generation, if the request has them. Partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION; an unknown topic
-    id is UNKNOWN_TOPIC_ID. The text beside an offset may have `offset.metadata.max.bytes` characters.
+    partition must belong to the transaction, as those of a Produce must (`api/produce/transactional_append.py`). Then the
+    group checks member and generation, if the request has them. Partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION;
+    an unknown topic id is UNKNOWN_TOPIC_ID. The text beside an offset may have `offset.metadata.max.bytes` characters.
 Versions
     v0-v1 COORDINATOR_NOT_AVAILABLE in place of COORDINATOR_LOAD_IN_PROGRESS, with which such clients end. v2 leader epoch.
     v3 flexible, member and generation (KIP-447). v4 TRANSACTION_ABORTABLE, before INVALID_TXN_STATE. v5 adds the partition to the
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.committed_offsets import CommitLayout, responses
 from pybroker.api.deferred import Deferred
-from pybroker.api.transactional_append import verify_offsets
+from pybroker.api.produce.transactional_append import verify_offsets
 from pybroker.model import NO_PRODUCER_ID, GenerationId, GroupId, MemberId, ProducerEpoch, ProducerId
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pybroker.replication.appends import Appends
+from pybroker.api.produce.appends import Appends
 
 if TYPE_CHECKING:
     from pybroker.model import TopicPartition

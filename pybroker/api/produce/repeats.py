@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from pybroker.api import _repeats_python
-from pybroker.api._repeats_python import Repeated
+from pybroker.api.produce import _repeats_python
+from pybroker.api.produce._repeats_python import Repeated
 from pybroker.native import choose
 
 __all__ = ["IS_NATIVE", "Repeated"]

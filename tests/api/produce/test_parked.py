@@ -15,7 +15,7 @@ from pybroker.sharing import work as sharing
 from testing.scenes.api import records
 from testing.scenes.api.whole import Whole, frame_of
 from testing.waiting import turned_until
-from tests.api.test_durable_appends import slow_disk
+from tests.api.produce.test_durable_appends import slow_disk
 
 VERSION = 9
 

@@ -12,13 +12,13 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.context import ADMIN_CLIENT_ID
-from pybroker.api.produce_layout import ProduceLayout, forget_records
-from pybroker.api.produce_response import failures, response_of
-from pybroker.api.transactional_append import verify
+from pybroker.api.produce.appends import Appends
+from pybroker.api.produce.layout import ProduceLayout, forget_records
+from pybroker.api.produce.response import failures, response_of
+from pybroker.api.produce.transactional_append import verify
 from pybroker.listed import listed
 from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.replication.appends import Appends
 from pybroker.sharing import work as sharing
 from pybroker.sharing.loop import SlicedResponse, in_slices
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pybroker.api.context import RequestContext, Services
-    from pybroker.api.transactional_append import Guard
+    from pybroker.api.produce.transactional_append import Guard
     from pybroker.network.context import RequestHolder
     from pybroker.protocol.messages.produce import ProduceRequest, ProduceResponse
     from pybroker.records.work import LongCheck

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from pybroker.api.context import Services
-    from pybroker.api.produce_layout import ProduceLayout
+    from pybroker.api.produce.layout import ProduceLayout
     from pybroker.records.batch import BatchView
     from pybroker.replication.partition import Partition
 

@@ -2,7 +2,7 @@
 
 cimport cython
 from libc.stdint cimport int64_t
-from pybroker.api cimport _repeats_native as repeats
+from pybroker.api.produce cimport _repeats_native as repeats
 from pybroker.protocol cimport _tuples as model
 from pybroker.protocol cimport _forms_native
 from pybroker.replication cimport _leading_native

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from pybroker.api import _one_partition_python
-from pybroker.api._one_partition_python import (
+from pybroker.api.produce import _one_partition_python
+from pybroker.api.produce._one_partition_python import (
     RepeatedProduce,
     ResponseForm,
     only,

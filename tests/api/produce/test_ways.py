@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pybroker.api.handlers import produce
+from pybroker.api.produce.appends import Appends
 from pybroker.log.segments import segment
 from pybroker.log.segments.segment import LogSegment
 from pybroker.metrics.broker_metrics import TopicMetrics
@@ -28,7 +29,6 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.records import kernels
-from pybroker.replication.appends import Appends
 from pybroker.sharing import work as sharing
 from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import NOW_MS, Whole, collected, frame_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.api.one_partition import partition_response
-from pybroker.api.produce_makers import new_response, new_topic
+from pybroker.api.produce.makers import new_response, new_topic
+from pybroker.api.produce.one_partition import partition_response
 from pybroker.model import TopicId, TopicPartition
 from pybroker.sharing.work import portions
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pybroker.api import transactional_append
-from pybroker.api.produce_layout import ProduceLayout
-from pybroker.api.transactional_append import verify
+from pybroker.api.produce import transactional_append
+from pybroker.api.produce.layout import ProduceLayout
+from pybroker.api.produce.transactional_append import verify
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import ProduceRequest

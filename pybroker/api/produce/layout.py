@@ -10,7 +10,7 @@ from pybroker.records import kernels
 from pybroker.replication.produce_data import PartitionProduceResult
 
 if TYPE_CHECKING:
-    from pybroker.api.produce_response import Layout
+    from pybroker.api.produce.response import Layout
     from pybroker.metadata.image import ClusterImage
     from pybroker.protocol.messages.produce import ProduceRequest
     from pybroker.replication.produce_data import ProduceResults

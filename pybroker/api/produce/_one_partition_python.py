@@ -11,11 +11,11 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, cast
 
-import pybroker.api.repeats as repeats  # noqa: PLR0402  (the compiled text takes it from the part that it names)
+import pybroker.api.produce.repeats as repeats  # noqa: PLR0402  (the compiled text takes it from the part that it names)
 import pybroker.model as model  # noqa: PLR0402  (as above)
 from pybroker.api.context import ADMIN_CLIENT_ID
 from pybroker.api.deferred import Deferred
-from pybroker.api.produce_makers import new_partition, new_response, new_topic
+from pybroker.api.produce.makers import new_partition, new_response, new_topic
 from pybroker.log.results import AppendOrigin
 from pybroker.model import ZERO_TOPIC_ID, Offset, TopicPartition
 from pybroker.protocol.codec import encode_response

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pybroker.api import _one_partition_python, one_partition
+from pybroker.api.produce import _one_partition_python, one_partition
 from pybroker.model import Offset, TopicPartition
 from pybroker.protocol.codec import encode_response, message_versions
 from pybroker.protocol.error_codes import ErrorCode
