@@ -78,7 +78,7 @@ USER 1000:0
 FROM python:3.13-slim-trixie AS broker
 LABEL org.opencontainers.image.title="pybroker" \
       org.opencontainers.image.description="A Kafka-compatible broker in asyncio Python" \
-      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.documentation="docs/containers.md" \
       org.opencontainers.image.base.name="python:3.13-slim-trixie"
