@@ -74,7 +74,7 @@ FIRST_OFFSET: Final = Offset(0)
 LAST_OFFSET: Final = Offset((1 << 63) - 1)
 
 new_tuple: Final = tuple.__new__
-"""Makes a tuple without calling its class. Only parts that are compiled as they stand use it, where `new_tuple` of
+"""Makes a tuple without calling its class. Only modules whose Python text is compiled use it, where `new_tuple` of
 `protocol/_tuples.pxd` takes its place, and saves a sixth of a Produce (docs/design/cost.md).
 """
 

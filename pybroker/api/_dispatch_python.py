@@ -1,6 +1,6 @@
 # cython: annotation_typing=False
 """The straight way of a request through the dispatcher: header, decode, handle, encode, count. `_dispatch_native` is this same
-text, compiled with the types of `_dispatch_native.pxd`. `dispatch.py` has everything that happens seldom.
+text, compiled with the types of `_dispatch_native.pxd`. `dispatch.py` has the slow path.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ _NOTHING: Final = object()
 class Deferred(Generic[Result, Response]):
     """Turns a completion callback into what a handler returns.
 
-    Give `complete` to the operation, then return `response()`: the response itself when the operation has completed by then, so
-    that the common case makes no Future and no task; otherwise a Future of the response.
+    Give `complete` to the operation, then return `response()`. That is the response itself if the operation has completed by
+    then, so the common case makes no Future and no task. Otherwise it is a Future of the response.
     """
 
     __slots__ = ("_build", "_finish", "_future", "_response")

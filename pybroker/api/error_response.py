@@ -1,7 +1,7 @@
 """Builds the response that carries one error for everything that the request asked for.
 
 Behaviour
-    If the response has an error of its own in that version, that field is set; otherwise every topic or partition, group or
+    If the response has an error of its own in that version, that field is set. Otherwise every topic or partition, group or
     resource of the request gets the error, with its message where there is a field for it. Used for what a handler raises: a
     KafkaError of a rare path, or a bug of the broker (UNKNOWN_SERVER_ERROR). Imported with the first error, because it needs the
     messages of many APIs.
@@ -43,8 +43,8 @@ def error_response(request: object, response_class: type[Any], version: int, err
 
 
 def _mirror(cls: type[Any], version: int, error: KafkaError) -> Callable[[object], Any]:
-    """Return the function that makes a response, or a struct of one, of what was asked: with the error if it has one of its own,
-    otherwise with the lists of the request, down to the elements with an error.
+    """Return the function that makes a response, or a struct in it, from the request. If the response has no error of its own,
+    it has the lists of the request, down to the elements that have one.
     """
     fields = _fields(cls, version)
     fixed, has_own = _fixed(fields, error)

@@ -1,8 +1,8 @@
 """Builds the parts of Metadata responses, once per image of the cluster.
 
-The response about a topic depends on the image, on the listener (whether the client can reach the leader there), on one of three
-kinds of versions, and on whether it requested its authorized operations. For each combination the image keeps one MetadataTopics
-in `derived`; it makes a topic's structures at their first request, and shares them among all clients.
+The response about a topic depends on the image, on whether the client can reach the leader at its listener, on one of three
+kinds of versions, and on whether the request asks for authorized operations. For each combination the image keeps one
+MetadataTopics in `derived`; it makes a topic's structures at their first request, and shares them among all clients.
 
 Cost
     Handling a request for one known topic takes 5 us, whatever its number of partitions; encoding its response takes 2.5 us per

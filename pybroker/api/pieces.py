@@ -80,11 +80,11 @@ class Pieces:
     """How requests of an API are cut, and responses joined.
 
     `asked` are the names of the lists of the request, from the outer to the inner; several ways for several versions. `responded`
-    has the names of the response's lists for each way. A way that a request has no elements for is not its version's.
+    has the names of the response's lists for each way. If the first list of a way is empty, the request is of another version.
 
-    A piece has at most `elements`, and so has a request that is handled at once, or any number in up to `uncounted_bytes`. What
-    a handler that has `once` is asked at once, it leaves out by itself. `bound` looks at a whole request before it is cut, and
-    may change it: a piece does not show how much all pieces want.
+    A piece has at most `elements`. A request that has no more, or is no larger than `uncounted_bytes`, is not cut; its handler
+    leaves out repeats itself. `bound` looks at a whole request before it is cut, and may change it: a piece does not show how
+    much all pieces want.
     """
 
     __slots__ = ("_bound", "_elements", "_once", "_uncounted_bytes", "_ways")
@@ -142,9 +142,9 @@ class Pieces:
 def cut(message: Any, path: list[str], size: int) -> Iterator[tuple[Any, int]]:
     """Yield copies of a message that together have its lists, each with at most `size` elements, an empty inner list as one.
 
-    A null inner list asks for everything, and is as many as one copy has.
+    A null inner list asks for everything, so it counts as a full copy.
 
-    The second value is in how many of the outer lists the copy begins with an element that the copy before has begun.
+    The second value is the number of outer lists whose first element in the copy is one that the copy before has begun.
     """
     name, inner = path[0], path[1:]
     elements = getattr(message, name)

@@ -1,7 +1,7 @@
 """Registers the numbers of the broker's objects for export, under their names: the metrics' part of the composition.
 
 The owners count in plain attributes; the callbacks registered here read them when metrics are scraped, in the exporter's thread.
-Dictionaries are copied in one step before they are walked, because the loop may change them meanwhile.
+Dictionaries are copied as a whole before they are walked, because the loop may change them meanwhile.
 
 Source: the MBeans of Kafka that the usual rules of the JMX exporter turn into these names.
 """

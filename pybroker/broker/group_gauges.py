@@ -1,6 +1,6 @@
 """Reads the groups for the metrics: members, state, committed offsets and lag, in the thread that makes the page.
 
-Dictionaries are copied in one step before they are walked, because the loop may change them meanwhile. No copy is larger than
+Dictionaries are copied as a whole before they are walked, because the loop may change them meanwhile. No copy is larger than
 the groups of a partition of `__consumer_offsets`, or the offsets that one group has committed in one topic.
 """
 

@@ -44,7 +44,7 @@ def list_groups(shard: GroupShard, states: frozenset[str] | None, types: frozens
 
 
 def delete_groups(shard: GroupShard, group_ids: Sequence[GroupId], _now_ms: int) -> LongOperation:
-    """Delete groups with their offsets, in steps. The response is a code for each group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or
+    """Delete groups with their offsets, in slices. The response is a code for each group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or
     NONE.
     """
     result = CoordinatorResult()

@@ -10,8 +10,8 @@ The metadata of a consumer's protocol begins, in all versions so far, with
 The coordinator looks at the rest, the partitions that a member owns, and at assignments only where members of the classic
 protocol are in a KIP-848 group.
 
-A member may send 100 MB, and a group may have many members. What would take the loop too long is not read: such metadata counts
-as damaged. Kafka has no such bounds.
+A member may send 100 MB, and a group may have many members. The broker does not read metadata that would take the loop too long:
+it counts as damaged. Kafka has no such bounds.
 
 Source: ConsumerProtocolSubscription.json, ConsumerProtocol; ClassicGroup.computeSubscribedTopics.
 """

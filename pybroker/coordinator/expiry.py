@@ -50,7 +50,7 @@ def places(shard: GroupShard) -> Places:
 def clean_up(shard: GroupShard, rest: Places, now_ms: int) -> Generator[None, None, tuple[CoordinatorResult, bool]]:
     """Write a tombstone for each offset that has expired, and the tombstones of groups that have nothing left.
 
-    Looks at some of the places `rest`, in steps; the second value is whether it has seen the last of them. Offsets that clients
+    Looks at some of the places `rest`, in slices; the second value is whether it has seen the last of them. Offsets that clients
     commit between two calls count: a group is removed only if nothing but what this call expires is left of its offsets.
     """
     result = CoordinatorResult(is_atomic=False)
@@ -76,7 +76,7 @@ def clean_up(shard: GroupShard, rest: Places, now_ms: int) -> Generator[None, No
 
 
 def _expired(shard: GroupShard, group: Group, topic: str, now_ms: int) -> Generator[None, None, list[CoordinatorRecord]]:
-    """Return a tombstone for each offset of the topic that has expired, in steps."""
+    """Return a tombstone for each offset of the topic that has expired, in slices."""
     is_counted, since_ms = group.offset_age
     if not is_counted or group.is_subscribed_to(topic):
         return []

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 LARGE_BYTES: Final = 4_096
-"""A record of a group of more bytes is a step of its own: to read the subscriptions of its members takes up to 10 ms."""
+"""The work yields after each larger record of a group, because its members' subscriptions take up to 10 ms to read."""
 
 
 def replay_batch(shard: GroupShard, batch: BatchView, some: Iterator[Entry], skipped: Counter[int]) -> Iterator[None]:
@@ -62,7 +62,7 @@ def replay_batch(shard: GroupShard, batch: BatchView, some: Iterator[Entry], ski
 
 
 def replay_marker(shard: GroupShard, producer_id: ProducerId, is_commit: bool) -> Iterator[None]:
-    """Replay the marker of a transaction, in steps."""
+    """Replay the marker of a transaction, in slices."""
     return shard.replay_marker(producer_id, is_commit=is_commit)
 
 
@@ -90,7 +90,7 @@ def end_lost_transactions(log: Log, shard: GroupShard) -> Iterator[int]:
 
 
 def first_operation(shard: GroupShard, partitions_of: Callable[[str], int], now_ms: int) -> LongOperation:
-    """Delete the offsets of topics that were deleted while no broker led this partition, after the loading, in steps.
+    """Delete the offsets of topics that were deleted while no broker led this partition, after the loading, in slices.
 
     `partitions_of` returns the number of partitions of a topic, 0 if the topic does not exist.
     """

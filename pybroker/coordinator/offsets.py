@@ -48,7 +48,7 @@ NOTHING_COMMITTED: Final = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_TI
 _NO_TOPICS: Final[Mapping[str, Mapping[int, CommittedOffset]]] = MappingProxyType({})
 
 STEP_OFFSETS: Final = 500
-"""The number of offsets that are looked at in a step."""
+"""The number of offsets that are looked at between two yields."""
 
 _LAST_MS: Final = 2**63 - 1  # the last time that a record can hold
 
@@ -58,8 +58,8 @@ class Committer(NamedTuple):
     member.
 
     `unknown_group` is the error when a member commits to a group that does not exist; it depends on the version of the request.
-    So does `knows_epochs`, which shows whether `generation_id` may be the epoch of a KIP-848 member. If the offsets belong to a
-    transaction, `producer` is the one of the transaction.
+    `knows_epochs` depends on it, too: it shows whether `generation_id` may be the epoch of a KIP-848 member. If the offsets
+    belong to a transaction, `producer` is the one of the transaction.
     """
 
     group_id: GroupId
@@ -217,7 +217,7 @@ def delete_offsets(shard: GroupShard, group_id: GroupId, unwanted: Sequence[Topi
 
 
 def tombstones_of_group(shard: GroupShard, group_id: GroupId) -> Generator[None, None, list[CoordinatorRecord]]:
-    """Return a tombstone for every offset of the group, also for those that are only pending, in steps."""
+    """Return a tombstone for every offset of the group, also for those that are only pending, in slices."""
     topics = shard.offsets.get(group_id, _NO_TOPICS)
     tombstones: list[CoordinatorRecord] = []
     for topic, partitions in topics.items():
@@ -234,7 +234,7 @@ def tombstones_of_group(shard: GroupShard, group_id: GroupId) -> Generator[None,
 
 
 def forget_topics(shard: GroupShard, partition_counts: Mapping[str, int], _now_ms: int) -> LongOperation:
-    """Delete the offsets of partitions that were removed, also the pending ones, in steps.
+    """Delete the offsets of partitions that were removed, also the pending ones, in slices.
 
     `partition_counts` has the number of partitions that each topic still has, 0 for a topic that was deleted.
     """

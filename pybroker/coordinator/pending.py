@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 STEP_OFFSETS: Final = 200
-"""The number of offsets whose transaction is ended in a step, which takes about 1.5 us for each."""
+"""The number of offsets whose transaction is ended between two yields, which takes about 1.5 us for each."""
 
 
 class PendingOffsets:

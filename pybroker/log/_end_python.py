@@ -2,7 +2,7 @@
 """The end of a log in Python; `_end_native` is this same text, compiled with the types of `_end_native.pxd`.
 
 So every rule is written once, and both builds follow it. After a change here the extension must be built again. `append.py` has
-everything that happens seldom.
+the slow path.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COMPRESSED_SINCE = 7
 
 
 class AppendSettings:
-    """The settings that an append of the usual form reads of its topic: the values of `config`, and of `current`, its rules.
+    """The settings that an append of a usual batch reads of its topic: the values of `config`, and of `current`, its rules.
 
     `AppendRules` has the rest, and sets all of it. Sizes are in bytes, times in ms.
     """
@@ -69,7 +69,7 @@ class AppendSettings:
 
 
 class LogEnd:
-    """The state of a log that an append of the usual form reads and changes.
+    """The state of a log that an append of a usual batch reads and changes.
 
     `Log` has the rest. Its operations (`append`, `truncate`, `recovery`, `flush`, `retention`) set this state, too, and `config`
     is set wherever a new configuration of the topic comes from.

@@ -2,10 +2,10 @@
 
 Idea
     The loop looks up an offset in the indexes of a segment and walks some headers of its data. If the page cache has none of
-    that, each step waits for the disk, and all clients wait with it. So a lookup counts as cold if the segment's files are not
-    open, if a window of its index is not in memory, or if the page cache lacks the headers where the walk begins or, by the next
-    entry of the index, ends. Then a thread makes the same walk with a descriptor of its own, which brings the pages into memory.
-    After that the loop reads as always.
+    that, each read waits for the disk, and all clients wait with it. A lookup is cold if the segment's files are not open or a
+    window of its index is not in memory. It is also cold if the page cache lacks the headers at the two ends of the walk; the
+    next entry of the index shows where the walk ends. A thread then makes the same walk with a descriptor of its own, which
+    brings the pages into memory. After that the loop reads as always.
 
     A lookup among the batches written last, or in the last bytes of the active segment, is never cold. Any other costs two or
     three system calls of a microsecond. A reader that catches up meets a new window of the index every 2 MB.

@@ -5,12 +5,11 @@ Example
     largest below it is 0 and that ends at 10; epoch 3 ends at 20; epoch 4 is unknown.
 
 An epoch without records
-    A leader's epoch begins where its log ended when it became the leader, also before its first record. So the epoch
-    of a new partition ends at 0, and the epoch of a partition whose records were all deleted up to N ends at N: a
-    client that has committed N and asks must not get "unknown", which means a truncation to it. Kafka writes an entry
-    into the file; here the entry is in memory until the first record comes (`lead`), so that new partitions need no
-    file and a start that raises the epoch of 10,000 partitions writes none. `end_offset_for` and `epoch_for_offset`
-    hold the only rule for every request.
+    A leader's epoch begins where its log ended when it became the leader, also before its first record. So the epoch of a new
+    partition ends at 0, and the epoch of a partition whose records were all deleted up to N ends at N. A client that has
+    committed N would take "unknown" for a truncation. Kafka writes an entry into the file. Here the entry is in memory until the
+    first record comes (`lead`). So a new partition needs no file, and a start that raises the epoch of 10,000 partitions writes
+    none. `end_offset_for` and `epoch_for_offset` hold the only rule for every request.
 
 The file is written without fsync when an epoch begins; `Log.flush` makes it durable with the data. It may lag behind
 after a crash of the machine: recovery then adds the epochs that it finds in the batches.

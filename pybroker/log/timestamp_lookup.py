@@ -1,7 +1,7 @@
 """Finds offsets by time, for ListOffsets.
 
-The time index of a segment gives the offset up to which everything is older than the target; from there the batch
-headers are scanned to the first batch whose max timestamp is not older, and in that batch the records.
+The time index of a segment gives the offset up to which everything is older than the target. The search continues from there, by
+batch headers, to the first batch whose max timestamp is not older. Then it looks at the records of that batch.
 
 A search may pass thousands of segments and millions of headers, so the searches are generators that yield every `_HEADERS`
 headers, and with each piece of a batch that they look into. Other work may meanwhile take segments away or cut the log. Then the

@@ -23,7 +23,7 @@ Number = int | float
 LabelledRead = Callable[[], Mapping[tuple[str, ...], Number]]
 
 FORGOTTEN_PER_STEP: Final = 500
-"""The number of deleted topics whose numbers are added up in a step, at 2 us each."""
+"""The number of deleted topics whose numbers are added up between two yields, at 2 us each."""
 
 
 class TopicMetrics(TopicCounts):
@@ -169,7 +169,7 @@ class BrokerMetrics:
         return metrics
 
     def forget_topics(self, names: Sequence[str]) -> Iterator[None]:
-        """Drop the counters of deleted topics, in steps; the sums keep their numbers."""
+        """Drop the counters of deleted topics, in slices; the sums keep their numbers."""
         deleted: set[TopicMetrics] = set()
         sums: list[TopicMetrics] = []
         for start in range(0, len(names), FORGOTTEN_PER_STEP):

@@ -3,7 +3,7 @@
 of `_leading_native.pxd`.
 
 So every rule is written once, and both builds follow it. After a change here the extension must be built again. `partition.py`
-and `replica_manager.py` have everything that happens seldom.
+and `replica_manager.py` have the slow path.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class ColdLookups:
         return bool(self._due)
 
     def is_cold(self, log: Log, offset: Offset) -> bool:
-        """Return whether the partition must be looked up first, or would have to be if this round were not full."""
+        """Return whether a thread must look the partition up first: in a full round, all that were not looked up yet."""
         topic_partition = log.topic_partition
         if topic_partition in self._known or len(self._due) >= PER_ROUND_MAX:
             return topic_partition not in self._known

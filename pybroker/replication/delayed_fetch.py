@@ -9,8 +9,8 @@ them together:
             is no reason.
     Case D: its log directory failed.
     Case E: the leader epoch that the request named is now fenced.
-    Case F: the fetch offset is not in the segment where reading ends: the log has rolled, so the rest of a segment is
-            available, or the log was truncated to before the offset.
+    Case F: the fetch offset is not in the segment where reading ends. Either the log has rolled, so the rest of a
+            segment is available, or it was truncated to before the offset.
     Case G: the bytes that became available in all partitions, each counted up to its own limit, reach the request's
             minimum.
     Case H: the log was truncated so that its epochs no longer agree with the fetcher's: the fetcher must truncate

@@ -1,10 +1,10 @@
 """Incremental fetch sessions: a fetcher names its many partitions once, then only changes, and gets only changes.
 
 How it works
-    A full request (epoch 0) names all partitions; its response names all of them too and carries the id of a new
-    session, if there was room for one. Requests with that id and the next epoch (1, 2, ... 2147483647, 1) name only
-    partitions that are new, have another offset or limit, or are forgotten; the rest is taken from the session. Their
-    responses leave out partitions in which nothing changed. Epoch -1 ends the session.
+    A full request (epoch 0) names all partitions; its response names all of them too and carries the id of a new session, if
+    there was room for one. Requests with that id and the next epoch (1, 2, ... 2147483647, 1) name only partitions that are new,
+    have another offset or limit, or are forgotten. The session has the others. Their responses leave out partitions in which
+    nothing changed. Epoch -1 ends the session.
 
 Which partition is first
     The session keeps an order. A partition whose response had records moves to the end, so that under a limit on the
@@ -19,10 +19,10 @@ Which fetcher gets a session
     time.
 
     Beyond Kafka, all sessions together keep at most `pybroker.fetch.session.cache.partitions` partitions, because a slot bounds
-    no memory. Where a new session needs partitions of others, sessions are evicted in the same order until there is room; if
-    the order ends before that, none is evicted and the fetcher gets no session. A session that grows makes room for itself
-    like a new one of its new size. If it cannot, it is evicted itself, and its client makes a full request. So is a session that
-    grows to more partitions than a full request may name. No session keeps a name that is too long for a topic.
+    no memory. Where a new session needs the room of others, sessions are evicted in the same order until there is room. If there
+    would not be enough, none is evicted, and the fetcher gets no session. A session that grows makes room for itself like a new
+    one of its new size. If it cannot, it is evicted itself, and its client makes a full request. A session that grows to more
+    partitions than a full request may name is evicted, too. No session keeps a name that is too long for a topic.
 
 Cost
     An incremental request costs two passes over the session's partitions: one to read (`ReplicaManager.read`), one to

@@ -1,6 +1,6 @@
 """One fetch: what can be read is read, and read again once there is enough of it.
 
-It is work in slices (`sharing/work.py`), whose steps are portions of the partitions. Each partition is read at the time of its
+It is work in slices (`sharing/work.py`), which yields after every few partitions. Each partition is read at the time of its
 step, as each request thread of Kafka does while others append. The limits of the response, and the order of the partitions, are
 those of the whole request.
 
@@ -47,7 +47,7 @@ def fetch(replicas: ReplicaManager, params: FetchParams, partitions: Sequence[Fe
 
 
 def _read(replicas: ReplicaManager, params: FetchParams, partitions: Sequence[FetchPartition]) -> Work[FetchResults]:
-    """Read whatever is available, within the limits. What the page cache lacks is looked up in a thread."""
+    """Read whatever is available, within the limits. A thread looks up what the page cache lacks."""
     results: FetchResults = []
     limit, cold = params.limit(), ColdLookups()
     for some in portions(partitions):
@@ -65,9 +65,10 @@ def _read(replicas: ReplicaManager, params: FetchParams, partitions: Sequence[Fe
 def is_enough(params: FetchParams, results: FetchResults) -> bool:
     """Return whether the response can be sent now.
 
-    That is so if the client does not want to wait, `min_bytes` is reached, or a partition has a result that the client must act
-    on: an error, a diverging epoch or a preferred replica. A partition that the cluster does not have ends the wait only if there
-    is no other to wait for: it may be of a deleted topic, and a client that continues to ask for it would ask without a pause.
+    The response is due if the client does not want to wait, if `min_bytes` is reached, or if the client must act on the result
+    of a partition: an error, a diverging epoch or a preferred replica. A partition that the cluster does not have ends the wait
+    only if there is no other to wait for. A client that continues to fetch from a deleted topic would otherwise send requests
+    without a pause.
     """
     if params.max_wait_ms <= 0 or not results:
         return True

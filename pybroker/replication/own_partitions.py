@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pybroker.replication.replica_manager")
 
 LISTED_PER_STEP: Final = 1_000
-"""Partitions that a change removes and that are listed in one step."""
+"""Partitions that a change removes and that are listed between two yields."""
 OFFLINE_PER_STEP: Final = 20
-"""Partitions that are marked offline in one step; each completes the requests that wait for it."""
+"""Partitions that are marked offline between two yields; each completes the requests that wait for it."""
 
 
 class OwnPartitions:

@@ -1,12 +1,11 @@
 """One replica of a partition on this broker: its leader, how far it is replicated, and reading and writing within that.
 
 High watermark
-    Records below it are on every in-sync replica; consumers see nothing beyond. It is the smallest log end offset of
-    the in-sync replicas: this broker's own, and those that the followers' fetches have shown (a fetch from offset n
-    means that the follower has everything before n). With no other replica in sync it moves with the log end on every
-    append. It never moves back, and does not move while fewer replicas are in sync than `min.insync.replicas`, or
-    past records that must become durable first (`flush.messages`, in `log.flush`). It is kept with its position in
-    the log, so that a waiting fetch can count the bytes before it without reading.
+    Records below it are on every in-sync replica; consumers see nothing beyond. It is the smallest log end offset of the in-sync
+    replicas. The fetches of followers show theirs: one from offset n means that the follower has everything before n. With no
+    other replica in sync it moves with the log end on every append. It never moves back, and does not move while fewer replicas
+    are in sync than `min.insync.replicas`, or past records that must become durable first (`flush.messages`, in `log.flush`). It
+    is kept with its position in the log, so that a waiting fetch can count the bytes before it without reading.
 
 Errors
     Appends and reads raise KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (the

@@ -135,7 +135,7 @@ class ReplicaManager(LeaderAppends):
         self._own.mark_offline(topic_partition)
 
     def follow_failure(self, logs: Sequence[Log]) -> Work[None]:
-        """Mark the partitions of `logs` offline in steps, because their directory failed."""
+        """Mark the partitions of `logs` offline in slices, because their directory failed."""
         return self._own.follow_failure(logs)
 
     def reconfigure(self, config: BrokerConfig) -> Iterator[None]:

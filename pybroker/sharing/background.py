@@ -2,9 +2,9 @@
 
 Idea
     All jobs together get a slice of `SLICE_NS`, and then the loop has at least `PAUSE_S` for requests. So the jobs take at
-    most a quarter of the loop, and delay a request by one slice and one step at most. A timer begins each slice, and the
-    loop calls the timers that are due in each of its rounds. So under any load there is a slice in every round that begins
-    `PAUSE_S` or more after the last slice.
+    most a quarter of the loop. They delay a request by one slice, which ends at the first `yield` after its time. A timer begins
+    each slice, and the loop calls the timers that are due in each of its rounds. So under any load there is a slice in every
+    round that begins `PAUSE_S` or more after the last slice.
 
     The jobs take their slices in turn. A job that waits for a thread takes none.
 """
@@ -78,7 +78,7 @@ class Background:
         self._request_slice()
 
     def stop(self) -> None:
-        """End all jobs where they are; a thread finishes the step that it does."""
+        """End all jobs where they are; a thread finishes what it does."""
         self.is_stopped = True
         if self._wake_up is not None:
             self._wake_up.cancel()
@@ -111,7 +111,7 @@ class Background:
         self._request_slice()
 
     def _do_steps(self, job: _Job, end_ns: int) -> bool:
-        """Do steps of a job until it waits or the slice is over. Returns whether the slice is over."""
+        """Continue a job until it waits or the slice is over. Returns whether the slice is over."""
         while True:
             step = next(job.work)
             if step is not None:

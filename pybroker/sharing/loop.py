@@ -15,7 +15,7 @@ Response = TypeVar("Response")
 
 
 class Pauses:
-    """The pauses of a coroutine that does long work: `between` its steps it gives the loop back once a slice is over."""
+    """The pauses of a coroutine that does long work: `between` gives the loop back once a slice is over."""
 
     __slots__ = ("_end",)
 
@@ -23,7 +23,7 @@ class Pauses:
         self._end = perf_counter() + sharing.SLICE_S
 
     async def before(self) -> None:
-        """Wait for a later round of the loop if this one has no time left for the first step."""
+        """Wait for a later round of the loop if this one has no time left."""
         if watchdog_of(asyncio.get_running_loop()).rounds.is_over:
             await later_round()
         self._end = perf_counter() + sharing.SLICE_S
@@ -107,7 +107,7 @@ class SlicedResponse(asyncio.Future[Response]):
 def in_slices(work: Work[Response], *, ends_with_connection: bool = False) -> Response | SlicedResponse[Response]:
     """Run `work`, which yields wherever others may get their turn, and return its response or a Future of it.
 
-    Work that ends within a slice makes no Future. What `work` reads may change wherever it yields. When the Future is
+    Work that ends within a slice makes no Future. The state that `work` reads may change wherever it yields. When the Future is
     cancelled, `work` is closed, and so it is with its connection if `ends_with_connection`. An exception of `work` goes to the
     caller, or into the Future.
     """

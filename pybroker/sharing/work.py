@@ -1,7 +1,7 @@
 """Long work: a generator that yields wherever others may get their turn, and how far it is run at a time.
 
 What work yields
-    None       a pause: others may get their turn. The runner looks at the clock, so a step may be as short as is convenient.
+    None       a pause: others may get their turn. The runner looks at the clock, so work may yield as often as is convenient.
     a function to run in a thread, which raises nothing but bugs
     a `Wait`   it continues when that is done, and looks at the result, if there is one
 
@@ -20,7 +20,7 @@ Step = TypeVar("Step")
 Element = TypeVar("Element")
 
 SLICE_S: Final = 0.005
-"""The time that work may hold the loop before others get their turn. A step that has begun is finished."""
+"""A slice: the time that work has in a turn. It may take longer, because only a `yield` ends it."""
 
 
 _PORTION: Final = 200
@@ -87,7 +87,7 @@ def in_thread(run: ThreadRunner, work: Callable[[], None]) -> Generator[InThread
 
 
 class WorkRunner(Protocol):
-    """Runs long work of the broker itself on the loop, with the work of others between its steps."""
+    """Runs long work of the broker itself on the loop, in slices."""
 
     def __call__(self, name: str, work: Work[None], /) -> None:
         """Run `work` some time after the return, or close it when the broker stops. `name` shows a person what it is."""
@@ -109,7 +109,7 @@ def run_unshared(_name: str, work: Work[None]) -> None:
 
 
 def portions(elements: Sequence[Element]) -> Iterator[Sequence[Element]]:
-    """Yield `elements` a few at a time, so that work can yield after each portion; few of them at once, without a copy."""
+    """Yield `elements` a few at a time, so that work can yield in between; few of them at once, without a copy."""
     if len(elements) <= _PORTION:
         yield elements
     else:
@@ -145,7 +145,7 @@ def run_through(work: Generator[Callable[[], None] | Any | None, None, Result]) 
 
 
 def emptied(*collections: list[Any] | dict[Any, Any] | set[Any], count: int = 1_000) -> Generator[None, None, None]:
-    """Empty collections, one after the other, and yield after `count` elements: to free many at once is one long step."""
+    """Empty collections, one after the other, and yield after `count` elements: to free many at once is one long turn."""
     for elements in collections:
         while elements:
             if isinstance(elements, list):

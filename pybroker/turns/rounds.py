@@ -3,13 +3,13 @@
 The loop handles all that is there before it looks for more, so a thousand short turns in one round hold it as one long turn does.
 
 The rule
-    In a round, requests that come have BUDGET_NS, and so have the pieces of large requests and the encoding of their
-    responses. What comes after that puts itself off. In each round, the loop then does turns of connections that were put off
-    for BUDGET_NS, and pieces that were put off for BUDGET_NS. So both make progress in each round, whatever comes. Pieces
-    come in the order in which they were put off. A turn waits behind turns that probably take about as long as it does: there
-    is a queue for each power of two of that time, and the queues that are not empty share the time. So a client with small
-    requests is served beside all that waits, and each queue moves on in each round. A short step of work that has begun, such
-    as a response to a request that was parked, is not put off.
+    In a round, requests that come have BUDGET_NS, and so have the pieces of large requests and the encoding of their responses.
+    Requests and pieces that come after that put themselves off. In each round, the loop then does turns of connections that were
+    put off for BUDGET_NS, and pieces that were put off for BUDGET_NS. So both make progress in each round, whatever comes.
+    Pieces come in the order in which they were put off. A turn waits behind turns that probably take about as long as it does:
+    there is a queue for each power of two of that time, and the queues that are not empty share the time. So a client with small
+    requests is served beside all that waits, and each queue moves on in each round. A short step of work that has begun, such as
+    a response to a request that was parked, is not put off.
 
 How a round is measured
     No hook of the loop shows where a round begins. The turns are added up, over several rounds if these are short, until they
@@ -119,7 +119,7 @@ class Rounds:
         return self._is_due and self.now_ns() > self._end_ns
 
     def later(self, piece: Later) -> None:
-        """Run a piece of work in a later round, behind the pieces that were put off before."""
+        """Run `piece` in a later round, behind the pieces that were put off before."""
         self._pieces.append(piece)
         if not self._is_due:
             self._due()

@@ -80,7 +80,7 @@ class DownConversion:
         read_on: Callable[[int], FileRecords | None],
     ) -> Work[Converted]:
         """Return the part to send in place of `records`, which it owns; UNSUPPORTED_COMPRESSION_TYPE for zstd, or
-        CORRUPT_MESSAGE. What takes long is measured in a thread. Raises ProtocolViolation if the connection is lost meanwhile.
+        CORRUPT_MESSAGE. A thread measures it if that takes long. Raises ProtocolViolation if the connection is lost meanwhile.
 
         `cut_batch_size` is the size of the first batch where `records` end inside it, because the batch is larger than the limit;
         else 0. `read_on(offset)` returns the records that follow, None at the end. Such clients only advance by records, so where

@@ -2,7 +2,7 @@
 
 Behaviour
     The broker responds when the logs of the new partitions exist, so the request's timeout never passes. Each topic grows or is
-    refused as a whole, and all that grow do so in one step. INVALID_PARTITIONS unless the number grows. A name that the request
+    refused as a whole, and all that grow do so together. INVALID_PARTITIONS unless the number grows. A name that the request
     has twice is INVALID_REQUEST, once in the response. More than 10,000 new partitions in one request are POLICY_VIOLATION.
 Versions
     v1 throttle time. v2 flexible.

@@ -1,4 +1,4 @@
-"""CreateTopics (key 19), v0-7: create topics, each on its own; all that can be created are created in one step.
+"""CreateTopics (key 19), v0-7: create topics, each on its own; all that can be created are created together.
 
 Behaviour
     The broker responds when the logs exist, so the request's timeout never passes. Names, numbers, assignments and settings are

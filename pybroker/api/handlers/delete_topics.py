@@ -1,4 +1,4 @@
-"""DeleteTopics (key 20), v0-6: delete topics by name or by id; all that can be deleted are deleted in one step.
+"""DeleteTopics (key 20), v0-6: delete topics by name or by id; all that can be deleted are deleted together.
 
 Behaviour
     When the response is sent, the topics are gone for every client, and a topic of the same name can be created; the files are

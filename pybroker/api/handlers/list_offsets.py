@@ -90,7 +90,7 @@ def _look_up_all(broker: Services, version: int, request: ListOffsetsRequest) ->
             yield None
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         yield None
-    while len(asked) > _COUNTED_AT_ONCE:  # to free many at once is one long step
+    while len(asked) > _COUNTED_AT_ONCE:  # to free many at once is one long turn
         for _ in range(_COUNTED_AT_ONCE):
             asked.popitem()
         yield None

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COUNTED_NAMES: Final = 1_000
-"""The names of a large request that are counted in a step."""
+"""The names of a large request that are counted between two yields."""
 
 KEEPS_RESPONSES: Final = True
 """The responses follow from the image, the client's address and the request; see `ResponseMemo`. They share their topics."""

@@ -4,8 +4,8 @@ Behaviour
     Partitions without an offset have -1 and no error; so has an unknown group. Null topics ask for all partitions that have an
     offset. The response shows durable offsets. With `require_stable` a partition whose offset an open transaction has written is
     UNSTABLE_OFFSET_COMMIT, and the client asks again.
-    A group whose topics are null is in the response once, however often it is named; Kafka repeats all of its offsets. So is a
-    partition with metadata in each group that names it.
+    A group whose topics are null is in the response once, however often it is named; Kafka repeats all of its offsets. A
+    partition with metadata is listed once in each group that names it.
 Versions
     v0 a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as when Kafka kept offsets in ZooKeeper. v2 null topics, error
     of the group; up to v7 its partitions have that error, too. v3 throttle time. v5 leader epoch. v6 flexible. v7 require stable
@@ -60,7 +60,7 @@ _new_group: Final = maker(OffsetFetchResponseGroup, "group_id", "error_code", "t
 _NONE: Final = ErrorCode.NONE
 
 STEP_PARTITIONS: Final = 1_000
-"""About this many partitions are made into the response in a step, where the offsets of all topics are wanted."""
+"""About this many partitions are made into the response between two yields, where the offsets of all topics are wanted."""
 
 _NO_OFFSETS: Final[Mapping[int, CommittedOffset]] = MappingProxyType({})
 
@@ -189,7 +189,7 @@ def _topics_of_ids(broker: Services, topics: Sequence[OffsetFetchRequestTopics],
 
 
 def _all_topics(broker: Services, version: int, form: _Form, offsets: OffsetsOfGroup) -> Generator[None, None, list[Any]]:
-    """Return all offsets of the group, in steps."""
+    """Return all offsets of the group, in slices."""
     topics = []
     pace = Pace(STEP_PARTITIONS)
     for name, partitions in offsets.topics.items():
@@ -237,8 +237,8 @@ def _unstable(offsets: OffsetsOfGroup, name: str, indexes: Iterable[int]) -> Col
 def _failed(topics: Sequence[Any], code: ErrorCode) -> list[Any]:
     """Return the partitions with the error of the group, up to v7.
 
-    Before v2 the response has no other place for it. Kafka leaves them out from v2 on, and aiokafka, which reads the errors of
-    partitions alone, takes that for a group without offsets: after a restart of the broker it would read everything again.
+    Before v2 the response has no other place for it. Kafka leaves them out from v2 on. aiokafka reads only the errors of
+    partitions, so it takes that for a group without offsets, and would read everything again after a restart of the broker.
     """
     offset, leader_epoch, metadata, _, _ = NOTHING_COMMITTED
     return [

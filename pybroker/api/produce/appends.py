@@ -1,13 +1,13 @@
 """The appends of one produce request: partition after partition, with pauses wherever its owner wants them.
 
-`run` appends until all is done, until its time is over, or until a batch takes too long for the loop. Then the owner gives others
-their turn, or has the batch checked in a thread, and calls `run` again. Others see this between two calls: the partitions that
-are done have their records, and their waiting requests were woken, or will be in the next turns if they are many; the others
-have nothing yet.
+`run` appends until all is done, until its time is over, or until a batch takes too long for the loop. Then the owner gives
+others their turn, or has the batch checked in a thread, and calls `run` again. Between two calls, others see that the partitions
+that are done have their records. Requests that wait for these are woken, in the next turns if they are many. The other
+partitions have nothing yet.
 
-A batch that is checked in a thread gets its offsets afterwards, so what others appended to the partition meanwhile comes first,
-and the rules of idempotent producers look at the state of that time. If the partition was removed or remade meanwhile, the
-records are refused with NOT_LEADER_OR_FOLLOWER; the topic's settings are those from when the check began.
+A batch that is checked in a thread gets its offsets after that. So records that others append meanwhile come first, and the
+rules of idempotent producers use the state after the check. If the partition was removed or remade meanwhile, the records are
+refused with NOT_LEADER_OR_FOLLOWER; the topic's settings are those from when the check began.
 
 Source: kafka.server.ReplicaManager.appendRecordsToLeader.
 """

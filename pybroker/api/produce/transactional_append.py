@@ -3,7 +3,7 @@ that a TxnOffsetCommit makes, whose partition is one of `__consumer_offsets`.
 
 The coordinator is asked once per transaction and partition: not if the log already has an open transaction of this producer and
 epoch. Before Produce v12 a partition must have been added by AddPartitionsToTxn, so that no late batch opens a transaction that
-never ends (KIP-890, first part); from v12 on, and with TxnOffsetCommit v5, the request itself adds the partition.
+never ends (KIP-890, first part). From v12 on, and with TxnOffsetCommit v5, the request itself adds the partition.
 
 If the coordinator responds later, because its record has to become durable, the request is parked. Right before each append the
 log is asked once more whether a marker has come since (KIP-890's verification guard).

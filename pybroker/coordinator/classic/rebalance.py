@@ -7,8 +7,8 @@ that have not joined. After that the group waits for the leader's assignment (`s
 begins with a delay, `group.initial.rebalance.delay.ms`, which is extended while new members join, up to the rebalance timeout. A
 group whose members start together thus rebalances once.
 
-All functions add what must be done to the result that they are given. What must be done for each of many members is the rest of
-the operation, in steps, between which the group is held.
+All functions add what must be done to the result that they are given. Work for each member of a large group is done in slices,
+between which the group is held.
 
 Source: GroupMetadataManager.prepareRebalance, completeClassicGroupJoin, tryCompleteInitialRebalanceElseSchedule.
 """
@@ -38,7 +38,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """A new member does not know its id yet, so it cannot send heartbeats while its first JoinGroup waits."""
 
 STEP_MEMBERS: Final = 200
-"""The number of members that get a response, or are removed, in a step; each takes up to 8 us."""
+"""The number of members that get a response, or are removed, between two yields; each takes up to 8 us."""
 
 
 def session_key(group: ClassicGroup, member_id: MemberId) -> tuple[str, str, str]:

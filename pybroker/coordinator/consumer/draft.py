@@ -95,7 +95,7 @@ class GroupDraft:
     # Subscriptions
 
     def refresh(self, before: ConsumerMember | None, after: ConsumerMember) -> Steps[None]:
-        """Raise the epoch if the group reads other topics than before, or if its subscriptions have changed, in steps.
+        """Raise the epoch if the group reads other topics than before, or if its subscriptions have changed, in slices.
 
         Raises KafkaError for a regular expression that cannot be used.
         """
@@ -170,7 +170,7 @@ class GroupDraft:
     # Assignments
 
     def retarget(self, settings: ConsumerGroupSettings) -> Steps[None]:
-        """Make a new target for all members if the epoch is ahead of the target, in steps."""
+        """Make a new target for all members if the epoch is ahead of the target, in slices."""
         if self.epoch <= self.target_epoch:
             return
         group_id = self.group.group_id

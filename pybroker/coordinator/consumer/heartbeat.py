@@ -65,7 +65,7 @@ class ConsumerHeartbeat:
 
 
 def heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult | LongOperation:
-    """Serve a heartbeat, in steps if it takes long. The response is a ConsumerGroupHeartbeatResponse for an error too, with a
+    """Serve a heartbeat, in slices if it takes long. The response is a ConsumerGroupHeartbeatResponse for an error too, with a
     text.
     """
     return begun(_served(shard, beat, now_ms))

@@ -1,7 +1,7 @@
 """The rules that every ConsumerGroupHeartbeat must fulfil, whatever the state of its group.
 
 A request also has a bound on what it names, which Kafka does not have: a group is changed in short steps, and the names of a
-member are looked at in one step. A member that reads more topics than that subscribes with a regular expression.
+member are looked at in one turn. A member that reads more topics than that subscribes with a regular expression.
 
 Source: GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid; KIP-848, KIP-1082.
 """

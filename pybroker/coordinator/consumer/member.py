@@ -38,10 +38,10 @@ Assignment = Mapping[bytes, frozenset[int]]
 
 Result = TypeVar("Result")
 Steps = Generator[None, None, Result]
-"""Work on a group in steps. Where the group is small there is only one, so that it is done at once."""
+"""Work on a group, in slices. For a small group it does not yield, so it is done at once."""
 
 STEP: Final = 2_000
-"""The number of partitions, members or topics that are looked at in a step, in about 1 ms."""
+"""The number of partitions, members or topics that are looked at between two yields, in about 1 ms."""
 
 NAMES_MAX: Final = 20_000
 """The number of topics that a member may name, or report partitions of. In a record of the log, 20,000 names of the usual length

@@ -70,7 +70,7 @@ class ClassicRequestsToConsumerGroup:
         return CoordinatorResult(records=self._group.tombstones())
 
     def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult | LongOperation:
-        """Serve a JoinGroup, in steps if it takes long; the response is sent when the changes are durable. Raises KafkaError."""
+        """Serve a JoinGroup, in slices if it takes long; the response is sent when the changes are durable. Raises KafkaError."""
         return begun(self._join(request, now_ms))
 
     def _join(self, request: JoinRequest, now_ms: int) -> LongOperation:

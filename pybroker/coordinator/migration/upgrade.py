@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 RECORD_WEIGHT: Final = 20
-"""A record without topics counts in a step like this many topics."""
+"""A record without topics counts as this many topics."""
 
 
 class Upgrade:
@@ -66,7 +66,7 @@ class Upgrade:
         REPLAYS[record.type_id](self.group, record.key, record.value)
 
     def finish(self, result: CoordinatorResult) -> Steps[None]:
-        """Respond to the requests that wait, and start the sessions of the new group's members, in steps.
+        """Respond to the requests that wait, and start the sessions of the new group's members, in slices.
 
         If the new group is not made, because its records cannot be written, these sessions do nothing.
         """
@@ -87,7 +87,7 @@ class Upgrade:
 
 
 def upgrade(classic: ClassicGroup, image: ClusterImage, *, is_allowed: bool, max_size: int, now_ms: int) -> Steps[Upgrade]:
-    """Prepare the change, in steps. Raises KafkaError with GROUP_ID_NOT_FOUND when the group cannot change."""
+    """Prepare the change, in slices. Raises KafkaError with GROUP_ID_NOT_FOUND when the group cannot change."""
     group_id = classic.group_id
     refusal = "Cannot upgrade classic group {} to consumer group because {}."
     if not is_allowed:

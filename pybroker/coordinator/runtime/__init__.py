@@ -7,7 +7,7 @@
     gathering  puts the records of operations that come in one turn of the loop into one batch
     holding  long work on a shard, in slices, for which other operations of the shard wait
     once     the outcome of an operation, of which only the first counts; the code and the line of an unexpected failure
-    replaying    appends a batch, and replays it in steps
+    replaying    appends a batch, and replays it in slices
     countdown    a callback after several others
     loader   fills shards from their logs
 

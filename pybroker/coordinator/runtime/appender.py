@@ -46,13 +46,13 @@ CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
 """The code that clients get for the error of an append: they look for the coordinator again, or try again."""
 
 STEP_RECORDS: Final = 100
-"""The number of records that are written to bytes in a step."""
+"""The number of records that are written to bytes between two yields."""
 
 STEP_BYTES: Final = 256 * 1024
 """A step also ends with records of this size together."""
 
 SECTION_RECORDS: Final = 1_000
-"""The number of records that are put into a batch in a step, about 0.4 us for each."""
+"""The number of records that are put into a batch between two yields, about 0.4 us for each."""
 
 Serialized = tuple[bytes, bytes | None]
 """Key and value of a record as they lie in the log; a tombstone has no value."""

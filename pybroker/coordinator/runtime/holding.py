@@ -1,16 +1,16 @@
 """Long work on a shard, in slices, between which the loop serves others. Other operations on the same parts of the shard wait.
 
 So an operation sees the state before the work or after it, never in between, and the log has the records of operations on a
-part in the order in which they came. Work that ends within a slice holds up nothing: most does. A step has a hundred records or
-so, and small work has no second step, so how busy the machine is never decides whether it is done at once.
+part in the order in which they came. Most work ends within a slice and holds up nothing. Small work does not
+yield, so how busy the machine is never decides whether it is done at once.
 
 Parts
     An operation may name the parts of the shard that it reads and changes, such as a group; without names it is about all of the
     shard. Between two slices, an operation that shares no part with the work that holds the shard, nor with what
-    waits, passes: it is done ahead of them. If the work of an operation that passes has a second step, the rest waits, and
+    waits, passes: it is done ahead of them. If the work of an operation that passes yields, the rest waits, and
     its parts with it. `docs/design/groups.md` has the proof that this changes no state that a client or the log could show.
 
-Waiting operations are served in one loop, however many they are: work in steps that was waiting returns to that loop, which
+Waiting operations are served in one loop, however many they are: work in slices that was waiting returns to that loop, which
 serves the next. The shard is held until nothing waits, so what comes because of a response waits behind what came before it.
 """
 

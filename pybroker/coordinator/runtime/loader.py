@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STEP_RECORDS: Final = 100
-"""The number of records of one batch that are replayed in a step. A commit of many offsets is one batch."""
+"""The number of records of one batch that are replayed between two yields. A commit of many offsets is one batch."""
 
 FREEZE_RECORDS: Final = 20_000
 """After this many replayed records the loader calls its `freeze`. In a process that is one broker, this is `gc.freeze`: the
-garbage collector ignores all present objects from then on. They live long. Collections that go through a million offsets again
-and again cost a third of the loading, and later a pause of 100 ms now and then. An embedded broker freezes nothing.
+garbage collector ignores all present objects from then on. They live long. If the collector visited a million offsets again and
+again, the loading would take a third longer, and later collections 100 ms. An embedded broker freezes nothing.
 """
 
 NAMED_RECORDS: Final = 10
@@ -57,12 +57,12 @@ Loading = Iterator[int]
 
 ReplayBatch = Callable[[S, "BatchView", Iterator["Entry"], Counter[int]], Iterator[None] | None]
 """Replays some records of a batch into the shard, and counts the types that mean nothing there. The batch may belong to an open
-transaction; its marker comes later. Where a record may be large, what is returned replays the records in steps. A record that
+transaction; its marker comes later. Where a record may be large, what is returned replays the records in slices. A record that
 raises DecodeError or struct.error has changed nothing, and is the last one that was taken from the iterator.
 """
 
 ReplayMarker = Callable[[S, "ProducerId", bool], Iterator[None]]
-"""Replays the marker of a producer's transaction, which commits it or not, in steps."""
+"""Replays the marker of a producer's transaction, which commits it or not, in slices."""
 
 
 def no_markers(_shard: object, _producer_id: ProducerId, _is_commit: bool) -> Iterator[None]:
@@ -98,7 +98,7 @@ class Loader(Generic[S]):
     ) -> None:
         """Load the shard of `partition` from `log`; `loaded` is its first operation. An empty log is loaded at once.
 
-        `examine` returns what is to be done between the two, in slices as the loading.
+        `examine` returns work on the loaded shard that comes before that operation, in slices as well.
         """
         shard = self._runtime.begin_loading(partition)
         if log.log_start_offset == log.log_end_offset:

@@ -1,4 +1,4 @@
-"""Appends a batch of records and replays it into the shard, in steps."""
+"""Appends a batch of records and replays it into the shard, in slices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _OVER: Final = object()
 
 STEP_RECORDS: Final = 100
-"""The number of records that are replayed in a step."""
+"""The number of records that are replayed between two yields."""
 
 STEP_BYTES: Final = 128 * 1024
 """A step also ends with records of this size together: those of groups with many topics are large."""
@@ -29,9 +29,10 @@ def append_and_replay(
     replay: Callable[[], Iterator[None]],
     done: Callable[[ErrorCode], None],
 ) -> Generator[None, None, None]:
-    """Append a batch, and replay it in steps if it is in the log. `done` gets NONE when it is durable and replayed, or the error.
+    """Append a batch, and replay it in slices once it is in the log. `done` gets NONE when the batch is durable
+    and replayed, or the error.
 
-    A batch of one step is replayed before anything that waits for records of the partition looks at it.
+    A batch that is replayed without a yield is replayed before anything that waits for records of the partition looks at it.
     """
     complete = Countdown(2, done)
     rest: Iterator[None] | None = None

@@ -84,7 +84,7 @@ class TimerChange(NamedTuple):
 
 
 def begun(operation: LongOperation) -> CoordinatorResult | LongOperation:
-    """Run the first step of `operation`; return its result if that was all of it, as in most cases, else the rest of it."""
+    """Run `operation` to its first yield; return its result if it has none, as in most cases, else the rest of it."""
     try:
         next(operation)
     except StopIteration as stopped:
@@ -109,7 +109,7 @@ class CoordinatorResult:
         too_large: the error when the records do not fit into a batch.
         parked_responses: the responses to parked requests; they do not wait for the records.
         timers: the timers to start and stop; they are carried out last, in order.
-        rest: what is left of the operation, in steps; it adds to this result, before anything of the result is carried out.
+        rest: what is left of the operation, in slices; it adds to this result, before anything of the result is carried out.
         on_durable: called with NONE when the records are durable, otherwise with the error, and with the time; its result is
             carried out like this one.
         parts: the parts of the shard that the operation is about, which the runtime notes for `on_durable`; None for all of it.

@@ -13,7 +13,7 @@ How an operation runs
 
 Long operations
     An operation may be a generator that yields wherever others may get their turn, and its records are written to bytes and
-    replayed in steps. An operation that takes longer than a slice holds the shard, and operations on other parts of the shard
+    replayed in slices. An operation that takes longer than a slice holds the shard, and operations on other parts of the shard
     pass: see `holding`. An operation on `parts` reads and changes nothing of the shard but these; without parts, anything.
 
 The life of a shard
@@ -59,7 +59,7 @@ ROUND_RESPONSES: Final = 32
 """The number of responses to waiting requests that are made in one round of the loop, and sent in the next: in about 1 ms."""
 
 STEP_TIMERS: Final = 100
-"""The number of timers that are started in a step."""
+"""The number of timers that are started between two yields."""
 
 STEPS_OF_ALL: Final = 10
 """After this many steps of an operation on all shards, the others do it in a later turn."""
@@ -321,7 +321,7 @@ class CoordinatorRuntime(Generic[S]):
             done(ErrorCode.NOT_COORDINATOR)
 
     def _is_free(self, active: ActiveShard[S], parts: Parts | None) -> bool:
-        """Append what was gathered, and return whether the parts are free then: a response to that may bring long work."""
+        """Append what was gathered if `parts` are free, and return whether they still are: a response may bring long work."""
         holding = active.holding
         if not holding.is_held or holding.may_pass(parts):
             self._gathering.flush(active)
@@ -392,7 +392,7 @@ class CoordinatorRuntime(Generic[S]):
             self._when_durable(active, result, done)
 
     def _when_durable(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
-        """Respond to what writes nothing. A response waits for what the operation may have seen."""
+        """Respond to an operation without records as soon as everything that it may have read is durable."""
         if result.response is not None:
             self._appender.when_durable(active, partial(self._durable, active, result, done))
         else:

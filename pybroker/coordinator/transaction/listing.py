@@ -54,7 +54,7 @@ class OpenTransactions(NamedTuple):
 
 
 def open_transactions(shards: Iterable[TransactionShard], now_ms: int) -> OpenTransactions:
-    """Count transactions. Another thread may call it: each dictionary is copied in one step."""
+    """Count transactions. Another thread may call it: each dictionary is copied as a whole."""
     counts: Counter[State] = Counter()
     oldest_ms = now_ms
     for shard in shards:

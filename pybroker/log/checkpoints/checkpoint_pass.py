@@ -1,15 +1,15 @@
-"""Collects the offsets of a directory's logs for its checkpoints, in steps: there may be ten thousand logs.
+"""Collects the offsets of a directory's logs for its checkpoints, in slices: there may be ten thousand logs.
 
-What others do between two steps
+What others do meanwhile
     Each offset is one that its log has at some moment after the collection began. No promise connects the offsets of two
     logs. A log that is made after the beginning may be missing. So a collection gets its number when it begins, and looks
     then at which logs there are: `offset_checkpoint` never writes it over one that began later, as that of a deletion of
     segments did. A log that is deleted meanwhile may have an entry, which counts for no other topic id.
 
-    A log that is moved here must have its entries from the moment when it serves: without them a start would read what
-    compaction left of it, and take a gap for the end. A collection that begins while the log is still elsewhere may be
-    written after that moment. So the checkpoints keep the entries of a log that will be moved, from the collection of the
-    move until the log is here.
+    A log that is moved here must have its entries from the moment when it serves. Without them, a start would take the first gap
+    that compaction left for the end of the log. A collection that begins while the log is still elsewhere may be written after
+    that moment. So the checkpoints keep the entries of a log that will be moved, from the collection of the move until the log
+    is here.
 """
 
 from __future__ import annotations

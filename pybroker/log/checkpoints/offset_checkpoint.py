@@ -2,9 +2,9 @@
 
 Idea
     Kafka's file has lines of `topic partition offset`. A topic that is created again under its name would inherit its
-    predecessor's entries. So a companion of our own, `<name>.topic-ids`, holds the same entries with their topic ids,
-    and the checksums of the Kafka file that it was written with and of the file that this replaced. An entry counts
-    only for a log with the same topic id.
+    predecessor's entries. So a companion of our own, `<name>.topic-ids`, holds the same entries with their topic ids. It also
+    holds two checksums: of the Kafka file that was written with it, and of the file before. An entry counts only for a log with
+    the same topic id.
 
         0                                                version
         1c291ca3                                         CRC-32 of all that follows
@@ -21,7 +21,7 @@ Crash order
 
 Writers
     Any thread may run what `writer` returns. One thread writes at a time, and an earlier request never replaces the
-    content of a later one. Offsets that are collected in steps are a request from their `begin` on. Content that is
+    content of a later one. Offsets that are collected in slices are a request from their `begin` on. Content that is
     already on the disk is not written again.
 """
 

@@ -33,8 +33,8 @@ Section = bytes | memoryview
 
 PIECE_RECORDS: Final = 2048
 PIECE_BYTES: Final = 1 << 18
-"""The bytes and records that are looked at in one step: a batch of a few kilobytes may hold a million records, or a hundred
-megabytes.
+"""The bytes and records that are looked at between two yields: a batch of a few kilobytes may hold a million records, or
+a hundred megabytes.
 """
 
 

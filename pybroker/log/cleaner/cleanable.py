@@ -3,9 +3,9 @@
     | clean                | cleanable                     | not yet                                            |
     log start       first dirty offset           first uncleanable offset                        log end offset
 
-Only whole segments are cleaned. Not yet cleanable are the active segment, records of open transactions or that are
-not replicated, records younger than `min.compaction.lag.ms`, and records that are not on the disk: a power failure
-may take the newer value of a key, and then the older value must be there.
+Only whole segments are cleaned. These are not cleanable yet: the active segment, records of open transactions, records that are
+not replicated, records younger than `min.compaction.lag.ms`, and records that are not on the disk. A power failure may take the
+newer value of a key, and then the older value must be there.
 
 Source: LogCleanerManager.cleanableOffsets, LogToClean; KIP-58, KIP-354.
 """

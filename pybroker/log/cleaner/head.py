@@ -1,11 +1,11 @@
 """Gives back the space of the first segment's records that lie below the log start offset.
 
-The part of the segment that stays is copied to a segment of its own, whose base offset is that of the batch with the log
-start offset, and which takes the segment's place as a compacted segment does (`replace`). Kafka reads it as any segment.
+The part of the segment that stays is copied to a segment of its own. Its base offset is that of the batch with the log start
+offset. It takes the segment's place as a compacted segment does (`replace`). Kafka reads it as any segment.
 
-A copy is made only when at least half of the segment is gone, so no byte is copied that does not free one. The active
-segment is first completed. Before the old segment's files are renamed, the recovery point behind it and the log start
-offset are on the disk: if both segments come back, the old one lies below the log start offset, and a start removes it.
+A copy is made only when at least half of the segment is gone, so no byte is copied that does not free one. The active segment is
+first completed. Before the old segment's files are renamed, the recovery point behind it and the log start offset are on the
+disk. If both segments come back, the old one lies below the log start offset, and a start removes it.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Progress:
         self._first_dirty: dict[TopicPartition, _Entry] = {}
 
     def load(self) -> Iterator[None]:
-        """Read how far the last run came, in steps. A directory whose checkpoint cannot be read goes offline."""
+        """Read how far the last run came, in slices. A directory whose checkpoint cannot be read goes offline."""
         for number, log in enumerate(list(self._logs.all_logs()), start=1):
             if number % LOGS_PER_STEP == 0:
                 yield

@@ -1,10 +1,10 @@
 """Reads segments batch by batch, and writes them again without the records that may be removed.
 
-Everything is done in `steps`, so that the loop does other work in between: what is decided of keys is decided on the
-loop, one batch at a time; codecs run in the cleaner's thread, and writes in that of the directory. A batch that loses
-nothing is copied as it is. A batch that loses records keeps its offsets, producer and codec. Records are decompressed
-only if they count: not those of aborted transactions and of emptied batches. A batch that loses all records stays,
-empty, while it is the last that its producer wrote, and if it is the last of the cleaned part: it marks where that ends.
+Everything is done in `steps`, so that the loop does other work in between. The loop decides which keys stay, one batch at a
+time. Codecs run in the cleaner's thread, and writes in that of the directory. A batch that loses nothing is copied as it is. A
+batch that loses records keeps its offsets, producer and codec. Records are decompressed only if they count: not those of aborted
+transactions and of emptied batches. A batch that loses all records stays, empty, while it is the last that its producer wrote,
+and if it is the last of the cleaned part: it marks where that ends.
 
 Source: Cleaner.cleanSegments, buildOffsetMap, shouldRetainRecord; MemoryRecords.filterTo; KIP-534.
 """
@@ -49,7 +49,7 @@ WRITE_BYTES: Final = 1 << 19
 _STAYS_WITHOUT_RECORDS: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 _SEGMENTS_PER_GROUP: Final = 100
-"""All segments of a group are replaced in one step, with up to four renames each; the next cleaning joins more. Kafka has no such
+"""All segments of a group are replaced at once, with up to four renames each; the next cleaning joins more. Kafka has no such
 bound.
 """
 

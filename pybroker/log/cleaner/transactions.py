@@ -2,10 +2,9 @@
 without records.
 
 Idea
-    The aborted transactions are known from the transaction indexes before their records are read. A record of one is
-    dropped, and is no newer version of its key. A marker may be dropped after a whole pass has met none of its
-    transaction's records before it; that is noted in its batch first (`delete_horizon_ms`), so that slow readers
-    still find the marker for a while.
+    The aborted transactions are known from the transaction indexes before their records are read. A record of one is dropped,
+    and is no newer version of its key. A marker may be dropped after a whole pass has met none of its transaction's records
+    before it. A time in its batch (`delete_horizon_ms`) keeps it for a while, so that slow readers still find it.
 
 Source: CleanedTransactionMetadata of Kafka; KIP-98, KIP-534.
 """

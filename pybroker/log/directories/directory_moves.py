@@ -10,7 +10,7 @@ Names and crashes
     unfinished: after a crash it is thrown away, and the move begins again. The last steps are:
         1. the target's checkpoints get the start of the future log, in the thread of that directory, and again while
            records are deleted meanwhile
-        2. in one step of the loop the future's directory gets the partition's name, and its log the partition's
+        2. in one turn of the loop the future's directory gets the partition's name, and its log the partition's
            requests; nothing waits for the disk
         3. a flush makes the moved log and its name durable; only then are the files at the old place given up
     If a crash leaves two logs, they are the same log, to which the moved one may have added records: the start takes
@@ -18,9 +18,8 @@ Names and crashes
     one. A future log alone is from a version that renamed the present directory first.
 
 Compaction
-    The cleaner leaves a log alone from the begin of its move to the end: it would remove records of the present log of
-    which the future log has a copy already, and an old value would outlive its tombstone. After the move the log counts
-    as not cleaned.
+    The cleaner leaves a log alone from the begin of its move to the end. Otherwise it would remove a tombstone from the present
+    log while the future log has a copy of the old value. After the move the log counts as not cleaned.
 
 What fails
     The present log is removed last. So a failure in the other directory before step 2 leaves the present log as it is,
@@ -28,7 +27,7 @@ What fails
     the next start, which finds the log at its old place.
 
 Cost
-    At most PIECE_BYTES are copied in one step of the loop for all moves together, then other work has its turn. The thread of the
+    At most PIECE_BYTES are copied in one turn of the loop for all moves together, then other work has its turn. The thread of the
     present directory first reads the bytes that the page cache lacks. Step 2 opens the log again, which takes longer the more
     segments and producers it has.
 

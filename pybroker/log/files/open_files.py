@@ -1,20 +1,19 @@
 """Limits how many data files this process holds open, by closing some when there are too many.
 
 Idea
-    A segment opens its data file when it first needs it, and keeps it open. Beyond `held_max` descriptors the segment
-    that opened its file first must close it, unless the file was written since then: in that case it gets another
-    turn, as if it had been opened now. The segment opens the file again when it needs it, for about 10 us. Appends
-    and reads know nothing of this: only opening a file costs a check.
+    A segment opens its data file when it first needs it, and keeps it open. Beyond `held_max` descriptors the segment that
+    opened its file first must close it. A file that was written since then counts as opened now. The segment opens the file
+    again when it needs it, for about 10 us. Appends and reads know nothing of this: only opening a file costs a check.
 
 What counts
     The descriptor of each open file, and that of its map: Python keeps one in each map (before 3.13). A slice that is
     being sent keeps its file and map, whatever the segment closes, so the count may be above the bound for as long as
     that lasts.
 
-Descriptors and maps are limited for a process as a whole, so the process has one object, which any thread may use:
-each step is one call that cannot be interrupted, and a file that is closed while another thread uses it is really
-closed after that. Each broker in the process adds its share when it starts and removes it when it stops. All shares
-are of the same limit of the process, so the brokers have the largest share together, not each its own.
+Descriptors and maps are limited for a process as a whole, so the process has one object. Any thread may use it, because each
+change is one call that cannot be interrupted. A file that is closed while another thread uses it is really closed after that.
+Each broker in the process adds its share when it starts and removes it when it stops. All shares are of the same limit of the
+process, so the brokers have the largest share together, not each its own.
 """
 
 from __future__ import annotations

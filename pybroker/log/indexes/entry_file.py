@@ -1,19 +1,17 @@
 """A sorted file of fixed-size entries, appended to at its end: the common part of the three indexes.
 
 Idea
-    An index is derived from the data file and rebuilt if it is lost, so its entries need not reach the file one by
-    one: they gather in memory and are written some hundred at a time, before a flush, a roll and a close. Lookups
-    search the written entries and the tail in memory as one sequence. The transaction index is not derived, so it
-    writes each entry at once.
+    An index is derived from the data file and rebuilt if it is lost, so its entries need not reach the file one by one. They
+    gather in memory. Some hundred at a time are written, and all of them before a flush, a roll and a close. Lookups search the
+    written entries and the tail in memory as one sequence. The transaction index is not derived, so it writes each entry at
+    once.
 
 Reading
-    Windows of 4 kB are read when a search reaches them, and the youngest 4 MB of windows of all indexes together are
-    kept in memory. No descriptor stays open between two reads, and nothing is mapped: a page that the disk cannot
-    read is an OSError of that read, whereas touching a map of it would end the process. A file that has become
-    shorter than what was written, or is missing, is reported as a CorruptIndexError, and the index is rebuilt from
-    the data.
-    Kafka preallocates these files (10 MB of holes for each active segment), maps them, and trims them later; ours
-    grow.
+    Windows of 4 kB are read when a search reaches them, and the youngest 4 MB of windows of all indexes together are kept in
+    memory. No descriptor stays open between two reads, and nothing is mapped. A page that the disk cannot read is an OSError of
+    that read; in a map it would end the process. A file that has become shorter than what was written, or is missing, is
+    reported as a CorruptIndexError, and the index is rebuilt from the data. Kafka preallocates these files (10 MB of holes for
+    each active segment), maps them, and trims them later; ours grow.
 
 Source: org.apache.kafka.storage.internals.log.AbstractIndex.
 """

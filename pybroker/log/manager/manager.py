@@ -306,7 +306,7 @@ class LogManager:
                 raise directory.fail(error) from error
 
     def _free_later(self, log: Log) -> None:
-        """Keep what a large log has many of, and free it in steps: with the log, all of it would be freed in one."""
+        """Keep what a large log has many of, and free it in slices: with the log, all of it would be freed at once."""
         segments, producers = log.segments, log.producers.producers
         if len(segments) > SEGMENTS_PER_STEP or len(producers) > PRODUCERS_PER_STEP:
             self._run_steps("end of a log", _freed(list(segments), list(producers.values())))
@@ -449,6 +449,6 @@ class LogManager:
 
 
 def _freed(segments: list[LogSegment], producers: list[ProducerEntry]) -> Generator[None, None, None]:
-    """Free in steps what nothing else refers to by then."""
+    """Free in slices what nothing else refers to by then."""
     yield from emptied(segments, count=SEGMENTS_PER_STEP)
     yield from emptied(producers, count=PRODUCERS_PER_STEP)

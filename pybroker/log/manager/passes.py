@@ -1,4 +1,4 @@
-"""The passes over all logs that the broker makes at intervals, in steps: `LogManager.passes`.
+"""The passes over all logs that the broker makes at intervals, in slices: `LogManager.passes`.
 
 The passes over the logs of one directory are made for each directory of its own, so that a disk that hangs holds up no
 other. A pass that has not ended is not begun again: a slow disk, or a busy loop, gets no more than it can do.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PER_STEP: Final = 50
-"""Logs or segments that are looked at in one step, where a look costs a few microseconds."""
+"""Logs or segments that are looked at between two yields, where a look costs a few microseconds."""
 
 
 class LogPasses:
@@ -68,7 +68,7 @@ class LogPasses:
     def flush_due(self, now_ms: int) -> None:
         """Flush the logs that are not durable and whose `flush.ms` has passed since their last flush, in threads.
 
-        `now_ms` is of the monotonic clock. What a start has recovered counts as written when the log was opened.
+        `now_ms` is of the monotonic clock. Records that a start has recovered count as written when the log was opened.
         """
         self.begin("flush", self._flush_due(now_ms))
 

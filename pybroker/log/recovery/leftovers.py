@@ -5,8 +5,8 @@ compaction.
                  which is renamed first, it has already taken the place, and its indexes follow.
     `.cleaned`   an incomplete compacted segment; so are `.swap` files whose names sort after it (they are of a segment of
                  Kafka's that was to be split, or of a segment that was given up)
-    `.deleted`   is removed. A transaction index that was renamed though its data was not gets its name back: it holds which
-                 transactions of the data are aborted, and cannot be rebuilt from this data alone, as the other indexes can.
+    `.deleted`   is removed. A transaction index that was renamed though its data was not gets its name back. It names
+                 the aborted transactions of the data, and unlike the other indexes it cannot be rebuilt from this data alone.
 
 After a power failure any part of the changes of names that were not made durable may have happened, and another power
 failure may follow in the middle of this. So the directory is made durable between steps that must not be mixed.

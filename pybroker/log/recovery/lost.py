@@ -1,10 +1,10 @@
 """Records that a start had to give up: each loss is named in the broker's log, and intact bytes are kept in files.
 
-Files that are kept are in the partition's directory as `<first offset>-<end offset>.kept`; a second file of the same
-range gets `-2` before the dot. They hold batches as a `.log` file does, with damaged bytes among them. No start
-mistakes them for a segment: ours goes by the ends of names, and Apache Kafka's does too, and takes for an offset only
-a number that reaches up to the first dot, which these names do not have. They are removed with the partition, or by
-hand; `docs/recovery.md` explains what to do with them.
+Files that are kept are in the partition's directory as `<first offset>-<end offset>.kept`; a second file of the same range gets
+`-2` before the dot. They hold batches as a `.log` file does, with damaged bytes among them. No start mistakes them for a
+segment, because ours and Apache Kafka's go by the ends of names. Apache Kafka also takes only a number before the first dot for
+an offset, and these names have none there. They are removed with the partition, or by hand; `docs/recovery.md` explains what to
+do with them.
 
 A crash in between loses nothing: the kept bytes are durable under their new name before anything is cut.
 

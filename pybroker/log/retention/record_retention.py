@@ -11,9 +11,8 @@ By size
     The bytes count from the batch that holds the log start offset. A log is cut between two batches, and keeps at
     least `retention.bytes`.
 
-The search by time is a generator: each step reads no more than some headers, or a piece of the records of one batch, so
-that the loop can do other work between two steps, and memory never holds what a batch inflates to. A large batch is read
-in a thread.
+The search by time is a generator. It yields after some headers, or after a piece of the records of one batch, so that the loop
+can do other work, and memory never holds what a batch inflates to. A large batch is read in a thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One pass of retention over the logs of a directory, in steps.
+"""One pass of retention over the logs of a directory, in slices.
 
 The new log start offsets become durable in the directory's thread, and then the segments below them are deleted, one in a
 step. Between two steps logs may be appended to, read, shortened, deleted or moved, and segments may be deleted by others:

@@ -1,10 +1,9 @@
 """A segment's data file, and slices of it that a response sends.
 
 Idea
-    A slice (`FileRecords`) copies nothing when it is made. When the socket can take bytes, large pieces are views
-    into a map of the file, and small pieces come from `pread`. A growing file is mapped only up to a multiple of 16
-    MB and mapped again when it has grown past the next multiple, so a fetch near the end costs no new map; bytes
-    beyond the map are read.
+    A slice (`FileRecords`) copies nothing when it is made. When the socket can take bytes, large pieces are views into a map of
+    the file, and small pieces come from `pread`. A growing file is mapped only up to a multiple of 16 MB, and again when it has
+    grown past the next one. So a fetch near the end costs no new map; bytes beyond the map are read.
 
 Lifetime
     A slice holds its `SegmentFile`, and a view holds its map. So both stay readable after the segment was deleted,

@@ -1,7 +1,7 @@
 """The topics of an image that a regular expression matches.
 
 The image remembers them, for all groups: an expression is matched once for an image and, if it was matched for the image before,
-only with the names that are new. An expression that the image does not know, or not any more, is matched name by name in steps.
+only with the names that are new. An expression that the image does not know, or not any more, is matched name by name in slices.
 """
 
 from __future__ import annotations
