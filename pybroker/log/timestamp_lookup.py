@@ -42,7 +42,7 @@ LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
 _ANY_TIME: Final = -(1 << 63)
 _HEADERS: Final = 64
-"""The headers between two steps: about 0.2 ms."""
+"""The headers between two yields: about 0.2 ms."""
 _LOOP_BYTES: Final = 1 << 20
 """A longer batch is read in a thread, which also checks its checksum."""
 
