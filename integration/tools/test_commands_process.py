@@ -320,7 +320,8 @@ def test_a_health_check_imports_little(broker: BrokerProcess) -> None:
     )
     imported = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
     ours = ("connection", "errors", "kafka_apis", "metadata", "options", "run", "target", "topics")
-    expected = {"pybroker", "pybroker.tools", *(f"pybroker.tools.{name}" for name in ours)}
+    clients = ("pybroker.client", "pybroker.client.errors", "pybroker.client.frames")
+    expected = {"pybroker", "pybroker.tools", *clients, *(f"pybroker.tools.{name}" for name in ours)}
     assert {name for name in imported if name.startswith("pybroker")} == expected
     assert "socket" in imported
     assert not imported & {

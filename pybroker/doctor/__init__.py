@@ -2,7 +2,6 @@
 
 examine         the whole examination: the bootstrap address, and each broker that it lists
 look            looks at one address: its name, its connection, and what responds there
-conversation    requests in Kafka's protocol over one socket, each with a time limit
 findings        what was found at an address, as plain data
 advice          the findings in words, and what to change
 """

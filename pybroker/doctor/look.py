@@ -9,8 +9,10 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pybroker.client.connection import Connection
+from pybroker.client.errors import ClientError, ClosedError, SilentError
+from pybroker.client.frames import DAMAGE, Frames, Reader
 from pybroker.doctor.advice import attempt, outcome
-from pybroker.doctor.conversation import ClosedError, Conversation, ConversationError, SilentError
 from pybroker.doctor.findings import Broker, BrokerResponse, Failure, Instead, Look, Software
 from pybroker.model import BrokerId
 from pybroker.protocol.error_codes import ErrorCode
@@ -28,6 +30,11 @@ _BY_PEER: Final = "pybroker.advertised.by.peer"
 _ADVERTISED: Final = "advertised.listeners"
 _KAFKAS: Final = "num.io.threads"
 _NODES_MAX: Final = 100  # how many nodes are asked for: the broker at hand is most often among the first
+_CLIENT_ID: Final = "pybroker-doctor"
+_FRAME_BYTES_MAX: Final = 100 << 20  # the first bytes of an alert of TLS, read as a size, are more
+_SASL_HANDSHAKE: Final = 17
+_ANY_MECHANISM: Final = b"\0\5PLAIN"
+_MECHANISMS_MAX: Final = 100
 _TLS_ALERT: Final = b"\x15\x03"
 _HTTP: Final = b"HTTP"
 
@@ -82,7 +89,7 @@ def failure_of(error: OSError) -> Failure:
     return Failure.REFUSED if error.errno == errno.ECONNREFUSED else Failure.UNREACHABLE
 
 
-def instead_of(error: ConversationError) -> Instead:
+def instead_of(error: ClientError) -> Instead:
     """Return what is there, judging by what came instead of a response."""
     if error.received.startswith(_TLS_ALERT):
         return Instead.TLS
@@ -126,50 +133,55 @@ def _connect(family: int, address: tuple[str, int], timeout_s: float) -> socket.
     return connected
 
 
+def _frames(connected: socket.socket, at: _Connected) -> Frames:
+    host, port = at.address
+    return Frames(
+        connected, address=f"{host}:{port}", client_id=_CLIENT_ID, response_s=at.timeout_s, frame_bytes_max=_FRAME_BYTES_MAX
+    )
+
+
 def _converse(found: Look, at: _Connected) -> None:
-    conversation = Conversation(at.socket, at.timeout_s)
+    connection = Connection(_frames(at.socket, at))
     at.report("asking which APIs it serves")
     try:
-        conversation.ask_versions()
-    except ConversationError as error:
+        connection.ask_versions(0)  # every broker since 0.10 knows this version
+    except ClientError as error:
         found.instead = instead_of(error)
         if found.instead in (Instead.CLOSED, Instead.SILENT, Instead.OTHER):
             found.instead = _probe(at, _what_came(error, at)) or found.instead
         return
     try:
-        found.response = _response(conversation)
-    except ConversationError as error:
+        found.response = _response(connection)
+    except ClientError as error:
         at.report(f"{_what_came(error, at)} to Metadata; asking whether it wants a login")
         found.mechanisms = _mechanisms(at)
         found.instead = Instead.LOGIN if found.mechanisms else instead_of(error)
 
 
-def _what_came(error: ConversationError, at: _Connected) -> str:
+def _what_came(error: ClientError, at: _Connected) -> str:
     if isinstance(error, SilentError):
         return f"no response in {at.timeout_s:g} s"
     return "no response" if isinstance(error, ClosedError) else "no response of Kafka's protocol"
 
 
-def _response(conversation: Conversation) -> BrokerResponse | None:
-    metadata = conversation.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
-    if metadata is None:
-        raise ConversationError("there is no common version of Metadata")
+def _response(connection: Connection) -> BrokerResponse | None:
+    metadata = connection.call(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     advertised = (Broker(BrokerId(one.node_id), one.host, one.port) for one in metadata.brokers)
     brokers = tuple(sorted(advertised, key=lambda one: one.node_id))
-    node_id, settings = _own_node(conversation, [broker.node_id for broker in brokers])
+    node_id, settings = _own_node(connection, [broker.node_id for broker in brokers])
     software = Software.PYBROKER if _OURS in settings else Software.KAFKA if _KAFKAS in settings else Software.UNKNOWN
     return BrokerResponse(
         software=software,
         cluster_id=metadata.cluster_id,
         node_id=node_id,
-        apis=len(conversation.versions),
+        apis=len(connection.versions),
         brokers=brokers,
         has_advertised=bool(settings.get(_ADVERTISED)),
         is_in_container=settings.get(_BY_PEER) == "true",
     )
 
 
-def _own_node(conversation: Conversation, node_ids: Sequence[BrokerId]) -> tuple[BrokerId | None, Mapping[str, str | None]]:
+def _own_node(connection: Connection, node_ids: Sequence[BrokerId]) -> tuple[BrokerId | None, Mapping[str, str | None]]:
     """Return which of the nodes this broker is, and some settings: a broker reports only its own."""
     keys = [_OURS, _KAFKAS, _ADVERTISED, _BY_PEER]
     resources = [
@@ -177,10 +189,10 @@ def _own_node(conversation: Conversation, node_ids: Sequence[BrokerId]) -> tuple
         for node_id in node_ids[:_NODES_MAX]
     ]
     try:
-        response = conversation.ask(DescribeConfigsRequest(resources=resources))
-    except ConversationError:  # some brokers may forbid it; everything else is known
+        response = connection.call(DescribeConfigsRequest(resources=resources))
+    except ClientError:  # some brokers may forbid it; everything else is known
         return None, {}
-    for result in () if response is None else response.results:
+    for result in response.results:
         settings = {config.name: config.value for config in result.configs}
         if result.error_code == ErrorCode.NONE and settings:
             return BrokerId(int(result.resource_name)), settings
@@ -188,10 +200,13 @@ def _own_node(conversation: Conversation, node_ids: Sequence[BrokerId]) -> tuple
 
 
 def _mechanisms(at: _Connected) -> tuple[str, ...]:
+    """Return the SASL mechanisms of a listener that wants a login; empty where none is wanted."""
     try:
-        with Conversation(_connect(at.family, at.address, at.timeout_s), at.timeout_s) as conversation:
-            return conversation.ask_mechanisms()
-    except (OSError, ConversationError):
+        with _connect(at.family, at.address, at.timeout_s) as connected:
+            reader = Reader(_frames(connected, at).ask(_SASL_HANDSHAKE, version=0, body=_ANY_MECHANISM))
+            reader.int16()  # the error code
+            return tuple(reader.string() or "" for _ in range(min(reader.int32(), _MECHANISMS_MAX)))
+    except (OSError, ClientError, *DAMAGE):
         return ()
 
 

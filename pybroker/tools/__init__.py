@@ -2,7 +2,7 @@
 
 run, classes, install       which command a name means; commands by Java class; the scripts that start them
 options, target, errors     the command line, the brokers that a command talks to, what ends a command early
-connection, metadata        a blocking connection, and Metadata read without the codec, for health checks
+connection, metadata        connects and waits, and reads Metadata without the codec, for health checks
 admin                       requests through the codec, for the other commands of administrators
 topics, topics_admin        kafka-topics
 configs, configs_admin      kafka-configs

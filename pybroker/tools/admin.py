@@ -8,10 +8,9 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from pybroker.protocol.codec import DecodeError, EncodeError, decode_response, encode_request
-from pybroker.protocol.messages import message_classes
-from pybroker.tools.connection import CLIENT_ID
-from pybroker.tools.errors import CommandError, UnreachableError
+from pybroker.client.connection import Connection
+from pybroker.protocol.codec import EncodeError
+from pybroker.tools.errors import CommandError
 from pybroker.tools.kafka_errors import sentence_of
 
 if TYPE_CHECKING:
@@ -27,31 +26,23 @@ class RefusedError(Exception):
 
 
 class Admin:
-    """A client of one broker. Close it; it connects at its first request."""
+    """A client of one broker. Making it connects. Close it."""
 
     def __init__(self, target: Target) -> None:
-        self._target = target
-        self._connection = target.connect()
+        self._connection = Connection(target.connect())
 
     def close(self) -> None:
         """End the connection."""
         self._connection.close()
 
     def ask(self, request: object, version: int) -> Any:
-        """Return the response. Raises UnreachableError, and CommandError for a request that cannot be encoded, such as too large
+        """Return the response. Raises ClientError, and CommandError for a request that cannot be encoded, such as too large
         a number.
         """
         try:
-            parts = encode_request(request, version, correlation_id=1, client_id=CLIENT_ID.decode())
+            return self._connection.call(request, version)
         except EncodeError as error:
             raise CommandError(f"the request cannot be encoded: {error}") from error
-        frame = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]  # no late parts
-        _, response_class = message_classes(request.__schema__.api_key)  # type: ignore[attr-defined]
-        try:
-            _, response = decode_response(response_class, version, memoryview(self._connection.exchange(frame)))
-        except DecodeError as error:
-            raise UnreachableError(f"the response cannot be read: {error}") from error
-        return response
 
 
 def check(code: int, message: str | None = None) -> None:

@@ -5,7 +5,8 @@ Source: org.apache.kafka.tools.ClusterTool.
 
 from __future__ import annotations
 
-from pybroker.tools.errors import CommandError, UnreachableError, not_supported
+from pybroker.client.errors import ClientError
+from pybroker.tools.errors import CommandError, not_supported
 from pybroker.tools.metadata import metadata
 from pybroker.tools.options import VALUE, parse
 from pybroker.tools.target import Target, client_properties
@@ -34,7 +35,7 @@ def main(tool: str, arguments: list[str]) -> int:
             cluster_id = metadata(connection, NO_TOPICS).cluster_id
         finally:
             connection.close()
-    except UnreachableError as error:
+    except ClientError as error:
         raise CommandError(f"Timed out waiting for a node assignment: {error}") from error
     print("No cluster ID found. The Kafka version is probably too old." if cluster_id is None else f"Cluster ID: {cluster_id}")
     return 0

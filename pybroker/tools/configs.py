@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from pybroker.tools.errors import FAILED, NOT_SUPPORTED, CommandError, UnreachableError
+from pybroker.client.errors import ClientError
+from pybroker.tools.errors import FAILED, NOT_SUPPORTED, CommandError
 from pybroker.tools.options import FLAG, VALUE, Options, parse
 from pybroker.tools.target import OPTIONS, target_of
 
@@ -58,7 +59,7 @@ def main(tool: str, arguments: list[str]) -> int:
         reason = f"{exception_of(error.code)}: {error}"
         _failed(arguments, f"java.util.concurrent.ExecutionException: {reason}")
         return FAILED
-    except UnreachableError as error:
+    except ClientError as error:
         _failed(arguments, f"org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment: {error}")
         return FAILED
     return 0

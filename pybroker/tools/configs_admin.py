@@ -56,7 +56,7 @@ def configs_of(admin: Admin, resource: int, names: Sequence[str], *, has_synonym
 
 
 def describe(target: Target, kind: str, name: str | None, *, is_all: bool) -> None:
-    """Print the settings of one resource, or of each. Raises RefusedError, UnreachableError."""
+    """Print the settings of one resource, or of each. Raises RefusedError, ClientError."""
     admin = Admin(target)
     try:
         for one in [name] if name is not None else _names(admin, kind):
@@ -97,7 +97,7 @@ def _text(value: str | None) -> str:
 
 
 def alter(target: Target, kind: str, name: str, options: Options) -> None:
-    """Change a resource. Raises RefusedError, UnreachableError, CommandError."""
+    """Change a resource. Raises RefusedError, ClientError, CommandError."""
     file = options.value("add-config-file")
     added = added_configs(options.value("add-config")) if file is None else properties_of(file)
     for key in added:

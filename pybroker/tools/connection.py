@@ -1,26 +1,21 @@
-"""A blocking connection to one broker of a bootstrap list: frames out, frames in.
-
-It uses only `socket` and `struct`, because the commands of health checks need no more.
-"""
+"""Connects to one broker of a bootstrap list, and waits for it."""
 
 from __future__ import annotations
 
 import socket
-import struct
 import sys
 import time
 
-from pybroker.tools.errors import CommandError, UnreachableError
+from pybroker.client.errors import ClientError, reason_of
+from pybroker.client.frames import Frames
+from pybroker.tools.errors import CommandError
 
 API_VERSIONS = 18
-CLIENT_ID = b"pybroker-commands"
+CLIENT_ID = "pybroker-commands"
 WAIT_S = 60.0
 """How long a command tries to reach a broker: `default.api.timeout.ms` of Kafka's clients, on which init containers rely."""
 RESPONSE_S = 30.0
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 1.0
-
-_SIZE = struct.Struct(">i")
-_HEADER = struct.Struct(">hhih")
 
 
 def servers(text: str) -> list[tuple[str, int]]:
@@ -36,49 +31,12 @@ def servers(text: str) -> list[tuple[str, int]]:
     return found
 
 
-class Connection:
-    """A connection for one request at a time. Close it."""
-
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
-        self._correlation_id = 0
-
-    def close(self) -> None:
-        """End the connection."""
-        self._socket.close()
-
-    def ask(self, key: int, *, version: int, body: bytes = b"") -> bytes:
-        """Send a request with header v1 and return its response without size and correlation id. Raises UnreachableError."""
-        self._correlation_id += 1
-        header = _HEADER.pack(key, version, self._correlation_id, len(CLIENT_ID)) + CLIENT_ID
-        return self.exchange(_SIZE.pack(len(header) + len(body)) + header + body)[4:]
-
-    def exchange(self, frame: bytes) -> bytes:
-        """Send a whole frame and return the response without its size. Raises UnreachableError."""
-        try:
-            self._socket.sendall(frame)
-            (size,) = _SIZE.unpack(self._receive(4))
-            return self._receive(size)
-        except OSError as error:
-            raise UnreachableError(reason_of(error)) from error
-
-    def _receive(self, size: int) -> bytes:
-        parts = []
-        while size:
-            part = self._socket.recv(min(size, 1 << 20))
-            if not part:
-                raise ConnectionResetError("the broker closed the connection")
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
-
-
-def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, response_s: float = RESPONSE_S) -> Connection:
+def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, response_s: float = RESPONSE_S) -> Frames:
     """Return a connection to the first server that responds, trying again until `wait_s` is over.
 
     A container's published port takes connections before the broker does, so a connection counts only when the broker has
     responded to a request. A name that does not resolve yet is waited for too, because a container's name resolves only once it
-    runs. One line on stderr reports that the command waits, and for what. Raises UnreachableError, and CommandError when no name
+    runs. One line on stderr reports that the command waits, and for what. Raises ClientError, and CommandError when no name
     resolves.
     """
     end = time.monotonic() + wait_s
@@ -90,17 +48,17 @@ def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, respons
         is_resolved = False
         for host, port in bootstrap:
             try:
-                return _greeted((_encoded(host), port), attempt_s=attempt_s, response_s=response_s)
+                return _greeted(host, port, attempt_s=attempt_s, response_s=response_s)
             except socket.gaierror as error:
                 reasons.append(f"{host}:{port}: {reason_of(error)}")
-            except (OSError, UnreachableError) as error:
+            except (OSError, ClientError) as error:
                 is_resolved = True
                 reasons.append(f"{host}:{port}: {reason_of(error)}")
         left_s = end - time.monotonic()
         if left_s <= 0 and not is_resolved:
             raise CommandError(f"No resolvable bootstrap urls given in bootstrap.servers: {'; '.join(reasons)}")
         if left_s <= 0:
-            raise UnreachableError("; ".join(reasons))
+            raise ClientError("; ".join(reasons))
         if not is_logged:
             is_logged = True
             print(f"WARN no broker is available yet ({'; '.join(reasons)}); trying for {wait_s:g} s", file=sys.stderr)
@@ -109,13 +67,13 @@ def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, respons
         attempt_s = min(response_s, max(BACKOFF_MAX_S, left_s))
 
 
-def _greeted(address: tuple[bytes | str, int], *, attempt_s: float, response_s: float) -> Connection:
-    """Return a connection that has responded to ApiVersions v0. Raises OSError and UnreachableError."""
-    connected = socket.create_connection(address, attempt_s)  # type: ignore[arg-type]  # bytes do
-    connection = Connection(connected)
+def _greeted(host: str, port: int, *, attempt_s: float, response_s: float) -> Frames:
+    """Return a connection that has responded to ApiVersions v0. Raises OSError and ClientError."""
+    connected = socket.create_connection((_encoded(host), port), attempt_s)  # type: ignore[arg-type]  # bytes do
+    connection = Frames(connected, address=f"{host}:{port}", client_id=CLIENT_ID)
     try:
         connection.ask(API_VERSIONS, version=0)
-    except UnreachableError:
+    except ClientError:
         connection.close()
         raise
     connected.settimeout(response_s)
@@ -125,8 +83,3 @@ def _greeted(address: tuple[bytes | str, int], *, attempt_s: float, response_s: 
 def _encoded(host: str) -> bytes | str:
     """Return bytes for a name that is ASCII, because the look-up of a text first imports the codec for international names."""
     return host.encode() if host.isascii() else host
-
-
-def reason_of(error: Exception) -> str:
-    """Return an error in a few words."""
-    return getattr(error, "strerror", None) or str(error)

@@ -14,10 +14,6 @@ class CommandError(Exception):
         self.code = code
 
 
-class UnreachableError(Exception):
-    """No broker can be reached, or it does not respond in time."""
-
-
 def not_supported(what: str, why: str = "") -> CommandError:
     """Return a CommandError for something that Kafka's tools do and these commands do not."""
     return CommandError(f"{what} is not supported{f': {why}' if why else ''}", NOT_SUPPORTED)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from pybroker.tools.errors import CommandError, UnreachableError
+from pybroker.client.errors import ClientError
+from pybroker.tools.errors import CommandError
 from pybroker.tools.options import FLAG, MAYBE, VALUE, Options, parse
 from pybroker.tools.target import OPTIONS, Target, target_of
 
@@ -69,7 +70,7 @@ def main(tool: str, arguments: list[str]) -> int:
     except RefusedError as error:
         reason = f"java.util.concurrent.ExecutionException: {exception_of(error.code)}: {error}"
         print(f"\nError: Executing consumer group command failed due to {reason}")
-    except UnreachableError as error:
+    except ClientError as error:
         reason = "errors.TimeoutException: Timed out waiting for a node assignment."
         if options.has("list", "all-groups"):
             reason = "KafkaException: Failed to find brokers to send ListGroups"

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import struct
 
-from pybroker.tools.connection import Connection  # noqa: TC001  `typing` is slow to import
-from pybroker.tools.errors import UnreachableError
+from pybroker.client.errors import ClientError
+from pybroker.client.frames import DAMAGE, Frames, Reader
 
 METADATA, VERSION = 3, 2
 ALL_TOPICS = struct.pack(">i", -1)
-
-DAMAGE = (struct.error, UnicodeDecodeError)
-"""The errors that reading raises when the bytes are damaged."""
-
-_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 
 
 class Broker:
@@ -40,48 +35,12 @@ class Metadata:
         """Names, and whether the topic is internal."""
 
 
-class Reader:
-    """Reads a response front to back. Raises struct.error when it is too short."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._position = data, 0
-
-    def int16(self) -> int:
-        """Read the next two bytes."""
-        (value,) = _INT16.unpack_from(self._data, self._position)
-        self._position += 2
-        return int(value)
-
-    def int32(self) -> int:
-        """Read the next four bytes."""
-        (value,) = _INT32.unpack_from(self._data, self._position)
-        self._position += 4
-        return int(value)
-
-    def byte(self) -> int:
-        """Read the next byte."""
-        return self.take(1)[0]
-
-    def string(self) -> str | None:
-        """Read a length and that many bytes; -1 means None."""
-        size = self.int16()
-        return None if size < 0 else self.take(size).decode()
-
-    def take(self, size: int) -> bytes:
-        """Return the next bytes."""
-        part = self._data[self._position : self._position + size]
-        if len(part) < size:
-            raise struct.error(f"{size} bytes are needed, {len(part)} are left")
-        self._position += size
-        return part
-
-
-def metadata(connection: Connection, topics: bytes = ALL_TOPICS) -> Metadata:
-    """Request brokers and topics; `topics` is the encoded list. Raises UnreachableError."""
+def metadata(connection: Frames, topics: bytes = ALL_TOPICS) -> Metadata:
+    """Request brokers and topics; `topics` is the encoded list. Raises ClientError."""
     try:
         return parsed(connection.ask(METADATA, version=VERSION, body=topics))
     except DAMAGE as error:
-        raise UnreachableError(f"the response cannot be read: {error}") from error
+        raise ClientError(f"the response cannot be read: {error}") from error
 
 
 def parsed(response: bytes) -> Metadata:

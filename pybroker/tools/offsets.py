@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from pybroker.client.errors import ClientError
 from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pybroker.protocol.messages.metadata import MetadataRequest
 from pybroker.tools.admin import Admin, RefusedError
-from pybroker.tools.errors import CommandError, UnreachableError
+from pybroker.tools.errors import CommandError
 from pybroker.tools.kafka_errors import exception_of, sentence_of
 from pybroker.tools.options import FLAG, VALUE, Options, parse
 from pybroker.tools.target import OPTIONS, Target, client_properties, target_of
@@ -54,7 +55,7 @@ def main(tool: str, arguments: list[str]) -> int:
             admin.close()
     except (RefusedError, TopicError) as error:
         raise CommandError(f"Error occurred: {error}") from error
-    except UnreachableError as error:
+    except ClientError as error:
         raise CommandError(f"Error occurred: Timed out waiting for a node assignment. Call: listTopics ({error})") from error
     return 0
 

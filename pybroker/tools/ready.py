@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 import time
 
-from pybroker.tools.errors import FAILED, CommandError, UnreachableError, not_supported
+from pybroker.client.errors import ClientError
+from pybroker.tools.errors import FAILED, CommandError, not_supported
 from pybroker.tools.metadata import metadata
 from pybroker.tools.options import FLAG, VALUE, parse
 from pybroker.tools.target import Target, client_properties
@@ -56,7 +57,7 @@ def _wait(target: Target, *, wanted: int, wait_s: float) -> int:
                 count = len(metadata(connection).brokers)
             finally:
                 connection.close()
-        except (UnreachableError, CommandError) as error:  # a name may resolve once its container is up
+        except (ClientError, CommandError) as error:  # a name may resolve once its container is up
             reason = f": {error}"
         if count >= wanted:
             return 0

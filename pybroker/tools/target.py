@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from pybroker.tools.connection import RESPONSE_S, WAIT_S, Connection, connect, servers
+from pybroker.client.frames import Frames  # noqa: TC001  `typing` is slow to import
+from pybroker.tools.connection import RESPONSE_S, WAIT_S, connect, servers
 from pybroker.tools.errors import NOT_SUPPORTED, CommandError, not_supported
 from pybroker.tools.options import VALUE, Options
 
@@ -23,8 +24,8 @@ class Target:
         self.bootstrap, self.properties = bootstrap, properties
         self.servers = servers(bootstrap)
 
-    def connect(self, *, wait_s: float | None = None, response_s: float | None = None) -> Connection:
-        """Return a connection to one of the brokers. Raises UnreachableError and CommandError."""
+    def connect(self, *, wait_s: float | None = None, response_s: float | None = None) -> Frames:
+        """Return a connection to one of the brokers. Raises ClientError and CommandError."""
         request_s = self._seconds("request.timeout.ms", RESPONSE_S) if response_s is None else response_s
         if wait_s is None:
             wait_s = self._seconds("default.api.timeout.ms", WAIT_S)

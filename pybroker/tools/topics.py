@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 
-from pybroker.tools.errors import FAILED, CommandError, UnreachableError
+from pybroker.client.errors import ClientError
+from pybroker.tools.errors import FAILED, CommandError
 from pybroker.tools.metadata import metadata
 from pybroker.tools.options import FLAG, VALUE, Options, parse
 from pybroker.tools.target import OPTIONS, Target, target_of
@@ -65,7 +66,7 @@ def main(tool: str, arguments: list[str]) -> int:
         if error.exception:
             print(f"ERROR {error.exception}: {error}", file=sys.stderr)
         return FAILED
-    except UnreachableError as error:
+    except ClientError as error:
         call = "createTopics" if options.has("create") else "listTopics"
         print(f"Error while executing topic command : Timed out waiting for a node assignment. Call: {call}")
         print(f"ERROR no broker can be reached: {error}", file=sys.stderr)
@@ -74,7 +75,7 @@ def main(tool: str, arguments: list[str]) -> int:
 
 
 def listed(target: Target, options: Options) -> list[str]:
-    """Return the names of the wanted topics, sorted. Raises UnreachableError and TopicError."""
+    """Return the names of the wanted topics, sorted. Raises ClientError and TopicError."""
     connection = target.connect()
     try:
         topics = metadata(connection).topics

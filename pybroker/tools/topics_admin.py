@@ -37,7 +37,7 @@ COLLISION: Final = (
 
 
 def run(target: Target, options: Options) -> None:
-    """Run the verb that was given. Raises TopicError, UnreachableError and CommandError."""
+    """Run the verb that was given. Raises TopicError, ClientError and CommandError."""
     verb = next(verb for verb in (_create, _alter, _delete, _describe) if options.has(verb.__name__[1:]))
     try:
         verb(target, options)

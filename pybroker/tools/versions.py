@@ -8,10 +8,12 @@ Source: kafka.admin.BrokerApiVersionsCommand, NodeApiVersions.
 
 from __future__ import annotations
 
-from pybroker.tools.connection import API_VERSIONS, Connection, connect
-from pybroker.tools.errors import CommandError, UnreachableError
+from pybroker.client.errors import ClientError
+from pybroker.client.frames import DAMAGE, Frames, Reader
+from pybroker.tools.connection import API_VERSIONS, connect
+from pybroker.tools.errors import CommandError
 from pybroker.tools.kafka_apis import BETWEEN_BROKERS, FOR_CLIENTS
-from pybroker.tools.metadata import DAMAGE, Broker, Reader, metadata
+from pybroker.tools.metadata import Broker, metadata
 from pybroker.tools.options import parse
 from pybroker.tools.target import OPTIONS, target_of
 
@@ -31,7 +33,7 @@ def main(tool: str, arguments: list[str]) -> None:
     try:
         first = target.connect(wait_s=0, response_s=RESPONSE_S)
         brokers = metadata(first).brokers
-    except UnreachableError as error:
+    except ClientError as error:
         tried = ", ".join(f"{host}:{port} (id: {-1 - index} rack: null)" for index, (host, port) in enumerate(target.servers))
         raise CommandError(f"Request METADATA failed on brokers List({tried}): {error}") from error
     try:
@@ -41,7 +43,7 @@ def main(tool: str, arguments: list[str]) -> None:
         first.close()
 
 
-def _versions_of(broker: Broker, first: Connection, known: list[tuple[str, int]]) -> str:
+def _versions_of(broker: Broker, first: Frames, known: list[tuple[str, int]]) -> str:
     """Return what a broker serves, over the first connection if that leads to the same broker."""
     address = (broker.host, broker.port)
     try:
@@ -52,12 +54,12 @@ def _versions_of(broker: Broker, first: Connection, known: list[tuple[str, int]]
             return described(api_versions(connection))
         finally:
             connection.close()
-    except (CommandError, UnreachableError) as error:
+    except (CommandError, ClientError) as error:
         return f"ERROR: {error}"
 
 
-def api_versions(connection: Connection) -> dict[int, tuple[int, int]]:
-    """Return the lowest and highest version by key. Raises UnreachableError, and CommandError for an error of the broker."""
+def api_versions(connection: Frames) -> dict[int, tuple[int, int]]:
+    """Return the lowest and highest version by key. Raises ClientError, and CommandError for an error of the broker."""
     reader = Reader(connection.ask(API_VERSIONS, version=0))
     try:
         code = reader.int16()
@@ -65,7 +67,7 @@ def api_versions(connection: Connection) -> dict[int, tuple[int, int]]:
             raise CommandError(f"the broker responds to ApiVersions with the error {code}")
         return {reader.int16(): (reader.int16(), reader.int16()) for _ in range(reader.int32())}
     except DAMAGE as error:
-        raise UnreachableError(f"the response cannot be read: {error}") from error
+        raise ClientError(f"the response cannot be read: {error}") from error
 
 
 def described(served: dict[int, tuple[int, int]]) -> str:

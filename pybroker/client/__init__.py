@@ -1,0 +1,9 @@
+"""A blocking client of one broker, for what runs beside the broker: Kafka's tools, the doctor, and the jobs of Spark.
+
+frames          requests and responses as bytes over one socket, and a reader of those bytes
+connection      messages by the codec: which versions a broker serves, requests in flight, the response to each
+errors          what can go wrong
+
+Health checks use `frames` and `errors` alone, which import neither the codec nor `typing`: `docs/design/tools.md` has what
+that saves.
+"""
