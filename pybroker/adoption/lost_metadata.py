@@ -1,13 +1,13 @@
 """Makes a new metadata store out of what the data directories hold, or sets their logs aside: what to do when the store is lost.
 
 Adopting
-    The name of each partition directory gives its topic and number, and its `partition.metadata` the topic's id; a directory of a
-    KRaft Kafka is the same. Topics get the settings that the broker gives by default (the coordinators' topics theirs),
+    The name of each partition directory gives its topic and number, and its `partition.metadata` the topic's id; a directory of
+    a KRaft Kafka is the same. Topics get the settings that the broker gives by default (the coordinators' topics theirs),
     `cleanup.policy=compact` where a compaction has left its checkpoint, and the settings that the administrator asks for.
-    Producer ids begin above every id in producers' snapshots and batch headers, leader epochs above every epoch in the leaders'
-    checkpoints and batch headers, but for those that no broker has given: a client may send any producer id, and no checksum
-    covers a batch's leader epoch. All of it is one commit into an empty store, so a command that was cut short has changed
-    nothing.
+    Producer ids begin above every id in producers' snapshots and batch headers, and leader epochs above every epoch in the
+    leaders' checkpoints and batch headers. Numbers that no broker has given do not count: a client may send any producer id, and
+    no checksum covers a batch's leader epoch. All of it is one commit into an empty store, so a command that was cut short has
+    changed nothing.
 Cost
     Every batch header of every log is read: one page per 4 kB of small batches, one per large batch.
 """

@@ -1,9 +1,9 @@
 """Asks the scheduler to let the calling thread run soon after it wakes up, for short whiles.
 
 The event loop mostly computes for less than a millisecond at a time. Beside a process that never sleeps, a thread that wakes up
-waits for the other's time slice to end, often for several ms; a broker with many threads gets a core sooner, because each
-thread has a share of its own. A scheduler that knows that the loop wants short slices lets it run first. The loop gets no larger
-share of the core for that.
+waits for the other's time slice to end, often for several ms. A broker with many threads gets a core sooner, because each thread
+has a share of its own. A scheduler that knows that the loop wants short slices lets it run first. The loop gets no larger share
+of the core for that.
 
 Linux has this since 6.12, for threads of the ordinary class, and without a privilege. Older kernels ignore the wish, and on other
 systems nothing is done. Threads that the calling one starts have the system's slice again, unless the process has a negative

@@ -1,10 +1,9 @@
 """Leader epochs: one counter of the cluster that only grows, and for each broker the least epoch of all that it leads.
 
 Why
-    By the leader epoch a client knows whether the log still has the records that the client has read (KIP-101,
-    KIP-320). After a stop that may have lost records, the same epoch must not be used for other records: a client at
-    offset 1000 of a log that now ends at offset 500 would otherwise silently continue with the records that are
-    written there next.
+    By the leader epoch a client knows whether the log still has the records that the client has read (KIP-101, KIP-320). After a
+    stop that may have lost records, the same epoch must not be used for other records. Otherwise a client at offset 1000 of a
+    log that now ends at offset 500 would silently continue with the records that are written there next.
 
 Idea
     Kafka counts up in each partition's registration when its leader changes. Here one counter serves all partitions,

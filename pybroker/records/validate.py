@@ -1,11 +1,11 @@
 """Validates the records of a produce request and assigns their offsets.
 
-One call takes the records of one partition of a produce request and returns one magic 2 batch, ready to be written.
-In the usual case, magic 2 in the codec that the topic wants, the batch is only checked and its header is patched in
-place, without copying: base offset and leader epoch, which the checksum does not cover, and, if the producer's max
-timestamp is wrong, the max timestamp with a new checksum. Compressed records are uncompressed for the check, and the
-result is thrown away. Everything else is rebuilt: old formats, another codec, and offsets inside the batch that do
-not count 0, 1, 2... (Kafka mends those too, if there is a codec.)
+One call takes the records of one partition of a produce request and returns one magic 2 batch, ready to be written. In the usual
+case, magic 2 in the codec that the topic wants, the batch is only checked, and its header is patched in place, without copying.
+The patch sets base offset and leader epoch, which the checksum does not cover. If the producer's max timestamp is wrong, it sets
+that, too, with a new checksum. Compressed records are uncompressed for the check, and the result is thrown away. Everything else
+is rebuilt: old formats, another codec, and offsets inside the batch that do not count 0, 1, 2... (Kafka mends those too, if
+there is a codec.)
 
 | what is wrong                                                                   | error code                    |
 |---------------------------------------------------------------------------------|-------------------------------|

@@ -17,8 +17,8 @@ How much
     dozens of changed settings, and are replaced when there is room.
 
 What is refused
-    A commit that makes the store larger than its free pages and the volume allow: it could be written, but not be
-    copied into the database, and the write-ahead log would fill up with pages that cannot leave it.
+    A commit that makes the store larger than its free pages and the volume allow. It could be written, but not be copied into
+    the database. Then the write-ahead log would fill up with pages that cannot leave it.
 
 Rejected: a file that is removed when a commit fails, so that the commit can be tried again. Another writer on the
 volume, for example a producer, would take the space at that moment. A file system that writes each block to a new
