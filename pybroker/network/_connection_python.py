@@ -2,13 +2,12 @@
 """One connection, except that it is no asyncio protocol: `connection.py` makes it one. `_connection_native` is this same text,
 compiled with the types of `_connection_native.pxd`.
 
-A turn takes requests one by one, hands each to the handler, and joins the responses into one write. A turn ends when there is no
-complete request, when a request is parked (the handler returned a Future), when a response cannot be handed over at once, or
-after TURN_REQUESTS requests, or with the request that goes beyond TURN_NS, so that a deep pipeline does not starve other
-connections. When the bytes that came in the same round of the loop have used its budget up, the turn begins in a later round
-(see turns/rounds.py). A turn that leaves requests to the next one also leaves it the responses, up to WRITE_REQUESTS of them,
-because a write costs as much as several requests. One request is in work per connection, so responses leave in the order of the
-requests.
+A turn takes requests one by one, hands each to the handler, and joins the responses into one write. It ends when there is no
+complete request, when a request is parked (the handler returned a Future), when a response cannot be handed over at once, after
+TURN_REQUESTS requests, or with the request that goes beyond TURN_NS. When a round of the loop has used its budget up, the turn
+begins in a later one (turns/rounds.py). A turn that leaves requests to the next one also leaves it the responses, up to
+WRITE_REQUESTS of them, because a write costs as much as several requests. One request is in work per connection, so responses
+leave in the order of the requests.
 
 End of input
     A peer that closes its sending side still gets its responses, but nothing is kept for it behind a parked request: that request
@@ -53,9 +52,9 @@ class ConnectionCore:
     """The events of a connection, between receiver, handler, sender and the mute table. Belongs to the loop."""
 
     __slots__ = (
-        "_handler", "_has_input_ended", "_is_ending", "_is_holding", "_is_turn_scheduled", "_is_watched",
-        "_loop", "_mute", "_noted_until_ns", "_now_ns", "_owner", "_parked", "_receiver", "_sender", "_transport",
-        "_turn_ns", "_turns", "_unwritten", "active_ns", "context", "counters", "is_open", "requests",
+        "_handler", "_has_input_ended", "_is_ending", "_is_holding", "_is_turn_scheduled", "_is_watched", "_loop", "_mute",
+        "_noted_until_ns", "_now_ns", "_owner", "_parked", "_receiver", "_sender", "_transport", "_turn_ns", "_turns",
+        "_unwritten", "active_ns", "context", "counters", "is_open", "requests",
     )  # fmt: skip
 
     def __init__(
@@ -123,9 +122,8 @@ class ConnectionCore:
     def _received(self, nbytes: int) -> None:
         if self._is_ending:
             return
-        self.context.received_ns = self.active_ns = self._now_ns()
-        if self.active_ns >= self._noted_until_ns:
-            self._noted_until_ns = self._owner.active(self)
+        self._touch()
+        self.context.received_ns = self.active_ns
         self.counters.bytes_in += nbytes
         receiver = self._receiver
         receiver.received(nbytes)
@@ -418,19 +416,25 @@ class ConnectionCore:
     def _schedule_turn(self) -> None:
         if not self._is_turn_scheduled:
             self._is_turn_scheduled = True
-            self._owner.turn_later(self._scheduled_turn, self._turn_ns)
+            self._loop.call_soon(self._next_turn)
 
-    def _scheduled_turn(self) -> None:
+    def _next_turn(self) -> None:
+        if self._turns.input_ns > BUDGET_NS:
+            self._owner.turn_later(self._late_turn, self._turn_ns)
+        else:
+            self._turns.input_ns += self._late_turn()
+
+    def _late_turn(self) -> int:
         self._is_turn_scheduled = False
-        if self.is_open and not self._is_busy:
-            self._touch()
-            self._guarded(self._turn)
-            self._took()
+        if not self.is_open or self._is_busy:
+            return 0
+        self._touch()
+        self._guarded(self._turn)
+        return self._took()
 
     def _took(self) -> int:
         """Return what the turn took. As it may have waited for a core, one long turn among short ones is not the rule."""
-        took_ns = self._now_ns() - self.active_ns
-        self._turn_ns = min(took_ns, 2 * self._turn_ns)
+        self._turn_ns = min(took_ns := self._now_ns() - self.active_ns, 2 * self._turn_ns)
         return took_ns
 
     def _finish_ending(self) -> None:
@@ -461,8 +465,7 @@ class ConnectionCore:
         if self._receiver.is_waiting:
             self._mute_event(MuteEvent.MEMORY_REFUSED)
         if self._receiver.has_more():
-            blocked = self._sender.is_blocked
-            self._mute_event(MuteEvent.DATA_BEHIND_OUTPUT if blocked else MuteEvent.DATA_BEHIND_WORK)
+            self._mute_event(MuteEvent.DATA_BEHIND_OUTPUT if self._sender.is_blocked else MuteEvent.DATA_BEHIND_WORK)
             if self._parked is not None and not self._is_watched and not self._is_holding:
                 self._is_watched = True
                 self._owner.watch(self)
@@ -494,5 +497,4 @@ class ConnectionCore:
     @property
     def descriptor(self) -> int:
         """The socket's file descriptor."""
-        descriptor: int = self._transport.get_extra_info("socket").fileno()
-        return descriptor
+        return int(self._transport.get_extra_info("socket").fileno())

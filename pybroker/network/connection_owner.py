@@ -36,7 +36,7 @@ class ConnectionOwner(Protocol):
         """Monotonic time in ns."""
 
     @property
-    def turn_later(self) -> Callable[[Callable[[], None], int], None]:
+    def turn_later(self) -> Callable[[Callable[[], object], int], None]:
         """The function that runs a turn in a later round of the loop (`Rounds.turn_later`)."""
 
     def opened(self, connection: ConnectionCore) -> bool:

@@ -49,7 +49,7 @@ class Watch:
         is_open: whether a turn is under way.
         noted: called with what ran and the length in ns, for each turn of a round that has taken MARK_NS with it; or None.
         round_ns: the length of all turns since the last call of `end_round`.
-        input_ns: what connections took for bytes that came, since the last call of `end_round`.
+        input_ns: what connections took that did not wait for a later round, since the last call of `end_round`.
     """
 
     __slots__ = (

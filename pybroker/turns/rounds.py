@@ -124,7 +124,7 @@ class Rounds:
         if not self._is_due:
             self._due()
 
-    def turn_later(self, turn: Callable[[], None], probably_ns: int) -> None:
+    def turn_later(self, turn: Later, probably_ns: int) -> None:
         """Run a turn of a connection, which probably takes `probably_ns`, in a later round."""
         self._turns[min(probably_ns // SHORT_NS, UNKNOWN_NS // SHORT_NS).bit_length()].append(turn)
         if not self._is_due:
