@@ -35,8 +35,8 @@ FLAGS: Final = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fn
 NATIVE_TESTS: Final = (
     "tests/records", "tests/protocol", "tests/replication", "tests/metrics", "tests/fuzz", "tests/log/test_append_ways.py",
     "tests/log/test_tail.py",
-    "tests/api/produce/test_ways.py", "tests/api/test_produce.py", "tests/api/fetch/test_loops.py",
-    "tests/api/fetch/test_versions.py",
+    "tests/api/produce/test_ways.py", "tests/api/handlers/test_produce.py", "tests/api/fetch/test_loops.py",
+    "tests/api/handlers/test_fetch.py",
     "tests/api/test_error_counts.py", "tests/api/produce/test_repeats.py",
     "tests/spark/test_datasource_reading.py", "tests/spark/test_datasource_kafka.py",
 )  # fmt: skip

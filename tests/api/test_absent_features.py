@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from pybroker.protocol import codec
-from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import create_acls, delete_acls
 from pybroker.protocol.messages import create_delegation_token as token
@@ -23,24 +22,15 @@ from pybroker.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from pybroker.protocol.messages.describe_acls import DescribeAclsRequest
-from pybroker.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from pybroker.protocol.messages.describe_delegation_token import DescribeDelegationTokenOwner, DescribeDelegationTokenRequest
 from pybroker.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from pybroker.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from pybroker.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from pybroker.protocol.schema import schema_of
 from testing.scenes.api.whole import Whole, frame_of, settled
 from testing.turns import run_watched
+from tests.api.every_version import responses
 
 NO_AUTHORIZER = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-
-
-async def responses(whole: Whole, request: Any) -> list[Any]:
-    """Return the response in each version."""
-    key = schema_of(type(request)).api_key
-    assert key is not None
-    lowest, highest = message_versions(key)
-    return [await whole.ask(request, version) for version in range(lowest, highest + 1)]
 
 
 async def test_there_are_no_rules_of_access(tmp_path: Path) -> None:
@@ -73,12 +63,9 @@ async def test_a_client_that_has_not_logged_in_gets_no_token(tmp_path: Path) -> 
             assert (response.error_code, response.tokens) == (code, [])
 
 
-async def test_there_are_no_quotas_and_none_can_be_set(tmp_path: Path) -> None:
+async def test_no_quota_can_be_set(tmp_path: Path) -> None:
     """Assert that a change is refused: nothing would enforce it."""
     whole = await Whole(tmp_path).start()
-    for components in ([], [ComponentData(entity_type="user", match_type=2, match=None)]):
-        for response in await responses(whole, DescribeClientQuotasRequest(components=components)):
-            assert (response.error_code, response.entries) == (0, [])
     entities = [[EntityData(entity_type="client-id", entity_name="c")], [EntityData(entity_type="user", entity_name=None)]]
     entries = [EntryData(entity=entity, ops=[OpData(key="producer_byte_rate", value=1.0)]) for entity in entities]
     for response in await responses(whole, AlterClientQuotasRequest(entries=entries)):
@@ -87,19 +74,8 @@ async def test_there_are_no_quotas_and_none_can_be_set(tmp_path: Path) -> None:
         assert [(entry.error_code, entry.error_message) for entry in response.entries] == [error] * 2
 
 
-async def test_no_user_has_a_credential_and_none_can_be_set(tmp_path: Path) -> None:
+async def test_no_credential_can_be_set(tmp_path: Path) -> None:
     whole = await Whole(tmp_path).start()
-    for everyone in (DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsRequest(users=[])):
-        (response,) = await responses(whole, everyone)
-        assert (response.error_code, response.results) == (0, [])
-    named = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in ("bob", "al", "bob")])
-    (response,) = await responses(whole, named)
-    repeated = "Cannot describe SCRAM credentials for the same user twice in a single request: bob"
-    missing = "Attempt to describe a user credential that does not exist: al"
-    assert [(one.user, one.error_code, one.error_message) for one in response.results] == [
-        ("bob", ErrorCode.DUPLICATE_RESOURCE, repeated),
-        ("al", ErrorCode.RESOURCE_NOT_FOUND, missing),
-    ]
     changes = AlterUserScramCredentialsRequest(
         deletions=[ScramCredentialDeletion(name="bob", mechanism=1)],
         upsertions=[ScramCredentialUpsertion(name=name, mechanism=2, iterations=4096) for name in ("al", "bob")],

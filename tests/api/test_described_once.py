@@ -23,7 +23,7 @@ from pybroker.protocol.messages.offset_fetch import (
 )
 from testing.scenes.api.groups import GROUP, commit_request, member
 from testing.scenes.api.groups import broker as with_groups
-from tests.api.test_consumer_group import joining
+from tests.api.handlers.test_consumer_group_heartbeat import joining
 from tests.api.transactions import Producer
 from tests.api.transactions import broker as with_transactions
 

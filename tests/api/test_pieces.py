@@ -35,7 +35,7 @@ from pybroker.sharing import work as sharing
 from testing.scenes.api.groups import GROUP, broker, commit_request
 from testing.scenes.api.whole import frame_of, settled
 from testing.turns import run_watched
-from tests.api.test_consumer_group import joining
+from tests.api.handlers.test_consumer_group_heartbeat import joining
 
 ALONE = frozenset({
     "Produce", "Fetch", "ListOffsets", "OffsetCommit", "JoinGroup", "Heartbeat", "SyncGroup", "ListGroups",

@@ -8,67 +8,12 @@ from pathlib import Path
 import pytest
 
 from pybroker.model import ProducerEpoch
-from pybroker.network.context import ConnectionContext
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from testing.scenes.api.whole import Whole
-from tests.api.transactions import TID, Producer, broker, fetched
+from tests.api.transactions import NONE, TID, VERSIONS, Producer, broker, fetched, opened
 
-NONE = ErrorCode.NONE
 DAY_MS = 86_400_000
-VERSIONS = pytest.mark.parametrize("version", [1, 2])
-
-
-async def opened(whole: Whole, version: int, *values: bytes, partitions: tuple[int, ...] = (0, 1)) -> Producer:
-    """Return a producer with an open transaction."""
-    producer = Producer(whole, version)
-    assert await producer.init() == NONE
-    if version == 1:
-        assert await producer.add(*partitions) == [NONE] * len(partitions)
-    for partition in partitions:
-        assert await producer.send(partition, *values) == NONE
-    return producer
-
-
-@VERSIONS
-@pytest.mark.parametrize("commit", [True, False])
-async def test_the_end_of_a_transaction_moves_the_last_stable_offset(tmp_path: Path, version: int, commit: bool) -> None:
-    whole = await broker(tmp_path)
-    producer = await opened(whole, version, b"a", b"b")
-    for partition in (0, 1):
-        values, data = await fetched(whole, partition, committed=True)
-        assert (values, data.last_stable_offset, data.high_watermark) == ([], 0, 2)
-    assert await producer.end(commit=commit) == NONE
-    for partition in (0, 1):
-        _, data = await fetched(whole, partition, committed=True)
-        assert (data.last_stable_offset, data.high_watermark) == (3, 3)
-        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
-        assert aborted == ([] if commit else [(0, 0)])
-
-
-@VERSIONS
-async def test_the_next_transaction_of_version_2_has_another_epoch(tmp_path: Path, version: int) -> None:
-    whole = await broker(tmp_path)
-    producer = await opened(whole, version, b"a")
-    for expected in (1, 2, 3):
-        assert await producer.end(commit=expected % 2 == 0) == NONE
-        assert producer.epoch == (expected if version == 2 else 0)
-        if version == 1:
-            await producer.add(0)
-        assert await producer.send(0, b"more") == NONE
-
-
-async def test_a_partition_that_was_not_added_takes_no_batch_before_version_2(tmp_path: Path) -> None:
-    whole = await broker(tmp_path)
-    producer = Producer(whole)
-    await producer.init()
-    assert await producer.add(1) == [NONE]
-    assert await producer.send(0, b"a") == ErrorCode.TRANSACTION_ABORTABLE
-    assert await producer.send(1, b"a") == NONE
-    assert await producer.end(commit=True) == NONE
-    assert await producer.send(1, b"late") == ErrorCode.TRANSACTION_ABORTABLE
-    _, data = await fetched(whole, 1, committed=True)
-    assert data.last_stable_offset == data.high_watermark == 2
 
 
 @VERSIONS
@@ -175,17 +120,6 @@ async def test_a_transaction_is_not_aborted_before_its_time_because_the_clock_is
     assert await producer.end(commit=True) == NONE
 
 
-async def test_a_deleted_partition_does_not_hold_up_the_end_and_its_successor_gets_no_marker(tmp_path: Path) -> None:
-    whole = await broker(tmp_path)
-    producer = await opened(whole, 1, b"a")
-    await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
-    await whole.create("t", 2)
-    assert await producer.end(commit=True) == NONE
-    _, data = await fetched(whole, 0, committed=True)
-    assert data.high_watermark == 0
-    assert await producer.init() == NONE
-
-
 async def test_the_epochs_of_a_producer_id_are_used_up(tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     producer = await opened(whole, 2, b"a")
@@ -209,14 +143,6 @@ async def test_a_timeout_beyond_the_limit_is_refused(tmp_path: Path, timeout_ms:
     assert await Producer(whole).init(timeout_ms=timeout_ms) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-async def test_a_missing_partition_keeps_all_partitions_out(tmp_path: Path) -> None:
-    whole = await broker(tmp_path)
-    producer = Producer(whole)
-    await producer.init()
-    assert await producer.add(0, 7) == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert await producer.end(commit=True) == ErrorCode.INVALID_TXN_STATE
-
-
 async def test_a_batch_behind_one_that_was_refused_is_refused_too(tmp_path: Path) -> None:
     whole = await broker(tmp_path)
     producer = Producer(whole, 2)
@@ -228,30 +154,6 @@ async def test_a_batch_behind_one_that_was_refused_is_refused_too(tmp_path: Path
     assert [await producer.send(0, value) for value in (b"first", b"second")] == [NONE, NONE]
     assert await producer.end(commit=True) == NONE
     assert (await fetched(whole, 0, committed=True))[0][:2] == [b"first", b"second"]
-
-
-@VERSIONS
-@pytest.mark.parametrize("is_restarted", [False, True])
-@pytest.mark.parametrize("commit", [True, False])
-async def test_another_connection_ends_a_transaction_by_producer_id_and_epoch_alone(
-    tmp_path: Path, version: int, is_restarted: bool, commit: bool
-) -> None:
-    """Flink resumes a transaction of a process that was killed like this: it sends no InitProducerId before the EndTxn."""
-    whole = await broker(tmp_path)
-    killed = await opened(whole, version, b"a")
-    if is_restarted:
-        whole.serve()
-    whole.connection = ConnectionContext(connection_id=2, local_host="127.0.0.1", local_port=9092)
-    resumed = Producer(whole, version)
-    resumed.producer_id, resumed.epoch = killed.producer_id, killed.epoch
-    assert await resumed.end(commit=commit) == NONE
-    for partition in (0, 1):
-        _, data = await fetched(whole, partition, committed=True)
-        assert (data.last_stable_offset, len(data.aborted_transactions or ())) == (2, 0 if commit else 1)
-    # It may be sent again, because its response may be lost; the other end is refused.
-    resumed.producer_id, resumed.epoch = killed.producer_id, killed.epoch
-    assert await resumed.end(commit=not commit) != NONE
-    assert await resumed.end(commit=commit) == NONE
 
 
 async def test_a_producer_that_begins_again_in_an_open_transaction_keeps_its_id(tmp_path: Path) -> None:

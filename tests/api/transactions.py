@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from pybroker.protocol.messages.end_txn import EndTxnRequest
@@ -95,3 +97,18 @@ async def fetched(whole: Whole, partition: int, *, committed: bool) -> tuple[lis
     response = await whole.ask(request, 11)
     data = response.responses[0].partitions[0]
     return [value for _, value in read(data.records or b"")], data
+
+
+NONE = ErrorCode.NONE
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+
+
+async def opened(whole: Whole, version: int, *values: bytes, partitions: tuple[int, ...] = (0, 1)) -> Producer:
+    """Return a producer with an open transaction."""
+    producer = Producer(whole, version)
+    assert await producer.init() == NONE
+    if version == 1:
+        assert await producer.add(*partitions) == [NONE] * len(partitions)
+    for partition in partitions:
+        assert await producer.send(partition, *values) == NONE
+    return producer

@@ -14,8 +14,8 @@ from pybroker.log.segments import index_rebuild
 from pybroker.replication.cold_lookups import PER_ROUND_MAX
 from testing.scenes.api import records
 from testing.scenes.api.whole import Whole
-from tests.api.fetch.test_versions import partition_responses, request
-from tests.api.test_produce import request as produce_request
+from tests.api.handlers.test_fetch import partition_responses, request
+from tests.api.handlers.test_produce import request as produce_request
 
 PARTITIONS = PER_ROUND_MAX + 4
 VALUES = [(0, b"a"), (1, b"b")]

@@ -1,4 +1,4 @@
-"""Administrators list transactional ids, and the producers of a partition."""
+"""Administrators list transactional ids."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import pytest
 
 from pybroker.coordinator.transaction.listing import split_states
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from pybroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from pybroker.protocol.messages.list_transactions import ListTransactionsRequest
-from testing.scenes.api.whole import NOW_MS, Whole
+from testing.scenes.api.whole import Whole
 from tests.api.transactions import Producer, broker
 
 NONE = ErrorCode.NONE
@@ -68,19 +67,6 @@ async def test_a_pattern_that_is_not_valid_is_refused(tmp_path: Path) -> None:
     assert (response.error_code, response.transaction_states) == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
 
 
-async def test_an_id_is_described(tmp_path: Path) -> None:
-    whole, is_open = await three(tmp_path)
-    response = await whole.ask(DescribeTransactionsRequest(transactional_ids=["open-1", "done-1", "unknown", ""]), 0)
-    one, done, unknown, empty = response.transaction_states
-    assert (one.error_code, one.transactional_id, one.transaction_state) == (NONE, "open-1", "Ongoing")
-    assert (one.producer_id, one.producer_epoch) == (is_open.producer_id, is_open.epoch)
-    assert (one.transaction_timeout_ms, one.transaction_start_time_ms) == (50_000, NOW_MS)
-    assert [(topic.topic, topic.partitions) for topic in one.topics] == [("t", [0, 1])]
-    assert (done.transaction_state, done.producer_epoch, done.topics) == ("CompleteCommit", 1, [])
-    assert (unknown.error_code, unknown.transactional_id) == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "unknown")
-    assert empty.error_code == ErrorCode.INVALID_REQUEST
-
-
 async def test_ids_are_loaded_before_they_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, _ = await three(tmp_path)
     with monkeypatch.context() as patch:
@@ -92,28 +78,6 @@ async def test_ids_are_loaded_before_they_are_shown(tmp_path: Path, monkeypatch:
     assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     response = await whole.ask(DescribeTransactionsRequest(transactional_ids=["open-1"]), 0)
     assert response.transaction_states[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
-
-async def test_a_partition_names_the_begin_of_its_open_transactions_and_the_epoch_of_the_last_marker(tmp_path: Path) -> None:
-    whole, is_open = await three(tmp_path)
-    request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 1])])
-
-    async def producers() -> list[list[tuple[int, int, int, int]]]:
-        response = await whole.ask(request, 0)
-        return [
-            [
-                (one.producer_id, one.producer_epoch, one.coordinator_epoch, one.current_txn_start_offset)
-                for one in partition.active_producers
-            ]
-            for partition in response.topics[0].partitions
-        ]
-
-    first, second = await producers()
-    assert [(epoch, begin) for _, _, epoch, begin in first] == [(0, -1)]  # of the committed one, which has ended
-    assert second == [(is_open.producer_id, 0, -1, 0)]
-    assert await is_open.end(commit=False) == NONE
-    _, second = await producers()
-    assert second == [(is_open.producer_id, 0, 0, -1)]
 
 
 def test_a_filter_has_the_names_of_states_and_those_that_are_none() -> None:

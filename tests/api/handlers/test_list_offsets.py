@@ -17,7 +17,7 @@ from pybroker.records.build import build_batch
 from pybroker.sharing import work as sharing
 from testing.scenes.api import records
 from testing.scenes.api.whole import NOW_MS, Whole
-from tests.api.test_produce import request as produce_request
+from tests.api.handlers.test_produce import request as produce_request
 
 
 async def filled(tmp_path: Path) -> Whole:

@@ -14,8 +14,8 @@ from pybroker.protocol.messages import offset_for_leader_epoch
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import Whole
-from tests.api import test_list_offsets
-from tests.api.test_administration import cut, produce, started, versions
+from tests.api.administration import cut, produce, started, versions
+from tests.api.handlers import test_list_offsets
 
 
 async def ask(whole: Whole, version: int, number: int, epoch: int, current: int = -1) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe in each version; tests/scenarios describes the behaviour of groups."""
+"""ConsumerGroupHeartbeat in each version; tests/scenarios describes the behaviour of groups."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.api.nodes import GROUP_OPERATIONS
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.codec import encode_response, message_versions
+from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest
 from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -24,7 +23,6 @@ from pybroker.protocol.messages.list_groups import ListGroupsRequest
 from pybroker.sharing import work as sharing
 from testing.scenes.api.groups import GROUP, broker, join_request, member, versions
 from testing.scenes.api.whole import Whole
-from testing.waiting import turns_until_done
 from tests.coordinator.consumer.consumer_state import group_of, state_of
 
 HEARTBEAT_VERSIONS = versions(ApiKey.CONSUMER_GROUP_HEARTBEAT)
@@ -180,55 +178,6 @@ async def test_the_first_assignor_is_the_default(tmp_path: Path) -> None:
     await whole.ask(joining(), 1)
     (group,) = (await whole.ask(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)).groups
     assert group.assignor_name == "range"
-
-
-@pytest.mark.parametrize("version", versions(ApiKey.CONSUMER_GROUP_DESCRIBE))
-async def test_groups_are_described(version: int, tmp_path: Path) -> None:
-    whole = await broker(tmp_path)
-    await whole.ask(joining(instance_id="i", rack_id="r"), 1)
-    request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "none"], include_authorized_operations=True)
-    group, none = (await whole.ask(request, version)).groups
-    assert (group.error_code, group.group_id, group.group_state, group.assignor_name) == (0, GROUP, "Stable", "uniform")
-    assert (group.group_epoch, group.assignment_epoch) == (1, 1)
-    assert group.authorized_operations == GROUP_OPERATIONS
-    (one,) = group.members
-    assert (one.member_id, one.instance_id, one.rack_id, one.member_epoch) == ("m", "i", "r", 1)
-    assert (one.client_id, one.client_host, one.subscribed_topic_names) == ("test", "/", ["t"])
-    assert one.subscribed_topic_regex in {None, ""}
-    assert one.member_type == (1 if version >= 1 else -1)
-    (topic,) = one.assignment.topic_partitions
-    assert (topic.topic_name, topic.partitions) == ("t", [0, 1])
-    assert one.target_assignment == one.assignment
-    assert (none.error_code, none.group_id, bool(none.error_message)) == (ErrorCode.GROUP_ID_NOT_FOUND, "none", True)
-
-
-async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = await broker(tmp_path)
-    for number in range(5):
-        await whole.ask(joining(member_id=f"m{number}"), 1)
-    request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "none"])
-    at_once = await whole.ask(request, 1)
-    whole.call_soon = asyncio.get_running_loop().call_soon
-    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
-    sent = whole.send(request, 1)
-    assert await turns_until_done(sent) >= 2
-    assert [len(one.members) for one in at_once.groups] == [5, 0]
-    assert encode_response(whole.read(await sent, request, 1), 1, 0) == encode_response(at_once, 1, 0)
-
-
-async def test_a_classic_group_is_not_described(tmp_path: Path) -> None:
-    whole = await broker(tmp_path)
-    await member(whole)
-    (group,) = (await whole.ask(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)).groups
-    assert group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-
-
-async def test_members_of_both_protocols_are_distinguished(tmp_path: Path) -> None:
-    whole = await broker(tmp_path)
-    await whole.ask(joining(), 1)
-    assert (await whole.ask(join_request(), 3)).error_code == 0
-    (group,) = (await whole.ask(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)).groups
-    assert sorted(one.member_type for one in group.members) == [0, 1]
 
 
 async def test_where_the_protocol_is_off(tmp_path: Path) -> None:

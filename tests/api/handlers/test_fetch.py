@@ -16,7 +16,7 @@ from pybroker.records.compression import CompressionType
 from pybroker.records.convert import down_convert
 from testing.scenes.api import records
 from testing.scenes.api.whole import Whole, settled
-from tests.api.test_produce import request as produce_request
+from tests.api.handlers.test_produce import request as produce_request
 
 UNLIMITED = 1 << 30
 

@@ -220,16 +220,6 @@ async def test_pending_offsets_keep_the_group_and_the_offset_from_expiry(tmp_pat
     assert not any(shard.find_group(GroupId(GROUP)) for shard in whole.groups.runtime.shards)
 
 
-async def test_the_request_makes_the_topic_of_offsets(tmp_path: Path) -> None:
-    whole = await broker(tmp_path)
-    producer = OffsetProducer(whole, 1)
-    await producer.init()
-    assert await producer.open_offsets() == NONE
-    assert await producer.commit(4) == [NONE]
-    assert await producer.end(commit=True) == NONE
-    assert await committed(whole) == [4, -1]
-
-
 async def test_the_end_waits_until_the_offsets_are_loaded(tmp_path: Path) -> None:
     whole, producer = await opened(tmp_path, 2)
     await producer.commit(8)

@@ -1,0 +1,78 @@
+"""DescribeProducers shows the producers of a partition, their transactions and markers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybroker.api.handlers import describe_producers
+from pybroker.log.producers.producer_entry import ProducerBatch
+from pybroker.model import Offset, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from testing.scenes.api.records import batch_of_values
+from testing.scenes.api.whole import NOW_MS
+from testing.turns import watched
+from tests.api.administration import produce, started
+from tests.api.handlers.test_list_transactions import NONE, three
+
+PRODUCERS = 20_000
+
+
+async def test_producers_are_described(tmp_path: Path) -> None:
+    whole = await started(tmp_path)
+    await produce(whole, batch_of_values(b"a", b"b", producer_id=7, producer_epoch=2, base_sequence=0))
+    request = DescribeProducersRequest(
+        topics=[TopicRequest(name="t", partition_indexes=[0, 1, 9]), TopicRequest(name="a/b", partition_indexes=[0])]
+    )
+    known, invalid = (await whole.ask(request, 0)).topics
+    assert [one.error_code for one in known.partitions] == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    (producer,) = known.partitions[0].active_producers
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 2, 1)
+    assert (producer.last_timestamp, producer.current_txn_start_offset, producer.coordinator_epoch) == (NOW_MS + 1, -1, -1)
+    assert known.partitions[1].active_producers == []
+    assert invalid.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.judges_time
+async def test_very_many_producers_are_described_in_steps(tmp_path: Path) -> None:
+    whole = await started(tmp_path)
+    log = whole.logs.get(TopicPartition("t", 0))
+    assert log is not None
+    for number in range(PRODUCERS):
+        offset = Offset(number)
+        log.producers.update(
+            ProducerBatch(ProducerId(number), ProducerEpoch(0), 0, offset, offset, NOW_MS, is_transactional=False)
+        )
+    request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
+    with watched(limit_ms=20) as turns:
+        steps = describe_producers._describe(whole.services, request)
+        while turns.run(next, steps, "over") is None:
+            pass
+    assert turns.long_texts() == []
+    assert turns.count > 100
+    response = await whole.ask(request, 0)
+    assert [one.producer_id for one in response.topics[0].partitions[0].active_producers] == list(range(PRODUCERS))
+
+
+async def test_a_partition_names_the_begin_of_its_open_transactions_and_the_epoch_of_the_last_marker(tmp_path: Path) -> None:
+    whole, is_open = await three(tmp_path)
+    request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 1])])
+
+    async def producers() -> list[list[tuple[int, int, int, int]]]:
+        response = await whole.ask(request, 0)
+        return [
+            [
+                (one.producer_id, one.producer_epoch, one.coordinator_epoch, one.current_txn_start_offset)
+                for one in partition.active_producers
+            ]
+            for partition in response.topics[0].partitions
+        ]
+
+    first, second = await producers()
+    assert [(epoch, begin) for _, _, epoch, begin in first] == [(0, -1)]  # of the committed one, which has ended
+    assert second == [(is_open.producer_id, 0, -1, 0)]
+    assert await is_open.end(commit=False) == NONE
+    _, second = await producers()
+    assert second == [(is_open.producer_id, 0, 0, -1)]
