@@ -37,7 +37,18 @@ SHAPES = ((1, 1), (50, 1), (50, 16))  # connections, requests under way on each
 WARM_TURNS = 8
 SERVING = ("uv__stream_io", "uv__run_idle")  # libuv's functions for sockets that are ready, and for `call_soon`
 RECORDS = [Sample(None, b"v" * 1000, T0_MS)] * 16  # a full batch
+SLOWNESS = 50  # how much longer the broker takes in valgrind
 BATCHED_SHARE = 10  # of the requests with full batches fewer are enough
+START = f"""
+import runpy
+from pybroker.turns import _watch_python, rounds
+for module, name in (rounds, "BUDGET_NS"), (_watch_python, "MARK_NS"):
+    setattr(module, name, getattr(module, name, 0) * {SLOWNESS})
+runpy.run_module("{{module}}", run_name="__main__", alter_sys=True)
+"""
+"""Starts the broker with so much more time for a round of the loop: otherwise a round in valgrind would have one turn, and what a
+round costs would seem to be the cost of a request.
+"""
 
 
 class CountedPeer(Peer):
@@ -49,9 +60,10 @@ class CountedPeer(Peer):
 
     def _command(self, port: int, overrides: list[str]) -> list[str]:  # type: ignore[override]
         _, _, module, *arguments = super()._command(port, overrides)
-        run = ["-m", "benchmarks.without", ",".join(self._taken_away)] if self._taken_away else ["-m", module]
+        if self._taken_away:
+            module, arguments = "benchmarks.without", [",".join(self._taken_away), *arguments]
         counter = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={self._folder}/counts"]
-        return [*counter, "--", sys.executable, *run, *arguments]
+        return [*counter, "--", sys.executable, "-c", START.format(module=module), *arguments]
 
     def send(self, command: str) -> None:
         subprocess.run(["vgdb", f"--pid={self.pid}", *command.split()], check=True, capture_output=True)
