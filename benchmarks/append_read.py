@@ -21,7 +21,8 @@ from pathlib import Path
 from benchmarks import build
 from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
-from pybroker.log.log import Log, LogServices
+from pybroker.log.log import Log
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.protocol.parts import SendPart

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
-from pybroker.log.log import LogServices
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, TopicId, TopicPartition
 from pybroker.purgatory.timer import WakeUp

@@ -22,7 +22,7 @@ from pybroker.broker import descriptors
 from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.files.open_files import OPEN_FILES
-from pybroker.log.log import LogServices
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from pybroker.records.batch import Record

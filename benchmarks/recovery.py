@@ -21,7 +21,7 @@ from benchmarks import build
 from pybroker.clock import SystemClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.files.filesystem import Filesystem
-from pybroker.log.log import LogServices
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from pybroker.records.batch import Record

@@ -70,6 +70,7 @@ NO_COORDINATOR_EPOCH: Final = CoordinatorEpoch(-1)
 NO_MEMBER_EPOCH: Final = MemberEpoch(-1)
 NO_GROUP_EPOCH: Final = GroupEpoch(NO_MEMBER_EPOCH)
 NO_OFFSET: Final = Offset(-1)
+OFFSET_END: Final = Offset(2**63 - 1)
 FIRST_OFFSET: Final = Offset(0)
 LAST_OFFSET: Final = Offset((1 << 63) - 1)
 

@@ -13,7 +13,8 @@ from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
 from pybroker.log.cleaner.cleaner import LogCleaner
-from pybroker.log.log import Log, LogServices
+from pybroker.log.log import Log
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.log.results import AppendOrigin
 from pybroker.model import BrokerId, CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition

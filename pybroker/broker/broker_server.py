@@ -41,7 +41,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.directories.claims import InconsistentDirectoryError, LogDirectoryInUseError, stored_cluster_id
 from pybroker.log.files.filesystem import Filesystem
-from pybroker.log.log import LogServices
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.long_work import CONVERSIONS, LongWork
 from pybroker.metadata.controller import Controller

@@ -18,7 +18,7 @@ from pybroker.log.indexes.entry_file import CorruptIndexError, NotInMemoryError
 from pybroker.log.indexes.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
-    from pybroker.log.log import Log
+    from pybroker.log.log_state import LogState
     from pybroker.log.results import AbortedTransactions
     from pybroker.model import Offset
 
@@ -30,7 +30,7 @@ SEGMENT_ENTRIES: Final = 4
 
 
 def look_up_in_memory(
-    log: Log, *, fetch_offset: Offset, upper_offset: Offset, entries_max: int
+    log: LogState, *, fetch_offset: Offset, upper_offset: Offset, entries_max: int
 ) -> tuple[AbortedTransactions | None, int]:
     """Return the aborted transactions that touch a range, and about how many entries were looked at.
 
@@ -69,7 +69,7 @@ class AbortedLookup:
 
     __slots__ = ("_fetch_offset", "_filesystem", "_indexes", "_known", "_upper_offset", "found")
 
-    def __init__(self, log: Log, *, fetch_offset: Offset, upper_offset: Offset) -> None:
+    def __init__(self, log: LogState, *, fetch_offset: Offset, upper_offset: Offset) -> None:
         self._filesystem = log.filesystem
         self._fetch_offset = fetch_offset
         self._upper_offset = upper_offset
@@ -103,7 +103,7 @@ class AbortedLookup:
                 index.release()
         self.found = found
 
-    def result(self, log: Log, *, fetch_offset: Offset, upper_offset: Offset) -> AbortedTransactions | None:
+    def result(self, log: LogState, *, fetch_offset: Offset, upper_offset: Offset) -> AbortedTransactions | None:
         """Return what was found if it is what a lookup finds now; None if that is not known."""
         is_same = (
             (fetch_offset, upper_offset) == (self._fetch_offset, self._upper_offset)

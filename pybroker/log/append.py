@@ -18,6 +18,7 @@ from pybroker.log.append_rules import sound_batches
 from pybroker.log.indexes.transaction_index import AbortedTransaction
 from pybroker.log.producers.producer_entry import ProducerBatch
 from pybroker.log.results import AppendOrigin, LogAppendInfo
+from pybroker.log.roll import roll
 from pybroker.model import NO_COORDINATOR_EPOCH, LeaderEpoch, Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView
@@ -27,7 +28,7 @@ from pybroker.records.validate import Checked, validate_and_assign
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pybroker.log.log import Log
+    from pybroker.log.log_state import LogState
     from pybroker.log.producers.producer_entry import BatchMetadata
     from pybroker.log.producers.producer_state import CompletedTransaction
     from pybroker.log.segments.segment import LogSegment
@@ -39,7 +40,7 @@ _CLIENT: Final = AppendOrigin.CLIENT
 
 
 def append_unusual(  # noqa: PLR0917  (a call by position is a third of a call by name)
-    log: Log,
+    log: LogState,
     records: memoryview | Checked,
     rules: ValidationRules,
     leader_epoch: LeaderEpoch,
@@ -73,13 +74,13 @@ def append_unusual(  # noqa: PLR0917  (a call by position is a third of a call b
     )
 
 
-def append_accepted(log: Log, data: memoryview, now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
+def append_accepted(log: LogState, data: memoryview, now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
     """Append a batch that has its final offsets, with all rules for producers; this is `Log.append_accepted`."""
     return _append(log, data, [BatchView(data)], now_ms, origin)
 
 
 def write_batch(  # noqa: PLR0917  (as above)
-    log: Log, data: memoryview, first_offset: Offset, last_offset: Offset, max_timestamp: int, now_ms: int
+    log: LogState, data: memoryview, first_offset: Offset, last_offset: Offset, max_timestamp: int, now_ms: int
 ) -> None:
     """Write one batch and note it, in a new segment if it belongs into one; this is `Log.write_batch`."""
     segment, size = log.segments.active, len(data)
@@ -90,7 +91,7 @@ def write_batch(  # noqa: PLR0917  (as above)
     segment.remember(first_offset, position, size)
 
 
-def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppendInfo:
+def append_as_follower(log: LogState, records: memoryview, *, now_ms: int) -> LogAppendInfo:
     """Write batches as the leader has them; this is `Log.append_as_follower`."""
     log.check_usable()
     if log.is_unfinished:
@@ -104,7 +105,7 @@ def append_as_follower(log: Log, records: memoryview, *, now_ms: int) -> LogAppe
     return _append(log, records[: batches[-1].end if batches else 0], batches, now_ms, AppendOrigin.REPLICATION)
 
 
-def _append(log: Log, data: memoryview, batches: Sequence[BatchView], now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
+def _append(log: LogState, data: memoryview, batches: Sequence[BatchView], now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
     """Write `batches`, which are all of `data` and have their final offsets."""
     if not batches:
         return LogAppendInfo(log_start_offset=log.log_start_offset)
@@ -173,7 +174,7 @@ def _totals(batches: Sequence[BatchView]) -> tuple[Offset, Offset, int, Offset, 
     return first_offset, last_offset, max_timestamp, offset_of_max_timestamp, record_count
 
 
-def _roll(log: Log, size: int, first_offset: Offset, now_ms: int) -> LogSegment:
+def _roll(log: LogState, size: int, first_offset: Offset, now_ms: int) -> LogSegment:
     """Return a new segment for records that do not fit the active one. Raises RECORD_LIST_TOO_LARGE if they fit no segment."""
     config = log.config
     if size > config.segment_bytes:
@@ -181,10 +182,10 @@ def _roll(log: Log, size: int, first_offset: Offset, now_ms: int) -> LogSegment:
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"{size} bytes for {log.topic_partition} are more than a segment of {config.segment_bytes}",
         )
-    return log.roll(now_ms, first_offset)
+    return roll(log, now_ms, first_offset)
 
 
-def _check_producers(log: Log, batches: Sequence[ProducerBatch], origin: AppendOrigin) -> BatchMetadata | None:
+def _check_producers(log: LogState, batches: Sequence[ProducerBatch], origin: AppendOrigin) -> BatchMetadata | None:
     """Return the first append of a batch that a client repeats; None for a new batch in order. Raises KafkaError for the
     rest.
     """
@@ -199,14 +200,14 @@ def _check_producers(log: Log, batches: Sequence[ProducerBatch], origin: AppendO
     return None
 
 
-def _note_producers(log: Log, segment: LogSegment, batches: Sequence[ProducerBatch]) -> None:
+def _note_producers(log: LogState, segment: LogSegment, batches: Sequence[ProducerBatch]) -> None:
     for batch in batches:
         completed = log.producers.update(batch)
         if completed is not None:
             complete_transaction(log, segment, completed)
 
 
-def _duplicate_info(log: Log, original: BatchMetadata, record_count: int) -> LogAppendInfo:
+def _duplicate_info(log: LogState, original: BatchMetadata, record_count: int) -> LogAppendInfo:
     return LogAppendInfo(
         first_offset=original.first_offset,
         last_offset=original.last_offset,
@@ -243,7 +244,7 @@ def producer_batch(batch: BatchView) -> ProducerBatch | None:
     )
 
 
-def complete_transaction(log: Log, segment: LogSegment, completed: CompletedTransaction) -> None:
+def complete_transaction(log: LogState, segment: LogSegment, completed: CompletedTransaction) -> None:
     """Note an ended transaction, in the segment's index if it was aborted."""
     if completed.is_aborted:
         last_stable_offset = log.producers.last_stable_offset_after(completed)

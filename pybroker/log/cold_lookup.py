@@ -27,7 +27,7 @@ from pybroker.log.segments.file_records import HOT_TAIL
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pybroker.log.log import Log
+    from pybroker.log.log_state import LogState
     from pybroker.log.segments.file_records import SegmentFile
     from pybroker.log.segments.segment import LogSegment
     from pybroker.model import Offset
@@ -37,7 +37,7 @@ HEADERS_AHEAD: Final = 64
 """The headers that a thread reads ahead of a search."""
 
 
-def cold_lookup(log: Log, offset: Offset) -> Callable[[], None] | None:
+def cold_lookup(log: LogState, offset: Offset) -> Callable[[], None] | None:
     """Return what to run in a thread before `log.read` from `offset`; None if the read waits for no disk, or finds nothing."""
     if log.is_closed or not log.log_start_offset <= offset < log.log_end_offset or not log.filesystem.is_concurrent:
         return None
@@ -63,14 +63,14 @@ def _is_in_memory(segment: LogSegment, offset: Offset) -> bool:
     return all(is_resident(fd, at) for at in (begin, min(begin + WINDOW, size) - 1, min(end, size - 1)))
 
 
-def cold_indexes(log: Log, segment: LogSegment) -> Callable[[], None] | None:
+def cold_indexes(log: LogState, segment: LogSegment) -> Callable[[], None] | None:
     """Return what to run in a thread before the indexes of a segment are loaded; None if they are, or wait for no disk."""
     if segment.are_indexes_loaded or not segment.size or not log.filesystem.is_concurrent:
         return None
     return partial(index_rebuild.look, segment, log.path, log.config, segment.base_offset)
 
 
-def cold_time_lookup(log: Log, segment: LogSegment, timestamp: int, start: Offset) -> Callable[[], None] | None:
+def cold_time_lookup(log: LogState, segment: LogSegment, timestamp: int, start: Offset) -> Callable[[], None] | None:
     """Return what to run in a thread before a segment is searched from `start` on for records from `timestamp` (ms) on; None if
     that waits for no disk.
     """

@@ -39,7 +39,7 @@ from pybroker.model import FIRST_OFFSET, Offset
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pybroker.log.log import Log
+    from pybroker.log.log_state import LogState
     from pybroker.log.producers.producer_state import PendingSnapshot
     from pybroker.log.segments.segment import LogSegment
     from pybroker.model import Offset
@@ -48,39 +48,7 @@ RETRY_MS = 1_000
 SEGMENTS_PER_JOB: Final = 100
 
 
-class FlushState:
-    """The state of a log's flushes.
-
-    Attributes:
-        target: the offset that the running flush, or the next one, must reach.
-        is_under_way: a flush is in the thread.
-        sealed: complete segments whose indexes may not be durable, though the recovery point may have passed them; those
-            of them that the log still has are in order of the offsets.
-        has_new_names: files were made, renamed or cut since the log's directory was last synced.
-        is_new: the file with the topic's id was never synced.
-        is_due: names or a snapshot must become durable, even if all records are.
-        is_retry_due: a flush found no descriptor, and the directory will try it again.
-        are_indexes_behind: those of the active segment may not be durable; a clean stop must sync them.
-    """
-
-    __slots__ = ("are_indexes_behind", "has_new_names", "is_due", "is_new", "is_retry_due", "is_under_way", "sealed", "target")
-
-    def __init__(self) -> None:
-        self.target = FIRST_OFFSET
-        self.is_under_way = False
-        self.sealed: dict[LogSegment, None] = {}
-        self.has_new_names = False
-        self.is_new = self.is_due = self.is_retry_due = False
-        self.are_indexes_behind = False
-
-    def seal(self, segment: LogSegment) -> None:
-        """Note that `segment` is complete because a new segment is the active one."""
-        self.sealed[segment] = None
-        self.has_new_names = True
-        self.are_indexes_behind = False
-
-
-def flush(log: Log, upto: Offset | None) -> None:
+def flush(log: LogState, upto: Offset | None) -> None:
     """Make everything below `upto` durable in a thread; this is `Log.flush`."""
     state = log.flush_state
     target = log.log_end_offset if upto is None else upto
@@ -96,7 +64,7 @@ def flush(log: Log, upto: Offset | None) -> None:
         _start(log)
 
 
-def settle(log: Log, first_offset: Offset) -> None:
+def settle(log: LogState, first_offset: Offset) -> None:
     """Hide an append until it is durable; this is `Log.settle`."""
     if log.is_settled:
         log.unsettled_from = first_offset
@@ -104,7 +72,7 @@ def settle(log: Log, first_offset: Offset) -> None:
     flush(log, None)
 
 
-def finish(log: Log) -> None:
+def finish(log: LogState) -> None:
     """Make all of a log durable, for a start, which no client waits for. Blocks. Raises OSError."""
     target = log.log_end_offset
     work, done = sync_work(log, target)
@@ -117,7 +85,7 @@ def finish(log: Log) -> None:
     log.recovery_point = target
 
 
-def forget(log: Log) -> None:
+def forget(log: LogState) -> None:
     """Forget the running flushes after a truncation; this is `Log.forget_flushes`."""
     end_offset = log.log_end_offset
     log.truncations += 1
@@ -137,14 +105,14 @@ class _Flush(NamedTuple):
     """The snapshot of when the flush began: a later one may lie above its target."""
 
 
-def _start(log: Log) -> None:
+def _start(log: LogState) -> None:
     """Begin the next flush, unless a flush is running."""
     state = log.flush_state
     if not state.is_under_way and not log.is_closed:
         _run_job(log, _Flush(state.target, log.recovery_point, log.truncations, log.producers.pending))
 
 
-def _run_job(log: Log, one: _Flush) -> None:
+def _run_job(log: LogState, one: _Flush) -> None:
     """Run the next job of a flush, and then the others."""
     state = log.flush_state
     due, begin = _due(log, begin=one.begin, target=one.target, count_max=SEGMENTS_PER_JOB)
@@ -180,7 +148,7 @@ def _run_job(log: Log, one: _Flush) -> None:
     log.log_directory.run_in_thread(work, done)
 
 
-def _failed(log: Log, error: OSError) -> None:
+def _failed(log: LogState, error: OSError) -> None:
     """Note that nothing became durable. If only a descriptor was missing, the flush is tried again."""
     directory = log.log_directory
     state = log.flush_state
@@ -196,7 +164,7 @@ def _failed(log: Log, error: OSError) -> None:
     directory.retry_later(log.services.clock.monotonic_ms() + RETRY_MS, retry)
 
 
-def _due(log: Log, *, begin: Offset, target: Offset, count_max: int | None = None) -> tuple[list[LogSegment], Offset | None]:
+def _due(log: LogState, *, begin: Offset, target: Offset, count_max: int | None = None) -> tuple[list[LogSegment], Offset | None]:
     """Return what a job syncs, in order of the offsets: sealed segments, and all that have offsets from `begin` to `target`.
 
     At most `count_max` segments; the offset is where the next job begins, None after the last one.
@@ -227,7 +195,7 @@ def _due(log: Log, *, begin: Offset, target: Offset, count_max: int | None = Non
 
 
 def sync_work(
-    log: Log, target: Offset, *, is_closing: bool = False
+    log: LogState, target: Offset, *, is_closing: bool = False
 ) -> tuple[Callable[[], None], Callable[[OSError | None], bool]]:
     """Return what to run in a thread to make everything between the recovery point and `target` durable, and a function
     of its outcome.
@@ -243,7 +211,7 @@ def sync_work(
 
 
 def _segments_work(
-    log: Log, due: list[LogSegment], *, is_closing: bool = False
+    log: LogState, due: list[LogSegment], *, is_closing: bool = False
 ) -> tuple[Callable[[], None], Callable[[OSError | None], bool]]:
     """Return what to run in a thread to make segments durable, and a function as that of `sync_work`. Raises OSError."""
     state, segments, active = log.flush_state, log.segments, log.segments.active
@@ -268,7 +236,7 @@ def _segments_work(
 
 
 def _names_work(
-    log: Log, due: list[LogSegment], pending: PendingSnapshot | None, *, is_closing: bool = False
+    log: LogState, due: list[LogSegment], pending: PendingSnapshot | None, *, is_closing: bool = False
 ) -> tuple[Callable[[], None], Callable[[OSError | None], bool]]:
     """Return the same for the last segments of a flush, all names, and what is beside the segments. Raises OSError."""
     state, directory, filesystem, path = log.flush_state, log.log_directory, log.filesystem, log.path

@@ -1,7 +1,7 @@
 """The log of one partition: segments on disk, the offsets where it begins and ends, and its producers and leader epochs.
 
-Its operations are in modules of their own: `append`, `read`, `timestamp_lookup`, `truncate`, `retention`, `recovery`. This module
-has what they share: the state, rolling to a new segment, flushing.
+Its operations are in modules of their own: `append`, `read`, `timestamp_lookup`, `truncate`, `retention`, `recovery` and others.
+They take the state of a log, which `log_state` has, and do not know this module, which offers them as methods.
 
 A log belongs to the loop. Only fsync and the removal of files run in threads, on descriptors and paths that they were given.
 
@@ -10,134 +10,35 @@ Source: UnifiedLog.scala, LocalLog of Kafka.
 
 from __future__ import annotations
 
-import random
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pybroker.config.setting import LONG_MAX
-from pybroker.log import append, cold_lookup, flush, read, timestamp_lookup, truncate
-from pybroker.log.append_rules import rules_of
+from pybroker.log import append, cold_lookup, flush, read, roll, timestamp_lookup, truncate
 from pybroker.log.checkpoints import checkpoint
-from pybroker.log.end import LogEnd
 from pybroker.log.indexes.transaction_index import ENTRY
-from pybroker.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
-from pybroker.log.producers.producer_state import ProducerState
+from pybroker.log.log_state import LogState, nothing
 from pybroker.log.recovery import recovery
-from pybroker.log.results import FetchedRecords, LogOffsetMetadata, TimestampedOffset
-from pybroker.log.retention import retention
-from pybroker.log.segments.segment import LogSegment
-from pybroker.log.segments.segments import Segments
+from pybroker.log.retention import log_start, retention
 from pybroker.model import FIRST_OFFSET, NO_OFFSET, LeaderEpoch, Offset
-from pybroker.records.rules import INFLATION_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pybroker.clock import Clock
     from pybroker.config.topic import TopicConfig
-    from pybroker.log.cleaner.replace import Replacement
     from pybroker.log.directories.directory import LogDirectory
-    from pybroker.log.files.filesystem import Filesystem
-    from pybroker.log.recovery.lost import LostRange
-    from pybroker.log.results import AbortedTransactions, LogAppendInfo
+    from pybroker.log.leader_epoch_cache import EpochEndOffset
+    from pybroker.log.log_state import LogServices
+    from pybroker.log.results import AbortedTransactions, LogAppendInfo, LogOffsetMetadata, TimestampedOffset
+    from pybroker.log.segments.fetched_records import FetchedRecords
+    from pybroker.log.segments.segment import LogSegment
     from pybroker.model import TopicId, TopicPartition
     from pybroker.sharing.work import Work
 
-PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
+class Log(LogState):
+    """One partition's log, opened by `Log.open` or `Log.create`. Every method may raise KafkaError(KAFKA_STORAGE_ERROR)."""
 
-@dataclass(slots=True, kw_only=True)
-class LogServices:
-    """The objects that all logs of a broker share.
-
-    `recovery_threads`: the number per log directory, while logs are opened after an unclean stop. `inflation_max`: the records
-    of a produce request may inflate to this many times `max.message.bytes`.
-    """
-
-    clock: Clock
-    recovery_threads: int = 1
-    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
-    inflation_max: int = INFLATION_MAX
-    jitter: random.Random = field(default_factory=random.Random)
-
-
-def _nothing() -> None:
-    """Do nothing."""
-
-
-class Log(LogEnd):
-    """One partition's log, opened by `Log.open` or `Log.create`. Every method may raise KafkaError(KAFKA_STORAGE_ERROR).
-
-    Attributes:
-        log_start_offset: records below it are logically deleted.
-        log_end_offset: offset of the next record.
-        recovery_point: the data below it is durable.
-        unflushed_messages: records appended since the last flush was begun, which `flush.messages` counts.
-        last_flush_ms: when the last flush of everything was begun, or the log was opened; of the monotonic clock.
-        unsettled_from, unsettled_upto: records between them, above the recovery point, must be durable before a client sees them.
-        on_settled: called on the loop when `settled_end_offset` has moved because a flush has finished.
-        config: replaceable at any time.
-        truncations: how often records at the end were dropped.
-        is_moving: a move copies it to another directory (`directory_moves`): the cleaner leaves it alone.
-        is_unfinished: a truncation stopped half-way; `finish_truncation` is to be called before anything is appended.
-        replacement: the segment that compaction is putting in the place of others.
-        lost: the records that `open` had to give up, in order of the offsets.
-    """
-
-    __slots__ = (
-        "directory",
-        "filesystem",
-        "flush_state",
-        "is_moving",
-        "last_flush_ms",
-        "lost",
-        "on_settled",
-        "path",
-        "replacement",
-        "services",
-        "topic_id",
-        "topic_partition",
-        "truncations",
-        "unsettled_from",
-    )
-
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: TopicId,
-        config: TopicConfig,
-        log_directory: LogDirectory,
-        services: LogServices,
-        *,
-        name: str | None = None,
-    ) -> None:
-        """Prepare a log; `name` is its directory's name if that is not the partition's."""
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.config = config
-        self.log_directory = log_directory
-        self.filesystem: Filesystem = log_directory.filesystem
-        self.services = services
-        self.path = f"{log_directory.path}/{name or f'{topic_partition.topic}-{topic_partition.partition}'}"
-        self.segments = Segments()
-        self.validator = rules_of(config, log_directory.room, services.inflation_max)
-        self.epochs = LeaderEpochCache(self.filesystem, f"{self.path}/{checkpoint.LEADER_EPOCH_FILE}")
-        self.producers = ProducerState(self.filesystem, self.path, expiration_ms=services.producer_id_expiration_ms)
-        self.log_start_offset = FIRST_OFFSET
-        self.log_end_offset = FIRST_OFFSET
-        self.recovery_point = FIRST_OFFSET
-        self.unflushed_messages = 0
-        self.last_flush_ms = services.clock.monotonic_ms()
-        self.is_closed = False
-        self.is_moving = False
-        self.is_unfinished = False
-        self.truncations = 0
-        self.replacement: Replacement | None = None
-        self.lost: list[LostRange] = []
-        self.flush_state = flush.FlushState()
-        self.unsettled_from = FIRST_OFFSET
-        self.unsettled_upto = FIRST_OFFSET
-        self.on_settled: Callable[[], None] = _nothing
+    __slots__ = ()
 
     @classmethod
     def create(
@@ -213,27 +114,6 @@ class Log(LogEnd):
             raise
         return log
 
-    def check_usable(self) -> None:
-        """Raise KafkaError(KAFKA_STORAGE_ERROR) if the log is closed or its directory offline."""
-        if self.log_directory.failure is not None or self.is_closed:
-            raise self.log_directory.error()
-
-    @property
-    def size(self) -> int:
-        """The bytes of data on disk."""
-        return self.segments.size
-
-    @property
-    def leader_epoch(self) -> LeaderEpoch:
-        """The epoch of the last record; -1 if none is known."""
-        return self.epochs.latest_epoch
-
-    @property
-    def end_offset_metadata(self) -> LogOffsetMetadata:
-        """The log end offset and its position."""
-        active = self.segments.active
-        return LogOffsetMetadata(self.log_end_offset, active.base_offset, active.tail.size)
-
     # --- append ---
 
     append_unusual = append.append_unusual  # bound, where the others are wrapped: saves a call for each append
@@ -247,38 +127,12 @@ class Log(LogEnd):
         """
         return append.append_as_follower(self, records, now_ms=now_ms)
 
-    def add_segment(self, base_offset: Offset, now_ms: int) -> LogSegment:
-        """Begin a new segment, the active one from now on. Raises OSError."""
-        limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        jitter_ms = self.services.jitter.randrange(limit) if limit > 0 else 0
-        segment = LogSegment.create(self.filesystem, self.path, base_offset, self.config, now_ms=now_ms, jitter_ms=jitter_ms)
-        self.segments.add(segment)
-        self.flush_state.has_new_names = True
-        return segment
-
     def roll(self, now_ms: int, base_offset: Offset = FIRST_OFFSET) -> LogSegment:
         """Close the active segment and begin one at the log end offset, or at `base_offset` if that is larger. Raises OSError.
 
         After OSError the log is as it was, and appends to its active segment.
         """
-        base_offset = max(base_offset, self.log_end_offset)
-        active = self.segments.active
-        if active.base_offset == base_offset:  # empty: begin it again
-            self.segments.remove(active)
-            active.release()
-            try:
-                return self.add_segment(base_offset, now_ms)
-            except OSError:
-                self.segments.add(active)
-                raise
-        active.write_last_timestamp()
-        segment = self.add_segment(base_offset, now_ms)
-        active.deactivate()
-        self.flush_state.seal(active)
-        self.producers.map_end_offset = base_offset
-        self.producers.request_snapshot()
-        self.flush(upto=base_offset)
-        return segment
+        return roll.roll(self, now_ms, base_offset)
 
     def skip_to(self, offset: Offset) -> None:
         """Let the next record have `offset`, above the log end offset: the log that is copied has no records in between."""
@@ -319,31 +173,10 @@ class Log(LogEnd):
             self.guarded(lambda: flush.settle(self, self.recovery_point))
 
     @property
-    def is_settled(self) -> bool:
-        """Whether no append waits for the disk because of `flush.messages`."""
-        return self.unsettled_upto <= self.recovery_point
-
-    @property
-    def settled_end_offset(self) -> Offset:
-        """The end of what clients may see: the log end offset, or the first offset that waits for the disk."""
-        if self.unsettled_upto <= self.recovery_point:
-            return self.log_end_offset
-        return max(self.unsettled_from, self.recovery_point)
-
-    @property
-    def safe_recovery_point(self) -> Offset:
-        """The offset to begin at after a crash: complete segments with indexes that may not be durable must be read again."""
-        return min([self.recovery_point, *(segment.base_offset for segment in self.flush_state.sealed)])
-
-    @property
     def aborted_counts(self) -> dict[Offset, int]:
         """The number of transactions in each segment's index, of those that have any. Raises OSError."""
         counts = ((segment.base_offset, segment.transaction_index.size_in_file() // ENTRY.size) for segment in self.segments)
         return {base_offset: count for base_offset, count in counts if count}
-
-    def forget_flushes(self) -> None:
-        """Forget the running flushes after a truncation: they do not cover what is written now."""
-        flush.forget(self)
 
     # --- read ---
 
@@ -421,7 +254,7 @@ class Log(LogEnd):
 
         Raises KafkaError(OFFSET_OUT_OF_RANGE) above the watermark.
         """
-        return truncate.increment_log_start_offset(self, offset, high_watermark=high_watermark)
+        return log_start.increment_log_start_offset(self, offset, high_watermark=high_watermark)
 
     def delete_below_start(self, *, count_max: int | None = None) -> int:
         """Delete the segments below the log start offset, after that is durable, at most `count_max`. Returns their number."""
@@ -445,7 +278,7 @@ class Log(LogEnd):
     def prepare_close(self) -> Callable[[], None]:
         """Write what a clean end leaves behind; what is returned makes it durable in any thread. Both raise OSError."""
         if self.is_closed or self.log_directory.is_offline:
-            return _nothing
+            return nothing
         if self.is_unfinished:
             truncate.finish(self)
         self.producers.take_snapshot()
@@ -460,7 +293,7 @@ class Log(LogEnd):
         if not is_durable:
             return flush.sync_work(self, self.log_end_offset, is_closing=True)[0]
         if snapshot is None:
-            return _nothing
+            return nothing
         filesystem, path = self.filesystem, self.path
 
         def work() -> None:
@@ -478,17 +311,6 @@ class Log(LogEnd):
     def release(self) -> None:
         """Release the files without writing anything; the log must not be used afterwards."""
         self.is_closed = True
-        self.on_settled = _nothing  # it refers to this log: a cycle that was frozen would never be freed
+        self.on_settled = nothing  # it refers to this log: a cycle that was frozen would never be freed
         for segment in self.segments:
             segment.release()
-
-    def guarded(self, work: Callable[[], None]) -> None:
-        """Run work that touches the disk; OSError takes the directory offline."""
-        self.check_usable()
-        try:
-            work()
-        except OSError as error:
-            raise self.log_directory.fail(error) from error
-
-    def __repr__(self) -> str:
-        return f"Log({self.topic_partition}, [{self.log_start_offset}, {self.log_end_offset}), {len(self.segments)} segments)"

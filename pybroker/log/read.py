@@ -12,8 +12,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from pybroker.log.indexes.entry_file import CorruptIndexError
-from pybroker.log.results import EMPTY, FetchedRecords, LogOffsetMetadata
+from pybroker.log.results import LogOffsetMetadata
 from pybroker.log.segments.batch_scan import CorruptDataError
+from pybroker.log.segments.fetched_records import EMPTY, FetchedRecords
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.errors import CorruptRecordError
 
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pybroker.log.indexes.transaction_index import AbortedTransaction
-    from pybroker.log.log import Log
+    from pybroker.log.log_state import LogState
     from pybroker.log.segments.segment import LogSegment
     from pybroker.model import Offset
 
 logger = logging.getLogger(__name__)
 
 
-def read(log: Log, offset: Offset, *, bytes_max: int, upper_offset: Offset, min_one_batch: bool) -> FetchedRecords:
+def read(log: LogState, offset: Offset, *, bytes_max: int, upper_offset: Offset, min_one_batch: bool) -> FetchedRecords:
     """Return a slice from the batch that holds `offset`; this is `Log.read`."""
     if log.log_directory.failure is not None or log.is_closed:
         log.check_usable()
@@ -58,7 +59,7 @@ def read(log: Log, offset: Offset, *, bytes_max: int, upper_offset: Offset, min_
         raise log.log_directory.fail(error) from error
 
 
-def _find(log: Log, offset: Offset) -> tuple[LogSegment, tuple[int, int]] | None:
+def _find(log: LogState, offset: Offset) -> tuple[LogSegment, tuple[int, int]] | None:
     """Return the segment, and position and size in it, of the batch that holds `offset` or follows it."""
     segments = log.segments
     if segments.active.base_offset <= offset:
@@ -74,7 +75,7 @@ def _find(log: Log, offset: Offset) -> tuple[LogSegment, tuple[int, int]] | None
     return None
 
 
-def offset_behind(log: Log, fetched: FetchedRecords) -> Offset:
+def offset_behind(log: LogState, fetched: FetchedRecords) -> Offset:
     """Return an offset that no record in the slice reaches. Raises KafkaError."""
     log.check_usable()
     try:
@@ -85,13 +86,13 @@ def offset_behind(log: Log, fetched: FetchedRecords) -> Offset:
         raise log.log_directory.fail(error) from error
 
 
-def _offset_behind(log: Log, fetched: FetchedRecords) -> Offset:
+def _offset_behind(log: LogState, fetched: FetchedRecords) -> Offset:
     offset, segment_base_offset, position = fetched.offset_metadata
     segment, end = log.segments[log.segments.floor_index(segment_base_offset)], position + fetched.size
     return segment.end_offset if end >= segment.size else segment.offset_behind(offset, end)
 
 
-def _note_gap(log: Log, segment: LogSegment, offset: Offset) -> None:
+def _note_gap(log: LogState, segment: LogSegment, offset: Offset) -> None:
     """Log once that a segment ends before the next one begins, although the topic is never compacted."""
     if "compact" in log.config.cleanup_policy or segment.is_gap_logged:
         return
@@ -106,7 +107,7 @@ def _note_gap(log: Log, segment: LogSegment, offset: Offset) -> None:
     )
 
 
-def _position_of_upper(log: Log, segment: LogSegment, upper_offset: Offset, behind_first: int) -> int:
+def _position_of_upper(log: LogState, segment: LogSegment, upper_offset: Offset, behind_first: int) -> int:
     """Return where in `segment` the batches that must not be visible yet begin; its end if they are in a later segment.
 
     If damage hides that, return where the damage begins, after the first batch.
@@ -122,7 +123,7 @@ def _position_of_upper(log: Log, segment: LogSegment, upper_offset: Offset, behi
     return found[0] if found is not None else segment.size
 
 
-def offset_behind_damage(log: Log, offset: Offset) -> Offset | None:
+def offset_behind_damage(log: LogState, offset: Offset) -> Offset | None:
     """Return where reading can continue after damage; this is `Log.offset_behind_damage`."""
     segment = log.segments[max(log.segments.floor_index(offset), 0)]
     try:
@@ -132,7 +133,7 @@ def offset_behind_damage(log: Log, offset: Offset) -> Offset | None:
     return min(behind, log.log_end_offset) if behind is not None else None
 
 
-def offset_metadata(log: Log, offset: Offset) -> LogOffsetMetadata:
+def offset_metadata(log: LogState, offset: Offset) -> LogOffsetMetadata:
     """Return where an offset is; this is `Log.offset_metadata`."""
     log.check_usable()
     if offset == log.log_end_offset:
@@ -149,7 +150,7 @@ def offset_metadata(log: Log, offset: Offset) -> LogOffsetMetadata:
 
 
 def aborted_transactions(
-    log: Log, *, fetch_offset: Offset, upper_offset: Offset, fetched: FetchedRecords | None
+    log: LogState, *, fetch_offset: Offset, upper_offset: Offset, fetched: FetchedRecords | None
 ) -> list[AbortedTransaction]:
     """Return the aborted transactions of a range; this is `Log.aborted_transactions`."""
     if fetched is not None:
@@ -158,7 +159,7 @@ def aborted_transactions(
     return [one for piece in pieces for one in piece]
 
 
-def aborted_in_pieces(log: Log, *, fetch_offset: Offset, upper_offset: Offset) -> Iterator[list[AbortedTransaction]]:
+def aborted_in_pieces(log: LogState, *, fetch_offset: Offset, upper_offset: Offset) -> Iterator[list[AbortedTransaction]]:
     """Yield the aborted transactions of a range, those of about a hundred entries of an index at a time."""
     log.check_usable()
     try:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from pybroker.model import NO_OFFSET, Offset
 
 if TYPE_CHECKING:
     from pybroker.log.indexes.transaction_index import AbortedTransaction
-    from pybroker.log.segments.file_records import FileRecords
     from pybroker.model import LeaderEpoch
+
+T = TypeVar("T")
 
 
 class AppendOrigin(IntEnum):
@@ -52,26 +55,6 @@ class LogOffsetMetadata(NamedTuple):
     position: int = -1
 
 
-EMPTY: Final = b""
-
-
-class FetchedRecords(NamedTuple):
-    """The result of a read.
-
-    Attributes:
-        records: a slice of a segment, or `EMPTY`.
-        size: its bytes.
-        first_batch_size: bytes of the batch that holds the offset; 0 if there is none.
-        is_first_incomplete: the slice ends within that batch.
-    """
-
-    records: FileRecords | bytes
-    size: int
-    offset_metadata: LogOffsetMetadata
-    first_batch_size: int = 0
-    is_first_incomplete: bool = False
-
-
 class TimestampedOffset(NamedTuple):
     """A record found by its timestamp; `leader_epoch` is -1 if it is not known."""
 
@@ -81,3 +64,56 @@ class TimestampedOffset(NamedTuple):
 
 
 AbortedTransactions = list["AbortedTransaction"]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class LostRange:
+    """Offsets that the log had, as far as is known, and does not have any more.
+
+    Attributes:
+        first_offset: the first of them.
+        end_offset: the offset after the last; -1 if it is not known.
+        path: the file, or the directory, that keeps the bytes; None if there are none, or none of them are intact.
+        reason: a text for people.
+    """
+
+    first_offset: Offset
+    end_offset: Offset
+    path: str | None
+    reason: str
+
+    def __str__(self) -> str:
+        offsets = f"from {self.first_offset} on" if self.end_offset < 0 else f"{self.first_offset} to {self.end_offset - 1}"
+        kept = "nothing of them is left to keep" if self.path is None else f"their bytes are kept in {self.path}"
+        return f"the offsets {offsets} are given up ({self.reason}); {kept}"
+
+
+class Computation(Generic[T]):
+    """A function that needs nothing of the loop's: a codec takes milliseconds, and releases the interpreter meanwhile.
+
+    It keeps what the function raised, for `result`: a thread must not take damaged data for a failure of the disk.
+    """
+
+    __slots__ = ("_error", "_function", "_result")
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._result: list[T] = []
+        self._error: Exception | None = None
+
+    def __call__(self) -> None:
+        """Call the function, in any thread."""
+        try:
+            self._result.append(self._function())
+        except Exception as error:  # raised by `result`, on the loop
+            self._error = error
+
+    def result(self) -> T:
+        """Return what the function returned, or raise what it raised, after the call."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error  # else it lives as long as its traceback, and that as long as it, with all that the function had
+        return self._result.pop()

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from pybroker.log.cleaner.steps import Computation
-from pybroker.log.cold_lookup import cold_indexes, cold_next, cold_time_lookup, quietly
-from pybroker.log.results import TimestampedOffset
+from pybroker.log.cold_lookup import cold_indexes, cold_lookup, cold_next, cold_time_lookup, quietly
+from pybroker.log.results import Computation, TimestampedOffset
 from pybroker.log.segments.batch_scan import CorruptDataError, read_bytes
 from pybroker.model import Offset
 from pybroker.records import sections
@@ -30,7 +29,7 @@ from pybroker.records.errors import CorruptRecordError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from pybroker.log.log import Log
+    from pybroker.log.log_state import LogState
     from pybroker.log.segments.file_records import SegmentFile
     from pybroker.log.segments.segment import LogSegment
 
@@ -55,7 +54,7 @@ class _ChangedError(Exception):
         self.offset = offset
 
 
-def _pause(log: Log, offset: Offset, step: Callable[[], None] | None = None) -> Searching[None]:
+def _pause(log: LogState, offset: Offset, step: Callable[[], None] | None = None) -> Searching[None]:
     """Give others their turn, while a thread runs `step`.
 
     Raises _ChangedError, and KafkaError if the log cannot be used any more.
@@ -67,13 +66,13 @@ def _pause(log: Log, offset: Offset, step: Callable[[], None] | None = None) -> 
         raise _ChangedError(offset)
 
 
-def _pause_if_cold(log: Log, segment: LogSegment, at: int, header: BatchView) -> Searching[None]:
+def _pause_if_cold(log: LogState, segment: LogSegment, at: int, header: BatchView) -> Searching[None]:
     """Pause after a header if a thread must read the next one first."""
     if (cold := cold_next(segment, at, header)) is not None:
         yield from _pause(log, header.next_offset, cold)
 
 
-def _batch(log: Log, file: SegmentFile, position: int, header: BatchView) -> Searching[BatchView]:
+def _batch(log: LogState, file: SegmentFile, position: int, header: BatchView) -> Searching[BatchView]:
     """Read a whole batch, in a thread if it is long or the page cache lacks it. Raises CorruptDataError, OSError."""
     length = header.batch_length
     reading = Computation(lambda: batch_at(file, position, header))
@@ -84,7 +83,7 @@ def _batch(log: Log, file: SegmentFile, position: int, header: BatchView) -> Sea
     return reading.result()
 
 
-def _guarded(log: Log, search: Callable[[Offset], Searching[Result]]) -> Searching[Result]:
+def _guarded(log: LogState, search: Callable[[Offset], Searching[Result]]) -> Searching[Result]:
     """Run `search` from the log start offset on, again and again while the log changes under it."""
     log.check_usable()
     start = log.log_start_offset
@@ -99,7 +98,7 @@ def _guarded(log: Log, search: Callable[[Offset], Searching[Result]]) -> Searchi
             raise log.log_directory.fail(error) from error
 
 
-def offset_for_timestamp(log: Log, timestamp: int) -> Searching[TimestampedOffset | None]:
+def offset_for_timestamp(log: LogState, timestamp: int) -> Searching[TimestampedOffset | None]:
     """Find the first record at or after `timestamp`; this is `Log.offset_for_timestamp`."""
 
     def search(start: Offset) -> Searching[TimestampedOffset | None]:
@@ -119,7 +118,7 @@ def offset_for_timestamp(log: Log, timestamp: int) -> Searching[TimestampedOffse
     return _guarded(log, search)
 
 
-def _find_in(log: Log, segment: LogSegment, timestamp: int, start: Offset) -> Searching[TimestampedOffset | None]:
+def _find_in(log: LogState, segment: LogSegment, timestamp: int, start: Offset) -> Searching[TimestampedOffset | None]:
     position = segment.position_of(Offset(max(segment.older_until(timestamp), start)))
     for number, (at, header) in enumerate(segment.scan(position), start=1):
         if header.max_timestamp >= timestamp and header.last_offset >= start:
@@ -134,7 +133,7 @@ def _find_in(log: Log, segment: LogSegment, timestamp: int, start: Offset) -> Se
     return None
 
 
-def offset_of_max_timestamp(log: Log) -> Searching[TimestampedOffset | None]:
+def offset_of_max_timestamp(log: LogState) -> Searching[TimestampedOffset | None]:
     """Find the record with the largest timestamp; this is `Log.offset_of_max_timestamp`."""
 
     def search(start: Offset) -> Searching[TimestampedOffset | None]:
@@ -150,7 +149,7 @@ def offset_of_max_timestamp(log: Log) -> Searching[TimestampedOffset | None]:
             timestamp, offset = -negated, segment.max_timestamp.offset
             if timestamp < 0 or (best is not None and timestamp < best.timestamp):
                 break
-            if (cold := log.cold_lookup(offset)) is not None:
+            if (cold := cold_lookup(log, offset)) is not None:
                 yield from _pause(log, start, cold)
             found = yield from _find_max_in(log, segment, timestamp, position=segment.position_of(offset))
             if found is None:
@@ -162,7 +161,7 @@ def offset_of_max_timestamp(log: Log) -> Searching[TimestampedOffset | None]:
     return _guarded(log, search)
 
 
-def _find_max_in(log: Log, segment: LogSegment, timestamp: int, *, position: int) -> Searching[TimestampedOffset | None]:
+def _find_max_in(log: LogState, segment: LogSegment, timestamp: int, *, position: int) -> Searching[TimestampedOffset | None]:
     """Find the first record from `position` on with exactly this timestamp, in the first batch that has it as its largest.
 
     Return None if the index names a batch that has no such record any more: compaction has removed it, or it lies below
@@ -180,7 +179,7 @@ def _find_max_in(log: Log, segment: LogSegment, timestamp: int, *, position: int
     return None
 
 
-def _max_of(log: Log, segment: LogSegment) -> Searching[TimestampedOffset | None]:
+def _max_of(log: LogState, segment: LogSegment) -> Searching[TimestampedOffset | None]:
     """Find the record with the largest timestamp of a segment by reading its headers, and those batches that may hold it."""
     best: TimestampedOffset | None = None
     for number, (at, header) in enumerate(segment.scan(segment.position_of(log.log_start_offset)), start=1):
@@ -240,7 +239,7 @@ def batch_at(file: SegmentFile, position: int, header: BatchView) -> BatchView:
     return batch
 
 
-def legacy_offsets_before(log: Log, timestamp: int, *, count: int) -> list[Offset]:
+def legacy_offsets_before(log: LogState, timestamp: int, *, count: int) -> list[Offset]:
     """Find offsets for ListOffsets v0; this is `Log.legacy_offsets_before`."""
     log.check_usable()
     try:

@@ -73,7 +73,7 @@ _ZEROS: Final = memoryview(bytes(64 << 10))
 
 
 class RecordsSource(Protocol):
-    """A slice of a log. `log.FileRecords` is one."""
+    """A slice of a log. `file_records.FileRecords` is one."""
 
     size: int
 

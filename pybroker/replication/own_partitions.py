@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pybroker.config.broker import BrokerConfig
-    from pybroker.log.directories.directory_moves import DirectoryMoves
     from pybroker.log.log import Log
+    from pybroker.log.manager.directory_moves import DirectoryMoves
     from pybroker.log.manager.manager import LogManager
     from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
     from pybroker.model import BrokerId, Offset, TopicId

@@ -34,7 +34,8 @@ from pybroker.replication.partition_data import is_present_epoch
 if TYPE_CHECKING:
     from pybroker.log.leader_epoch_cache import EpochEndOffset
     from pybroker.log.log import Log
-    from pybroker.log.results import AbortedTransactions, FetchedRecords, LogOffsetMetadata
+    from pybroker.log.results import AbortedTransactions, LogOffsetMetadata
+    from pybroker.log.segments.fetched_records import FetchedRecords
     from pybroker.log.segments.file_records import FileRecords
     from pybroker.metadata.image import PartitionImage
     from pybroker.model import TopicId, TopicPartition

@@ -25,7 +25,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.directories.directory_moves import DirectoryMoves
+from pybroker.log.manager.directory_moves import DirectoryMoves
 from pybroker.metadata.names import INTERNAL_TOPICS
 from pybroker.model import FIRST_OFFSET, BrokerId, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError

@@ -12,7 +12,8 @@ from pybroker.config.broker import BrokerConfig
 from pybroker.config.load import load
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.files.filesystem import Filesystem
-from pybroker.log.log import Log, LogServices
+from pybroker.log.log import Log
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.log.results import AppendOrigin
 from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition

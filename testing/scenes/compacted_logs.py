@@ -11,7 +11,8 @@ from pathlib import Path
 from pybroker.config.load import load
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.files.filesystem import Filesystem
-from pybroker.log.log import Log, LogServices
+from pybroker.log.log import Log
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 from pybroker.records.batch import Record

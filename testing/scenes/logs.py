@@ -17,10 +17,11 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log import _tail_python
 from pybroker.log.directories.directory import LogDirectory
 from pybroker.log.files.filesystem import Filesystem, WriteBuffer
-from pybroker.log.log import Log, LogServices
+from pybroker.log.log import Log
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
-from pybroker.log.results import FetchedRecords
 from pybroker.log.retention import retention
+from pybroker.log.segments.fetched_records import FetchedRecords
 from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from pybroker.protocol.parts import SendPart
 from pybroker.records.batch import BatchView, Record, batches

@@ -153,7 +153,7 @@ class World:
             mock.patch("pybroker.log.manager.manager.ThreadPoolExecutor", InlineExecutor),
             contextlib.ExitStack() as slices,
             mock.patch("pybroker.turns.rounds.BUDGET_NS", 0),
-            mock.patch("pybroker.log.checkpoints.checkpoint_pass.LOGS_PER_STEP", 1),
+            mock.patch("pybroker.log.manager.checkpoint_pass.LOGS_PER_STEP", 1),
             mock.patch("pybroker.log.cleaner.progress.LOGS_PER_STEP", 1),
             mock.patch("pybroker.log.manager.passes.PER_STEP", 1),
         ):

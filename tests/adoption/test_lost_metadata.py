@@ -16,7 +16,7 @@ from pybroker.log.checkpoints import checkpoint
 from pybroker.log.directories.claims import Claims, KnownDirectory
 from pybroker.log.directories.directory import LogDirectory
 from pybroker.log.files.filesystem import Filesystem
-from pybroker.log.log import LogServices
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.directories import directories_key, read_directories, write_directories

@@ -14,7 +14,8 @@ from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
 from pybroker.log.directories.claims import KnownDirectory
-from pybroker.log.log import Log, LogServices
+from pybroker.log.log import Log
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.image import BrokerRegistration

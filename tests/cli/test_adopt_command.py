@@ -15,7 +15,7 @@ from pybroker.cli.adopt_command import _start_line, command
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
-from pybroker.log.log import LogServices
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset, ProducerEpoch, ProducerId
 from pybroker.records.batch import Record

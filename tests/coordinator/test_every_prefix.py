@@ -19,7 +19,7 @@ from pybroker.coordinator.loading import replay_batch
 from pybroker.coordinator.runtime.loader import replay_log
 from pybroker.coordinator.shard import GroupShard
 from pybroker.log.log import Log
-from pybroker.log.results import FetchedRecords
+from pybroker.log.segments.fetched_records import FetchedRecords
 from pybroker.model import Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest

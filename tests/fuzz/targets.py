@@ -18,7 +18,8 @@ from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
 from pybroker.log.directories.directory import LogDirectory
 from pybroker.log.files.filesystem import Filesystem
-from pybroker.log.log import Log, LogServices
+from pybroker.log.log import Log
+from pybroker.log.log_state import LogServices
 from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.native import extension
 from pybroker.protocol import _codec_python

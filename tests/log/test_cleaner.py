@@ -18,8 +18,8 @@ from pybroker.log.cleaner import chunks
 from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.cleaner.progress import Progress
 from pybroker.log.directories.directory import LogDirectory
-from pybroker.log.directories.directory_moves import DirectoryMoves
 from pybroker.log.files.filesystem import Filesystem
+from pybroker.log.manager.directory_moves import DirectoryMoves
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset
 from pybroker.records.batch import Record
@@ -30,7 +30,7 @@ from testing.scenes.compacted_log import CleanerClock, CompactedLog, Pair, recor
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, Producer, read_batches
 
 if TYPE_CHECKING:
-    from pybroker.log.checkpoints.checkpoint_pass import Collection
+    from pybroker.log.manager.checkpoint_pass import Collection
 
 DAY_MS = 86_400_000
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pybroker.log.cleaner.cleaner import LogCleaner
-from pybroker.log.directories.directory_moves import DirectoryMoves
 from pybroker.log.log import Log
+from pybroker.log.manager.directory_moves import DirectoryMoves
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset
 from pybroker.records.batch import Record

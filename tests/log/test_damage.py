@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pybroker.log.log import Log
-from pybroker.log.recovery.lost import LostRange
+from pybroker.log.results import LostRange
 from pybroker.model import Offset
 from pybroker.records.batch import HEADER_SIZE, BatchView, batches
 from pybroker.records.errors import CorruptRecordError

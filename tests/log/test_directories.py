@@ -16,7 +16,8 @@ from pybroker.log.checkpoints import checkpoint
 from pybroker.log.checkpoints.offset_checkpoint import StoredOffset, read_stored
 from pybroker.log.directories.claims import InconsistentDirectoryError, KnownDirectory
 from pybroker.log.files.filesystem import Filesystem
-from pybroker.log.log import Log, LogServices
+from pybroker.log.log import Log
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.log.recovery import recovery
 from pybroker.model import BrokerId, Offset, TopicId, TopicPartition

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log.checkpoints import checkpoint, checkpoint_pass
+from pybroker.log.checkpoints import checkpoint
 from pybroker.log.checkpoints.offset_checkpoint import read_stored
-from pybroker.log.directories import directory_moves
-from pybroker.log.directories.directory_moves import DirectoryMoves
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
+from pybroker.log.manager import checkpoint_pass, directory_moves
+from pybroker.log.manager.directory_moves import DirectoryMoves
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError

@@ -13,7 +13,7 @@ from pybroker.log.checkpoints.offset_checkpoint import StoredOffset
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.recovery.kept import records
-from pybroker.log.recovery.lost import LostRange
+from pybroker.log.results import LostRange
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.batch import BatchView, batches

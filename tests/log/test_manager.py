@@ -15,7 +15,7 @@ from pybroker.log.checkpoints import checkpoint
 from pybroker.log.checkpoints.offset_checkpoint import COMPANION_SUFFIX
 from pybroker.log.directories.claims import InconsistentDirectoryError, LogDirectoryInUseError
 from pybroker.log.files.filesystem import Filesystem
-from pybroker.log.log import LogServices
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import SEGMENTS_PER_STEP, LogManager
 from pybroker.log.producers.producer_entry import ProducerEntry
 from pybroker.log.producers.producer_state import PRODUCERS_PER_STEP

@@ -9,8 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.log.directories.directory_moves import DirectoryMoves
-from pybroker.log.log import Log, LogServices
+from pybroker.log.log import Log
+from pybroker.log.log_state import LogServices
+from pybroker.log.manager.directory_moves import DirectoryMoves
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset, TopicId
 from pybroker.protocol.error_codes import KafkaError

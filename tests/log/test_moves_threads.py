@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log.directories.directory_moves import DirectoryMoves
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
+from pybroker.log.manager.directory_moves import DirectoryMoves
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset, TopicPartition
 from pybroker.sharing.work import ThreadRunner, run_inline
@@ -245,7 +245,7 @@ def test_a_move_of_cold_files_reads_them_in_a_thread(
     filesystem.drop_caches()
     filesystem.waits.clear()
     if not is_thread_used:
-        monkeypatch.setattr("pybroker.log.directories.directory_moves._read_first", lambda *_: None)
+        monkeypatch.setattr("pybroker.log.manager.directory_moves._read_first", lambda *_: None)
     turns: list[Callable[[], None]] = []
     moved: list[Log] = []
     moves = DirectoryMoves(logs, later=turns.append, on_moved=lambda _, one: moved.append(one))

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from pybroker.log.files.filesystem import Filesystem
-from pybroker.log.log import Log, LogServices
+from pybroker.log.log import Log
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager import opening
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset, TopicPartition

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.log.deletion import delete_segments
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.segments.segment import LogSegment
-from pybroker.log.truncate import delete_segments
 from testing.scenes.logs import START_MS, Disk, append, batch
 
 

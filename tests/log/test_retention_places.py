@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.log.directories.directory_moves import DirectoryMoves
-from pybroker.log.log import Log, LogServices
+from pybroker.log.log import Log
+from pybroker.log.log_state import LogServices
+from pybroker.log.manager.directory_moves import DirectoryMoves
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset
 from pybroker.records.batch import Record

@@ -15,7 +15,7 @@ from pybroker.log.checkpoints import checkpoint
 from pybroker.log.checkpoints.offset_checkpoint import StoredOffset
 from pybroker.log.files.filesystem import WriteBuffer
 from pybroker.log.files.room import FULL_BYTES, LOG_BYTES, RESERVE_BYTES_MIN, RESERVE_FILE, ROOM_BYTES, Room
-from pybroker.log.log import LogServices
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pybroker.clock import ManualClock
 from pybroker.config.topic import TopicConfig
-from pybroker.log.log import LogServices
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import KafkaError

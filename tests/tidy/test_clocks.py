@@ -25,7 +25,7 @@ WALL: dict[str, str] = {
     "pybroker/log/cleaner/cleaner.py": "the lags of compaction compare with the timestamps of records",
     "pybroker/log/cleaner/cleaning.py": "the times of tombstones are in their batches",
     "pybroker/log/cleaner/head.py": "a new segment has the time of its file",
-    "pybroker/log/directories/directory_moves.py": "a new segment has the time of its file",
+    "pybroker/log/manager/directory_moves.py": "a new segment has the time of its file",
     "pybroker/log/log.py": "a new segment has the time of its file",
     "pybroker/log/recovery/recovery.py": "producers expire by the timestamps of their batches",
     "pybroker/log/timestamp_lookup.py": "the times of segments are those of their files",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.tidy.sources import for_each, nodes, sources, tree
 
-TAKEN_OUT = {"pybroker/log/cleaner/steps.py"}  # its `result` takes the exception out of the object
+TAKEN_OUT = {"pybroker/log/results.py"}  # its `result` takes the exception out of the object
 
 
 def _values(node: ast.expr | None) -> Iterator[ast.expr]:

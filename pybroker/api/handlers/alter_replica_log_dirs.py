@@ -2,7 +2,7 @@
 
 Behaviour
     The handler begins the move, which continues after the response while the partition is written and read:
-    `log/directories/directory_moves.py`. DescribeLogDirs reports its progress. A partition that already lies in the directory
+    `log/manager/directory_moves.py`. DescribeLogDirs reports its progress. A partition that already lies in the directory
     stays there, and a move of it that is under way is given up. LOG_DIR_NOT_FOUND for a path that is none of the broker's data
     directories, KAFKA_STORAGE_ERROR for a directory that failed, REPLICA_NOT_AVAILABLE for a partition that another broker has,
     INVALID_TOPIC_EXCEPTION for a topic whose name has more than 212 characters, because the mark of a move must fit behind it.

@@ -2,5 +2,4 @@
 
 checkpoint           reading and writing such a file
 offset_checkpoint    a file with one offset of each log, and the topic ids that Kafka's format has no room for
-checkpoint_pass      collecting these offsets from many logs, in slices
 """

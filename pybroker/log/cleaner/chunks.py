@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.cleaner.steps import Computation
+from pybroker.log.results import Computation
 from pybroker.records import kernels
 from pybroker.records.batch import MAGIC, BatchView, claimed_size
 from pybroker.records.compression import DECOMPRESSED_BYTES_MAX

@@ -6,8 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pybroker.log.checkpoints import checkpoint_pass
 from pybroker.log.cleaner.steps import collected
+from pybroker.log.manager import checkpoint_pass
 from pybroker.log.recovery.leftovers import drop_unfinished
 from pybroker.model import Offset
 

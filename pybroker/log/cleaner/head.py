@@ -15,14 +15,13 @@ import errno
 import logging
 from typing import TYPE_CHECKING
 
-from pybroker.log.checkpoints import checkpoint_pass
 from pybroker.log.cleaner.chunks import batches_of
 from pybroker.log.cleaner.replace import replace, unless_changed
 from pybroker.log.cleaner.rewrite import WRITE_BYTES, new_target
 from pybroker.log.cleaner.steps import Work, collected
+from pybroker.log.manager import checkpoint_pass
 from pybroker.log.retention import record_retention
-from pybroker.log.segments.batch_scan import OFFSET_END
-from pybroker.model import Offset
+from pybroker.model import OFFSET_END, Offset
 from pybroker.records.batch import BatchView
 
 if TYPE_CHECKING:

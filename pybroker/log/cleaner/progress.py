@@ -17,9 +17,9 @@ from pybroker.model import FIRST_OFFSET
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from pybroker.log.checkpoints.checkpoint_pass import Collection
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.log import Log
+    from pybroker.log.manager.checkpoint_pass import Collection
     from pybroker.log.manager.manager import LogManager
     from pybroker.model import Offset, TopicId, TopicPartition
 

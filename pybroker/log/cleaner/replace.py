@@ -35,7 +35,7 @@ from pybroker.records.errors import CorruptRecordError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pybroker.log.log import Log
+    from pybroker.log.log_state import LogState
     from pybroker.log.segments.segment import LogSegment
 
 
@@ -43,7 +43,7 @@ class SegmentsChangedError(Exception):
     """The segments that were read for a new segment are no longer those of the log."""
 
 
-def replace(log: Log, olds: Sequence[LogSegment], new: LogSegment, *, truncations: int) -> Iterator[Callable[[], None]]:
+def replace(log: LogState, olds: Sequence[LogSegment], new: LogSegment, *, truncations: int) -> Iterator[Callable[[], None]]:
     """Put `new`, written and with the suffix `.cleaned`, in the place of `olds`. Yields work to run in a thread.
 
     `truncations` is the log's number when its keys were first read: records that were dropped since then may have had
@@ -67,7 +67,7 @@ def replace(log: Log, olds: Sequence[LogSegment], new: LogSegment, *, truncation
     yield from replacement.finish()
 
 
-def _sync_all(log: Log, new: LogSegment) -> Callable[[], None]:
+def _sync_all(log: LogState, new: LogSegment) -> Callable[[], None]:
     """Return what makes the new segment durable, and the leader epochs: the batch that shows where an epoch began may be
     removed.
     """
@@ -83,7 +83,7 @@ def _sync_all(log: Log, new: LogSegment) -> Callable[[], None]:
     return sync
 
 
-def discard(log: Log, new: LogSegment) -> None:
+def discard(log: LogState, new: LogSegment) -> None:
     """Remove a new segment that does not serve, in such an order that no start takes a part of it for complete. Blocks."""
     filesystem = log.filesystem
     if new.suffix == SWAP_SUFFIX:
@@ -102,7 +102,7 @@ class Replacement:
 
     __slots__ = ("_due_ms", "_log", "_new", "_olds", "is_serving")
 
-    def __init__(self, log: Log, olds: Sequence[LogSegment], new: LogSegment, *, due_ms: int) -> None:
+    def __init__(self, log: LogState, olds: Sequence[LogSegment], new: LogSegment, *, due_ms: int) -> None:
         self._log = log
         self._olds = list(olds)
         self._new = new
@@ -150,7 +150,7 @@ class Replacement:
             del olds[0]
 
 
-def has_changed(log: Log, read: Sequence[LogSegment], truncations: int) -> bool:
+def has_changed(log: LogState, read: Sequence[LogSegment], truncations: int) -> bool:
     """Return whether any of these neighbours is no longer a segment of the log, or the log's end was dropped."""
     if truncations != log.truncations:
         return True
@@ -159,7 +159,7 @@ def has_changed(log: Log, read: Sequence[LogSegment], truncations: int) -> bool:
 
 
 @contextlib.contextmanager
-def unless_changed(log: Log, read: Sequence[LogSegment], truncations: int) -> Iterator[None]:
+def unless_changed(log: LogState, read: Sequence[LogSegment], truncations: int) -> Iterator[None]:
     """Raise SegmentsChangedError for what reading raises if the segments are no longer the log's: their files may be gone."""
     try:
         yield
@@ -169,7 +169,7 @@ def unless_changed(log: Log, read: Sequence[LogSegment], truncations: int) -> It
         raise
 
 
-def _check(log: Log, olds: Sequence[LogSegment], truncations: int) -> None:
+def _check(log: LogState, olds: Sequence[LogSegment], truncations: int) -> None:
     log.check_usable()
     if has_changed(log, olds, truncations):
         raise _changed(log)
@@ -177,5 +177,5 @@ def _check(log: Log, olds: Sequence[LogSegment], truncations: int) -> None:
         raise SegmentsChangedError(f"{log.topic_partition} appends to the segment {olds[-1].path}")
 
 
-def _changed(log: Log) -> SegmentsChangedError:
+def _changed(log: LogState) -> SegmentsChangedError:
     return SegmentsChangedError(f"{log.topic_partition} was shortened meanwhile")

@@ -18,8 +18,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log.cleaner.chunks import THREAD_BYTES, chunks_of, pieces_of, sections_of
-from pybroker.log.cleaner.steps import Computation, Work
+from pybroker.log.cleaner.steps import Work
 from pybroker.log.read import aborted_in_pieces
+from pybroker.log.results import Computation
 from pybroker.log.segments.segment import LogSegment
 from pybroker.log.segments.segment_files import CLEANED_SUFFIX
 from pybroker.log.tail import RELATIVE_OFFSET_MAX

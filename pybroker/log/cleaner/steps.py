@@ -9,12 +9,10 @@ other callable  work that blocks on the disk, for the thread of the log's direct
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from pybroker.log.checkpoints.checkpoint_pass import Collection
-
-T = TypeVar("T")
+    from pybroker.log.manager.checkpoint_pass import Collection
 
 
 class Work(NamedTuple):
@@ -23,37 +21,6 @@ class Work(NamedTuple):
     bytes: int
     records: int = 0
     batches: int = 1
-
-
-class Computation(Generic[T]):
-    """A function that needs nothing of the loop's: a codec takes milliseconds, and releases the interpreter meanwhile.
-
-    It keeps what the function raised, for `result`: a thread must not take damaged data for a failure of the disk.
-    """
-
-    __slots__ = ("_error", "_function", "_result")
-
-    def __init__(self, function: Callable[[], T]) -> None:
-        self._function = function
-        self._result: list[T] = []
-        self._error: Exception | None = None
-
-    def __call__(self) -> None:
-        """Call the function, in any thread."""
-        try:
-            self._result.append(self._function())
-        except Exception as error:  # raised by `result`, on the loop
-            self._error = error
-
-    def result(self) -> T:
-        """Return what the function returned, or raise what it raised, after the call."""
-        if self._error is not None:
-            error, self._error = self._error, None
-            try:
-                raise error
-            finally:
-                del error  # else it lives as long as its traceback, and that as long as it, with all that the function had
-        return self._result.pop()
 
 
 Step = int | Work | Callable[[], None]

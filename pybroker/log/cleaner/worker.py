@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from pybroker.log.cleaner.cleaning import CleanerStats
 from pybroker.log.cleaner.head import NoRoomForCopyError
 from pybroker.log.cleaner.replace import SegmentsChangedError, discard
-from pybroker.log.cleaner.steps import Computation, Work
+from pybroker.log.cleaner.steps import Work
 from pybroker.log.indexes.entry_file import CorruptIndexError
+from pybroker.log.results import Computation
 from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.records.errors import CorruptRecordError

@@ -17,16 +17,13 @@ import re
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.checkpoints import checkpoint
-from pybroker.log.recovery.leftovers import SEGMENT_SUFFIXES
-from pybroker.log.recovery.lost import KEPT_SUFFIX
+from pybroker.log.files.names import KEPT_SUFFIX
 from pybroker.log.segments.segment_files import DATA_SUFFIX
-from pybroker.model import ZERO_TOPIC_ID, TopicPartition
+from pybroker.model import TopicPartition
 
 if TYPE_CHECKING:
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.files.filesystem import Filesystem
-    from pybroker.log.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -104,24 +101,3 @@ def has_records(filesystem: Filesystem, path: str) -> bool:
         and filesystem.file_size(entry.path) > 0
         for entry in filesystem.list(path)
     )
-
-
-def set_segments_aside(log: Log) -> str:
-    """Move all segments of a log that is being loaded to a stray of their own, durably. Returns its path. Raises OSError."""
-    filesystem, directory = log.filesystem, log.log_directory
-    target = f"{directory.path}/{name_away(log.topic_partition, STRAY_SUFFIX)}"
-    filesystem.make_directory(target)
-    if log.topic_id != ZERO_TOPIC_ID:
-        checkpoint.write_partition_metadata(filesystem, target, log.topic_id)
-    filesystem.write_file(f"{target}/{NAME_FILE}", f"{log.topic_partition}\n".encode(), sync=True)
-    for segment in list(log.segments):
-        segment.release()
-        log.segments.remove(segment)
-        for suffix in SEGMENT_SUFFIXES:
-            name = f"{segment.base_offset:020d}{suffix}"
-            if filesystem.exists(f"{log.path}/{name}"):
-                filesystem.rename(f"{log.path}/{name}", f"{target}/{name}")
-    filesystem.sync_directory(target)
-    filesystem.sync_directory(log.path)
-    filesystem.sync_directory(directory.path)
-    return target

@@ -10,6 +10,8 @@ from typing import Final
 from pybroker.model import Offset
 
 OFFSET_DIGITS: Final = 20
+KEPT_SUFFIX: Final = ".kept"
+"""The end of the name of a file with records that a start had to give up."""
 
 
 def offset_of(name: str) -> Offset:

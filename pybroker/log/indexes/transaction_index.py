@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.log.files.filesystem import SHORTAGES
 from pybroker.log.indexes.entry_file import CorruptIndexError, EntryFile, NotInMemoryError
-from pybroker.log.segments.batch_scan import OFFSET_END
-from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, OFFSET_END, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Container, Generator, Sequence

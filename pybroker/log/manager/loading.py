@@ -36,8 +36,7 @@ from pybroker.log.log import Log
 from pybroker.log.manager.opening import open_logs
 from pybroker.log.recovery import lost
 from pybroker.log.recovery.old_formats import OldFormatError
-from pybroker.log.segments.batch_scan import OFFSET_END
-from pybroker.model import FIRST_OFFSET, ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_text
+from pybroker.model import FIRST_OFFSET, OFFSET_END, ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from pybroker.config.topic import TopicConfig
     from pybroker.log.directories.claims import Claims
     from pybroker.log.directories.directory import LogDirectory
-    from pybroker.log.log import LogServices
+    from pybroker.log.log_state import LogServices
 
     TopicIdOf = Callable[[TopicPartition], TopicId | None]
 

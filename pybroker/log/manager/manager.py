@@ -17,13 +17,13 @@ import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.checkpoints import checkpoint, checkpoint_pass
+from pybroker.log.checkpoints import checkpoint
 from pybroker.log.directories import removals, strays
 from pybroker.log.directories.claims import Claims
 from pybroker.log.directories.directory import LogDirectory
 from pybroker.log.files.filesystem import Filesystem
-from pybroker.log.log import Log, LogServices
-from pybroker.log.manager import room_pass
+from pybroker.log.log import Log
+from pybroker.log.manager import checkpoint_pass, room_pass
 from pybroker.log.manager.loading import Loader
 from pybroker.log.manager.passes import LogPasses
 from pybroker.log.producers.producer_state import PRODUCERS_PER_STEP
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from pybroker.config.topic import TopicConfig
     from pybroker.log.directories.claims import KnownDirectory
+    from pybroker.log.log_state import LogServices
     from pybroker.log.manager.loading import TopicIdOf, UnopenedLog
     from pybroker.log.producers.producer_entry import ProducerEntry
     from pybroker.log.segments.segment import LogSegment

@@ -12,10 +12,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.checkpoints import checkpoint_pass
 from pybroker.log.directories import removals
-from pybroker.log.manager import room_pass
-from pybroker.log.retention.retention_pass import retain
+from pybroker.log.manager import checkpoint_pass, room_pass
+from pybroker.log.manager.retention_pass import retain
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.sharing.work import in_thread
 

@@ -25,7 +25,7 @@ from pybroker.records.errors import CorruptRecordError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pybroker.log.log import Log
+    from pybroker.log.log_state import LogState
     from pybroker.log.segments.segment import LogSegment
     from pybroker.model import Offset
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def completed_transactions(
-    log: Log, producers: ProducerState, end_offset: Offset
+    log: LogState, producers: ProducerState, end_offset: Offset
 ) -> Iterator[tuple[LogSegment, CompletedTransaction]]:
     """Bring `producers` to their state at `end_offset` by the batches from where they are on. Yields the transactions that end.
 
@@ -64,7 +64,7 @@ def _update(producers: ProducerState, segment: LogSegment, position: int, header
     return None if batch is None else producers.update(batch)
 
 
-def mend_transaction_indexes(log: Log, counts: Mapping[Offset, int] | None, *, upto: Offset) -> None:
+def mend_transaction_indexes(log: LogState, counts: Mapping[Offset, int] | None, *, upto: Offset) -> None:
     """Make the transaction indexes again that are not as the last stop has left them, of segments that end at or below `upto`.
 
     `counts` has the entries of the indexes that are not empty, by the segments' base offsets; None if that is not known. Raises
@@ -79,7 +79,7 @@ def mend_transaction_indexes(log: Log, counts: Mapping[Offset, int] | None, *, u
             _make_again(log, segment, size=size, expected=expected)
 
 
-def _make_again(log: Log, segment: LogSegment, *, size: int, expected: int | None) -> None:
+def _make_again(log: LogState, segment: LogSegment, *, size: int, expected: int | None) -> None:
     index, first = segment.transaction_index, segment.base_offset
     logger.warning(
         "%s is damaged: it has %d bytes, which is not %s; the broker makes it again from the data of its segment",

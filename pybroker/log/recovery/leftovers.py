@@ -30,23 +30,22 @@ from pybroker.log.segments.segment_files import (
     DATA_SUFFIX,
     DELETED_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
 from pybroker.model import Offset
 
 if TYPE_CHECKING:
-    from pybroker.log.log import Log
+    from pybroker.log.log_state import LogState
 
 logger = logging.getLogger(__name__)
 
 TEMPORARY_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
-SEGMENT_SUFFIXES: Final = (DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 DAMAGED_SUFFIX: Final = ".damaged"
 
 
-def settle(log: Log) -> set[str]:
+def settle(log: LogState) -> set[str]:
     """Leave only whole segments, whatever the last run was doing. Returns the names of the files. Blocks. Raises OSError."""
     files = _Files(log)
     if any(name.endswith((*TEMPORARY_SUFFIXES, SWAP_SUFFIX)) for name in files.names):
@@ -63,7 +62,7 @@ def settle(log: Log) -> set[str]:
     return files.names
 
 
-def drop_unfinished(log: Log) -> None:
+def drop_unfinished(log: LogState) -> None:
     """Remove what compaction did not finish in this run. Blocks. Raises OSError."""
     files = _Files(log)
     _drop_unfinished(files)
@@ -73,7 +72,7 @@ def drop_unfinished(log: Log) -> None:
 class _Files:
     """The names in a log's directory, and changes of them, which are durable after `sync`."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LogState) -> None:
         self._log = log
         self._is_dirty = False
         self.names = {entry.name for entry in log.filesystem.list(log.path) if entry.is_file()}
@@ -110,7 +109,7 @@ def _remove_indexes_of_deleted(files: _Files) -> None:
             files.remove_all([index for index in (stem + OFFSET_INDEX_SUFFIX,) if index in files.names])
 
 
-def _restore_transactions(log: Log, files: _Files) -> None:
+def _restore_transactions(log: LogState, files: _Files) -> None:
     for name in files.ending_in(TRANSACTION_INDEX_SUFFIX + DELETED_SUFFIX):
         index, stem = name.removesuffix(DELETED_SUFFIX), name.partition(".")[0]
         data = stem + DATA_SUFFIX
@@ -128,7 +127,7 @@ def _drop_unfinished(files: _Files) -> None:
         files.sync()  # the `.cleaned` file distinguishes them from complete ones
 
 
-def _put_in_place(log: Log, files: _Files, name: str) -> None:
+def _put_in_place(log: LogState, files: _Files, name: str) -> None:
     stem = name.partition(".")[0]
     first = offset_of(name)
     if _is_within_another(log, files, first):
@@ -152,7 +151,7 @@ def _put_in_place(log: Log, files: _Files, name: str) -> None:
     files.rename(name, name.removesuffix(SWAP_SUFFIX))
 
 
-def _put_indexes_in_place(log: Log, files: _Files) -> None:
+def _put_indexes_in_place(log: LogState, files: _Files) -> None:
     """Rename indexes whose data has its name; remove those of a copy of which a power failure has left no other name."""
     for first in sorted({offset_of(name) for name in files.ending_in(SWAP_SUFFIX)}):
         names = [name for name in files.ending_in(SWAP_SUFFIX) if offset_of(name) == first]
@@ -163,7 +162,7 @@ def _put_indexes_in_place(log: Log, files: _Files) -> None:
             files.rename(name, name.removesuffix(SWAP_SUFFIX))
 
 
-def _is_within_another(log: Log, files: _Files, first: int) -> bool:
+def _is_within_another(log: LogState, files: _Files, first: int) -> bool:
     """Return whether the segment before the offset `first` reaches beyond it, so that it has the batch that begins there."""
     before = max((offset_of(one) for one in files.ending_in(DATA_SUFFIX) if 0 <= offset_of(one) < first), default=-1)
     if before < 0 or f"{first:020d}{DATA_SUFFIX}" in files.names:
@@ -177,7 +176,7 @@ def _is_within_another(log: Log, files: _Files, first: int) -> bool:
         segment.release()
 
 
-def _end_and_aborts(log: Log, stem: str, suffix: str = "") -> int:
+def _end_and_aborts(log: LogState, stem: str, suffix: str = "") -> int:
     """Return the offset after a segment's last batch.
 
     If its transaction index already has its name, or has it again, transactions whose markers are not in the data are

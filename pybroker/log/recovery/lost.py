@@ -14,51 +14,32 @@ Source of the names that Kafka looks for: LogLoader, LocalLog, LogFileUtils, Pro
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pybroker.log.checkpoints import checkpoint
+from pybroker.log.directories.strays import NAME_FILE, STRAY_SUFFIX, name_away
+from pybroker.log.files.names import KEPT_SUFFIX
+from pybroker.log.results import LostRange
 from pybroker.log.segments.file_records import SegmentFile
-from pybroker.model import NO_OFFSET
+from pybroker.log.segments.segment_files import SEGMENT_SUFFIXES
+from pybroker.model import NO_OFFSET, ZERO_TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pybroker.log.files.filesystem import Filesystem
-    from pybroker.log.log import Log
+    from pybroker.log.log_state import LogState
     from pybroker.log.segments.segment import LogSegment
     from pybroker.model import Offset
 
 logger = logging.getLogger(__name__)
 
-KEPT_SUFFIX: Final = ".kept"
 UNKNOWN: Final = NO_OFFSET
 TEMPORARY_SUFFIX: Final = ".tmp"  # a start removes files with this ending
 _COPY_BYTES: Final = 1 << 20
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class LostRange:
-    """Offsets that the log had, as far as is known, and does not have any more.
-
-    Attributes:
-        first_offset: the first of them.
-        end_offset: the offset after the last; -1 if it is not known.
-        path: the file, or the directory, that keeps the bytes; None if there are none, or none of them are intact.
-        reason: a text for people.
-    """
-
-    first_offset: Offset
-    end_offset: Offset
-    path: str | None
-    reason: str
-
-    def __str__(self) -> str:
-        offsets = f"from {self.first_offset} on" if self.end_offset < 0 else f"{self.first_offset} to {self.end_offset - 1}"
-        kept = "nothing of them is left to keep" if self.path is None else f"their bytes are kept in {self.path}"
-        return f"the offsets {offsets} are given up ({self.reason}); {kept}"
-
-
-def note(log: Log, *, first_offset: Offset, end_offset: Offset, reason: str, path: str | None = None) -> None:
+def note(log: LogState, *, first_offset: Offset, end_offset: Offset, reason: str, path: str | None = None) -> None:
     """Add a loss to `log.lost`, and log it."""
     lost = LostRange(first_offset=first_offset, end_offset=end_offset, path=path, reason=reason)
     log.lost.append(lost)
@@ -75,7 +56,7 @@ def kept_path(filesystem: Filesystem, directory: str, *, first_offset: Offset, e
     return path
 
 
-def keep_segments(log: Log, segments: Sequence[LogSegment], end_offset: Offset, reason: str) -> None:
+def keep_segments(log: LogState, segments: Sequence[LogSegment], end_offset: Offset, reason: str) -> None:
     """Take whole segments out of the log and keep their data. The offsets of the last one end at `end_offset` (-1:
     unknown).
 
@@ -97,7 +78,7 @@ def keep_segments(log: Log, segments: Sequence[LogSegment], end_offset: Offset, 
             note(log, first_offset=segment.base_offset, end_offset=end, reason=reason, path=path)
 
 
-def keep_bytes(log: Log, segment: LogSegment, position: int, *, first_offset: Offset, end_offset: Offset) -> str:
+def keep_bytes(log: LogState, segment: LogSegment, position: int, *, first_offset: Offset, end_offset: Offset) -> str:
     """Copy a segment's bytes from `position` on to a file that is kept. Returns its path. Raises OSError."""
     length = segment.size - position
     path = kept_path(log.filesystem, log.path, first_offset=first_offset, end_offset=end_offset, of_bytes=length)
@@ -115,3 +96,24 @@ def keep_bytes(log: Log, segment: LogSegment, position: int, *, first_offset: Of
     log.filesystem.rename(unfinished, path)
     log.filesystem.sync_directory(log.path)
     return path
+
+
+def set_segments_aside(log: LogState) -> str:
+    """Move all segments of a log that is being loaded to a stray of their own, durably. Returns its path. Raises OSError."""
+    filesystem, directory = log.filesystem, log.log_directory
+    target = f"{directory.path}/{name_away(log.topic_partition, STRAY_SUFFIX)}"
+    filesystem.make_directory(target)
+    if log.topic_id != ZERO_TOPIC_ID:
+        checkpoint.write_partition_metadata(filesystem, target, log.topic_id)
+    filesystem.write_file(f"{target}/{NAME_FILE}", f"{log.topic_partition}\n".encode(), sync=True)
+    for segment in list(log.segments):
+        segment.release()
+        log.segments.remove(segment)
+        for suffix in SEGMENT_SUFFIXES:
+            name = f"{segment.base_offset:020d}{suffix}"
+            if filesystem.exists(f"{log.path}/{name}"):
+                filesystem.rename(f"{log.path}/{name}", f"{target}/{name}")
+    filesystem.sync_directory(target)
+    filesystem.sync_directory(log.path)
+    filesystem.sync_directory(directory.path)
+    return target

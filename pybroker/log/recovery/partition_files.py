@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.log.files.names import offset_of
 from pybroker.log.recovery import lost
 from pybroker.log.recovery.lost import UNKNOWN
-from pybroker.log.segments.batch_scan import OFFSET_END, CorruptDataError
+from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.log.segments.damage import intact_batches
 from pybroker.log.segments.segment import LogSegment
 from pybroker.log.segments.segment_files import (
@@ -24,9 +24,10 @@ from pybroker.log.segments.segment_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from pybroker.model import OFFSET_END
 
 if TYPE_CHECKING:
-    from pybroker.log.log import Log
+    from pybroker.log.log_state import LogState
     from pybroker.model import Offset
 
 logger = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
-def open_segments(log: Log, names: set[str]) -> None:
+def open_segments(log: LogState, names: set[str]) -> None:
     """Fill `log.segments`; `names` are those of the files in the log's directory. Raises OSError."""
     filesystem, path = log.filesystem, log.path
     data = sorted(name for name in names if name.endswith(DATA_SUFFIX) and offset_of(name) >= 0)
@@ -56,7 +57,7 @@ def open_segments(log: Log, names: set[str]) -> None:
             filesystem.remove(f"{path}/{name}")
 
 
-def _note_missing(log: Log, base_offset: Offset) -> None:
+def _note_missing(log: LogState, base_offset: Offset) -> None:
     """Note a missing segment: there is an index at `base_offset`, but no data. Segments before all others were deleted."""
     offsets = log.segments.base_offsets
     if offsets and base_offset > offsets[0]:
@@ -69,7 +70,7 @@ def _note_missing(log: Log, base_offset: Offset) -> None:
         )
 
 
-def drop_cut_segments(log: Log) -> None:
+def drop_cut_segments(log: LogState) -> None:
     """Remove segments below the log start offset that reach into the next one, which was made of their end.
 
     A power failure has undone the change of their names, or Kafka was stopped in the middle of it. Raises OSError.
@@ -89,7 +90,7 @@ def drop_cut_segments(log: Log) -> None:
 # --- after an unclean stop ---
 
 
-def settle_overlaps(log: Log) -> None:
+def settle_overlaps(log: LogState) -> None:
     """Set aside segments that are in the range of the rewritten segment before them, so that no offset is served twice.
 
     A rewrite has batches beyond where the next segment begins, which no other segment has, and the time of the last
@@ -105,7 +106,7 @@ def settle_overlaps(log: Log) -> None:
         index += 1
 
 
-def _settle_overlap(log: Log, segment: LogSegment) -> None:
+def _settle_overlap(log: LogState, segment: LogSegment) -> None:
     limit, segment.end_offset = segment.end_offset, OFFSET_END
     next_offset, _ = segment.read_end()
     segment.end_offset = limit

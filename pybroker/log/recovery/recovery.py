@@ -32,29 +32,28 @@ from typing import TYPE_CHECKING
 from pybroker.config.setting import LONG_MAX
 from pybroker.log import flush
 from pybroker.log.append import complete_transaction, producer_batch
-from pybroker.log.directories import strays
 from pybroker.log.indexes.entry_file import CorruptIndexError
 from pybroker.log.leader_epoch_cache import UNDEFINED_EPOCH, EpochEntry, HeaderEpochs
 from pybroker.log.recovery import derived, leftovers, lost, old_formats, partition_files
 from pybroker.log.recovery.lost import UNKNOWN
-from pybroker.log.segments.batch_scan import OFFSET_END, CorruptDataError
+from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.log.segments.damage import Survey, intact_batches, next_intact
 from pybroker.log.tail import RELATIVE_OFFSET_MAX
-from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, OFFSET_END, Offset
 from pybroker.records.batch import HEADER_SIZE, MAGIC, BatchView
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pybroker.log.log import Log
+    from pybroker.log.log_state import LogState
     from pybroker.log.segments.segment import LogSegment
 
 logger = logging.getLogger(__name__)
 
 
 def load(
-    log: Log,
+    log: LogState,
     *,
     was_clean: bool,
     recovery_point: Offset,
@@ -111,7 +110,7 @@ def load(
 # --- step 3: after an unclean stop ---
 
 
-def _recover_from(log: Log, *, recovery_point: Offset, durable_below: Offset, may_be_compacted: bool = False) -> None:
+def _recover_from(log: LogState, *, recovery_point: Offset, durable_below: Offset, may_be_compacted: bool = False) -> None:
     segments = list(log.segments.starting_with(recovery_point))
     logger.info("Recovering %s from offset %d: %d segments", log.topic_partition, segments[0].base_offset, len(segments))
     rebuild_producers(log, segments[0].base_offset, was_clean=False)
@@ -132,7 +131,7 @@ def _recover_from(log: Log, *, recovery_point: Offset, durable_below: Offset, ma
             break
 
 
-def _end_before(log: Log, later: Sequence[LogSegment], next_offset: Offset, reason: str) -> None:
+def _end_before(log: LogState, later: Sequence[LogSegment], next_offset: Offset, reason: str) -> None:
     """End the log at `next_offset`, from which on nothing was durable; the `later` segments, after the hole, are kept in
     other files.
 
@@ -145,7 +144,7 @@ def _end_before(log: Log, later: Sequence[LogSegment], next_offset: Offset, reas
     lost.note(log, first_offset=next_offset, end_offset=later[0].base_offset, reason=reason)
 
 
-def _recover_segment(log: Log, segment: LogSegment) -> tuple[Offset, int, str | None]:
+def _recover_segment(log: LogState, segment: LogSegment) -> tuple[Offset, int, str | None]:
     """Read everything and rebuild all indexes.
 
     Returns the offset and the position after the last intact batch, and what is wrong with the bytes after it, if
@@ -167,7 +166,7 @@ def _recover_segment(log: Log, segment: LogSegment) -> tuple[Offset, int, str | 
     return next_offset, end, reason
 
 
-def _give_up(log: Log, segments: Sequence[LogSegment], end: int, next_offset: Offset, reason: str) -> None:
+def _give_up(log: LogState, segments: Sequence[LogSegment], end: int, next_offset: Offset, reason: str) -> None:
     """End the log at `next_offset`, byte `end` of the first of `segments`; intact batches after it are kept in other files."""
     segment, *later = segments
     old_formats.refuse_behind(log.filesystem, segment.path, end)
@@ -201,7 +200,7 @@ def _end_behind(segment: LogSegment, end: int, next_offset: Offset) -> Offset:
 # --- step 4: where the log ends ---
 
 
-def _find_end(log: Log, *, is_start_offset_certain: bool) -> None:
+def _find_end(log: LogState, *, is_start_offset_certain: bool) -> None:
     if len(log.segments):
         active = log.segments.active
         log.log_end_offset, _ = active.read_end()
@@ -220,7 +219,7 @@ def _find_end(log: Log, *, is_start_offset_certain: bool) -> None:
         first_offset = log.segments[0].base_offset
         reason = f"the log ends at {log.log_end_offset}, before its start offset {log.log_start_offset}, where it goes on"
         lost.note(
-            log, first_offset=first_offset, end_offset=log.log_start_offset, reason=reason, path=strays.set_segments_aside(log)
+            log, first_offset=first_offset, end_offset=log.log_start_offset, reason=reason, path=lost.set_segments_aside(log)
         )
         log.epochs.clear()
         log.producers.clear(log.log_start_offset)
@@ -228,7 +227,7 @@ def _find_end(log: Log, *, is_start_offset_certain: bool) -> None:
     log.add_segment(log.log_start_offset, log.services.clock.time_ms())
 
 
-def _recover_damaged_end(log: Log) -> None:
+def _recover_damaged_end(log: LogState) -> None:
     """Recover the end of a log that is damaged there, also after a clean stop: nothing may be appended after damage."""
     active = log.segments.active
     next_offset, end = active.read_end()
@@ -249,14 +248,14 @@ def _recover_damaged_end(log: Log) -> None:
         _recover_from(log, recovery_point=active.base_offset, durable_below=active.base_offset)
 
 
-def _note_missing_end(log: Log, known_end_offset: Offset) -> None:
+def _note_missing_end(log: LogState, known_end_offset: Offset) -> None:
     """Note a loss if the log ends before an offset that it reached once: files are missing."""
     if log.log_end_offset < known_end_offset and not any(one.first_offset <= log.log_end_offset for one in log.lost):
         reason = f"the log ends at {log.log_end_offset}, but by its checkpoints it had reached {known_end_offset}"
         lost.note(log, first_offset=log.log_end_offset, end_offset=known_end_offset, reason=reason)
 
 
-def _are_epochs_incomplete(log: Log) -> bool:
+def _are_epochs_incomplete(log: LogState) -> bool:
     """Return whether the file was lost, or is from a log start offset that was never checkpointed."""
     if not log.epochs.entries:
         return log.log_start_offset < log.log_end_offset
@@ -264,7 +263,7 @@ def _are_epochs_incomplete(log: Log) -> bool:
     return first_offset > log.log_start_offset and first_offset > _first_record_offset(log)
 
 
-def _first_record_offset(log: Log) -> Offset:
+def _first_record_offset(log: LogState) -> Offset:
     """Return where the first batch at or above the log start offset begins: compaction may have removed those before it."""
     for segment in log.segments.starting_with(log.log_start_offset):
         for _, batch in segment.intact(segment.position_of(log.log_start_offset)):
@@ -273,7 +272,7 @@ def _first_record_offset(log: Log) -> Offset:
     return log.log_end_offset
 
 
-def _rebuild_epochs(log: Log) -> None:
+def _rebuild_epochs(log: LogState) -> None:
     """Rebuild the epochs. If compaction left a gap before an epoch's first batch, the epoch may have begun anywhere in
     the gap.
 
@@ -295,7 +294,7 @@ def _rebuild_epochs(log: Log) -> None:
 # --- step 5: producers ---
 
 
-def rebuild_producers(log: Log, end_offset: Offset, *, was_clean: bool) -> None:
+def rebuild_producers(log: LogState, end_offset: Offset, *, was_clean: bool) -> None:
     """Bring the producers to their state at `end_offset`, from a snapshot and the batches after it. Raises OSError."""
     producers = log.producers
     if not producers.snapshots and was_clean and log.log_start_offset < end_offset:
@@ -310,7 +309,7 @@ def rebuild_producers(log: Log, end_offset: Offset, *, was_clean: bool) -> None:
     producers.take_snapshot()
 
 
-def _note_producer(log: Log, segment: LogSegment, batch: BatchView) -> None:
+def _note_producer(log: LogState, segment: LogSegment, batch: BatchView) -> None:
     if batch.producer_id >= 0:
         try:
             one = producer_batch(batch)

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.cleaner.steps import Computation
-from pybroker.log.cold_lookup import cold_indexes, cold_next, cold_time_lookup, quietly
+from pybroker.log.cold_lookup import cold_indexes, cold_lookup, cold_next, cold_time_lookup, quietly
 from pybroker.log.indexes.entry_file import CorruptIndexError
+from pybroker.log.results import Computation
 from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.log.timestamp_lookup import batch_at, first_record
 from pybroker.model import Offset
@@ -30,7 +30,7 @@ from pybroker.sharing.work import in_thread
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pybroker.log.log import Log
+    from pybroker.log.log_state import LogState
     from pybroker.log.segments.segment import LogSegment
     from pybroker.records.batch import BatchView
     from pybroker.sharing.work import Work
@@ -40,12 +40,12 @@ LARGE_BYTES: Final = 1 << 16
 """Longer batches are read in the thread of the log's directory."""
 
 
-def is_by_record(log: Log) -> bool:
+def is_by_record(log: LogState) -> bool:
     """Return whether retention of this log deletes single records."""
     return log.config.retention_granularity == "record"
 
 
-def head_position(log: Log) -> int:
+def head_position(log: LogState) -> int:
     """Return where the batch that holds the log start offset begins in the first segment that has data above that offset.
 
     Returns 0 where damage hides it. Raises OSError.
@@ -68,20 +68,20 @@ def head_position(log: Log) -> int:
     return position
 
 
-def note_head(log: Log) -> None:
+def note_head(log: LogState) -> None:
     """Look for the batch with the log start offset, so that `known_size` is right. Raises OSError."""
     if is_by_record(log):
         head_position(log)
 
 
-def retained_size(log: Log) -> int:
+def retained_size(log: LogState) -> int:
     """Return the bytes that retention counts: from the batch with the log start offset on, or of all segments. Raises OSError."""
     if not is_by_record(log):
         return log.size
     return sum(segment.size for segment in log.segments.starting_with(log.log_start_offset)) - head_position(log)
 
 
-def reported_size(log: Log) -> int:
+def reported_size(log: LogState) -> int:
     """Return `retained_size` for a report, which no failure may stop: an error takes the directory offline."""
     if log.is_closed or log.log_directory.is_offline:
         return log.size
@@ -92,7 +92,7 @@ def reported_size(log: Log) -> int:
         return log.size
 
 
-def known_size(log: Log) -> int:
+def known_size(log: LogState) -> int:
     """Return `retained_size` as of the last time that it was looked for, without reading a file: for the metrics' thread."""
     if not is_by_record(log):
         return log.size
@@ -105,7 +105,7 @@ def known_size(log: Log) -> int:
 # --- by size ---
 
 
-def start_by_size(log: Log, bytes_min: int) -> Offset:
+def start_by_size(log: LogState, bytes_min: int) -> Offset:
     """Return where the first batch begins that must stay so that `bytes_min` bytes stay. Raises CorruptDataError, OSError."""
     surplus = retained_size(log) - bytes_min
     if surplus <= 0:
@@ -130,7 +130,7 @@ def _batch_at(segment: LogSegment, target: int, log_start_offset: Offset) -> Off
 # --- by time ---
 
 
-def start_by_time(log: Log, oldest_ms: int, upto: Offset) -> Work[Offset]:
+def start_by_time(log: LogState, oldest_ms: int, upto: Offset) -> Work[Offset]:
     """Yield between steps, and return the first offset that stays, at most `upto`. Records before `oldest_ms` are too old.
 
     Raises CorruptDataError, OSError.
@@ -150,7 +150,7 @@ class _Search:
     `unstamped` is the first of the records without a timestamp after the last record that has one; None without any.
     """
 
-    def __init__(self, log: Log, oldest_ms: int, upto: Offset) -> None:
+    def __init__(self, log: LogState, oldest_ms: int, upto: Offset) -> None:
         self.log = log
         self.oldest_ms = oldest_ms
         self.upto = upto
@@ -187,14 +187,14 @@ class _Search:
 
     def _pass_over(self, segment: LogSegment) -> Work[None]:
         """Pass a segment whose records are all too old; only records without a timestamp at its end are looked for."""
-        yield from self._after(self.log.cold_lookup(segment.offset_index.last_offset))
+        yield from self._after(cold_lookup(self.log, segment.offset_index.last_offset))
         position = segment.position_of(segment.offset_index.last_offset)
         last = [batch for _, batch in segment.scan(position)]
         if last and last[-1].max_timestamp >= 0:
             self.unstamped = None
             return
         largest_at = segment.max_timestamp.offset
-        yield from self._after(self.log.cold_lookup(largest_at))
+        yield from self._after(cold_lookup(self.log, largest_at))
         for count, (position, batch) in enumerate(segment.scan(segment.position_of(largest_at))):
             if batch.last_offset >= largest_at:
                 self._pass_batch(batch)

@@ -17,10 +17,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pybroker.log import truncate
 from pybroker.log.cold_lookup import cold_indexes, quietly
+from pybroker.log.deletion import delete_segments
 from pybroker.log.indexes.entry_file import CorruptIndexError
 from pybroker.log.retention import record_retention
+from pybroker.log.retention.log_start import increment_log_start_offset
+from pybroker.log.roll import roll
 from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.records.errors import CorruptRecordError
 from pybroker.sharing.work import in_thread
@@ -28,7 +30,7 @@ from pybroker.sharing.work import in_thread
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pybroker.log.log import Log
+    from pybroker.log.log_state import LogState
     from pybroker.log.segments.segment import LogSegment
     from pybroker.model import Offset
     from pybroker.sharing.work import Work
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def advance_steps(log: Log, now_ms: int, high_watermark: Offset) -> Work[bool]:
+def advance_steps(log: LogState, now_ms: int, high_watermark: Offset) -> Work[bool]:
     """Let the log begin after what is due. Yields between steps; returns whether segments lie below its start.
 
     The caller gives up where segments were taken out of the log meanwhile. Raises KafkaError.
@@ -61,7 +63,7 @@ def advance_steps(log: Log, now_ms: int, high_watermark: Offset) -> Work[bool]:
     return bool(_below_start(log))
 
 
-def _advance_by_record(log: Log, now_ms: int, high_watermark: Offset) -> Work[None]:
+def _advance_by_record(log: LogState, now_ms: int, high_watermark: Offset) -> Work[None]:
     config, unstable = log.config, log.producers.first_unstable_offset
     upto = high_watermark if unstable is None else min(high_watermark, unstable)
     if config.retention_bytes >= 0:
@@ -79,16 +81,16 @@ def _advance_by_record(log: Log, now_ms: int, high_watermark: Offset) -> Work[No
             return  # what was found may be gone, or be kept by now; the next pass looks again
         _begin_at(log, offset=offset, upto=upto, reason="retention.ms")
     if log.log_start_offset == log.log_end_offset and log.segments.active.size:
-        log.roll(now_ms)
+        roll(log, now_ms)
     record_retention.note_head(log)
 
 
-def _begin_at(log: Log, *, offset: Offset, upto: Offset, reason: str) -> None:
-    if truncate.increment_log_start_offset(log, offset, high_watermark=upto):
+def _begin_at(log: LogState, *, offset: Offset, upto: Offset, reason: str) -> None:
+    if increment_log_start_offset(log, offset, high_watermark=upto):
         logger.info("%s begins at offset %d by %s", log.topic_partition, offset, reason)
 
 
-def _advance_by_segment(log: Log, now_ms: int, high_watermark: Offset) -> Work[None]:
+def _advance_by_segment(log: LogState, now_ms: int, high_watermark: Offset) -> Work[None]:
     config = log.config
     if config.retention_bytes >= 0:
         surplus = log.size - config.retention_bytes
@@ -110,24 +112,24 @@ def _advance_by_segment(log: Log, now_ms: int, high_watermark: Offset) -> Work[N
         yield from _advance_while(log, now_ms, high_watermark, is_old, "retention.ms")
 
 
-def delete_below_start(log: Log, *, count_max: int | None = None) -> int:
+def delete_below_start(log: LogState, *, count_max: int | None = None) -> int:
     """Delete the segments whose records all lie below the log start offset, the oldest first, at most `count_max`.
 
     Returns their number. Raises KafkaError.
     """
     due = _below_start(log)[:count_max]
     if due:
-        log.guarded(lambda: truncate.delete_segments(log, due))
+        log.guarded(lambda: delete_segments(log, due))
     return len(due)
 
 
-def _below_start(log: Log) -> list[LogSegment]:
+def _below_start(log: LogState) -> list[LogSegment]:
     """Return the segments below the log start offset, never the active one."""
     return log.segments.before(log.log_start_offset)
 
 
 def _advance_while(
-    log: Log, now_ms: int, high_watermark: Offset, is_due: Callable[[LogSegment], bool], reason: str
+    log: LogState, now_ms: int, high_watermark: Offset, is_due: Callable[[LogSegment], bool], reason: str
 ) -> Work[None]:
     """Let the log begin after the oldest segments for which `is_due` is true, without a gap."""
     count, truncations, config = 0, log.truncations, log.config
@@ -145,7 +147,7 @@ def _advance_while(
     if not count or truncations != log.truncations or config is not log.config:
         return  # what was found may be gone, or be kept by now; the next pass looks again
     if count == len(log.segments):
-        log.roll(now_ms)
+        roll(log, now_ms)
     start_offset = log.segments[count].base_offset
-    if truncate.increment_log_start_offset(log, start_offset, high_watermark=high_watermark):
+    if increment_log_start_offset(log, start_offset, high_watermark=high_watermark):
         logger.info("Deleting %d segments of %s below offset %d by %s", count, log.topic_partition, start_offset, reason)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.segments.file_records import FileTooShortError
-from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, OFFSET_END, Offset
 from pybroker.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchView
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 4096
 LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
-OFFSET_END: Final = Offset(2**63 - 1)
 
 
 class CorruptDataError(Exception):

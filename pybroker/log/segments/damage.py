@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.segments.batch_scan import OFFSET_END, WINDOW, CorruptDataError, check, read_bytes
-from pybroker.model import FIRST_OFFSET
+from pybroker.log.segments.batch_scan import WINDOW, CorruptDataError, check, read_bytes
+from pybroker.model import FIRST_OFFSET, OFFSET_END
 from pybroker.records.batch import HEADER_SIZE, MAGIC, MAGIC_AT, BatchView
 
 if TYPE_CHECKING:

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING
 from pybroker.log.files.open_files import OPEN_FILES
 from pybroker.log.indexes.time_index import TimestampOffset
 from pybroker.log.segments import segment_reading
-from pybroker.log.segments.batch_scan import OFFSET_END
 from pybroker.log.segments.file_records import SegmentFile
 from pybroker.log.segments.segment_files import DATA_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentFiles
 from pybroker.log.tail import NO_TIMESTAMP, SegmentTail
-from pybroker.model import NO_OFFSET, Offset
+from pybroker.model import NO_OFFSET, OFFSET_END, Offset
 from pybroker.references import REFERENCES_OF_ONE
 
 if TYPE_CHECKING:

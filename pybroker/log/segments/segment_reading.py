@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 from pybroker.log.indexes.entry_file import CorruptIndexError
 from pybroker.log.indexes.time_index import TimestampOffset
-from pybroker.log.results import EMPTY, FetchedRecords, LogOffsetMetadata
+from pybroker.log.results import LogOffsetMetadata
 from pybroker.log.segments import batch_scan
-from pybroker.log.segments.batch_scan import OFFSET_END, CorruptDataError
+from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.log.segments.damage import SEGMENT_OFFSETS_MAX, Damage, Survey
+from pybroker.log.segments.fetched_records import EMPTY, FetchedRecords
 from pybroker.log.segments.file_records import FileRecords
-from pybroker.model import NO_OFFSET, Offset
+from pybroker.model import NO_OFFSET, OFFSET_END, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
-from pybroker.log.segments.batch_scan import OFFSET_END
-from pybroker.model import Offset
+from pybroker.model import OFFSET_END, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,7 +17,7 @@ from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
 from pybroker.coordinator.service import GroupCoordinator
 from pybroker.coordinator.transaction.service import TransactionCoordinator
-from pybroker.log.log import LogServices
+from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.image import BrokerRegistration

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pybroker.config.topic import TopicConfig
 from pybroker.log.end import LogEnd
 from pybroker.log.leader_epoch_cache import EpochEndOffset
-from pybroker.log.results import EMPTY, FetchedRecords, LogAppendInfo, LogOffsetMetadata
+from pybroker.log.results import LogAppendInfo, LogOffsetMetadata
+from pybroker.log.segments.fetched_records import EMPTY, FetchedRecords
 from pybroker.log.segments.file_records import FileRecords
 from pybroker.model import LeaderEpoch, Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError

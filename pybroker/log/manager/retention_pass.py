@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pybroker.log.checkpoints import checkpoint_pass
+from pybroker.log.manager import checkpoint_pass
 from pybroker.log.retention import retention
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.sharing.work import in_thread

@@ -40,7 +40,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.checkpoints import checkpoint_pass
+from pybroker.log.manager import checkpoint_pass
 from pybroker.model import NO_OFFSET, Offset
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.sharing.work import in_thread
