@@ -86,7 +86,7 @@ async def test_no_credential_can_be_set(tmp_path: Path) -> None:
 
 
 COUNT = 8_000
-"""As many elements as are decoded on the loop; ten times as many are decoded in a thread."""
+"""Three times as many elements are nearly the most that a request may have."""
 LARGE: list[Any] = [
     create_acls.CreateAclsRequest(creations=[create_acls.AclCreation() for _ in range(COUNT)]),
     delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter() for _ in range(COUNT * 3)]),

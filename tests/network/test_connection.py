@@ -159,6 +159,8 @@ async def test_a_round_with_many_due_connections_is_split_and_small_requests_do_
         assert transport.deliver(framed(b"%02d" % number)) == b""
     small.deliver(framed(b"s"))
     assert server.handled[2:] == [b"00", b"01", b"02"]
+    reads = [transport.is_reading_ for transport in transports]
+    assert reads == [True] * 3 + [False] * 9, "the end of a peer that sends and closes is not seen before its requests"
     server.handled.clear()
     await turns(2)
     assert server.handled == [b"s", b"03", b"04"], "the connection whose turns were short is first"
