@@ -46,8 +46,8 @@ for module, name in (rounds, "BUDGET_NS"), (_watch_python, "MARK_NS"):
     setattr(module, name, getattr(module, name, 0) * {SLOWNESS})
 runpy.run_module("{{module}}", run_name="__main__", alter_sys=True)
 """
-"""Starts the broker with so much more time for a round of the loop: otherwise a round in valgrind would have one turn, and what a
-round costs would seem to be the cost of a request.
+"""Starts the broker with a longer budget for each round of the loop: otherwise a round in valgrind would have one turn, and what
+a round costs would seem to be the cost of a request.
 """
 
 

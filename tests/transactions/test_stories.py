@@ -20,7 +20,7 @@ def test_transactions_are_exact_whenever_the_broker_ends(name: str) -> None:
         outcomes |= {written.outcome for written in story.history.transactions}
         seen += sum(len(reading.records) for reading in story.history.readings)
     assert outcomes >= {Outcome.COMMITTED, Outcome.ABORTED}
-    assert seen > 100
+    assert seen > 50, "the readers read"
 
 
 def test_a_seed_is_one_story() -> None:
