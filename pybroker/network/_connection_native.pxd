@@ -27,8 +27,9 @@ cdef class ConnectionCore:
 
     cpdef int64_t partial_bytes(self)
     cdef object _count(self, int64_t taken)
-    @cython.locals(took_ns=int64_t)
+    cdef object _touch(self)
     cpdef int64_t _late_turn(self) except? -1
+    @cython.locals(took_ns=int64_t)
     cdef int64_t _took(self) except? -1
     cpdef object buffer_updated(self, int64_t nbytes)
     @cython.locals(receiver=_receiver_native.Receiver, requests=int64_t)
