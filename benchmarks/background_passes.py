@@ -14,12 +14,11 @@ import gc
 import time
 from collections.abc import Callable
 
-from pybroker.clock import ManualClock
+from pybroker.clock import ManualClock, WakeUp
 from pybroker.config.topic import TopicConfig
 from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, TopicId, TopicPartition
-from pybroker.purgatory.timer import WakeUp
 from pybroker.sharing.background import PAUSE_S, SLICE_NS, Background
 from pybroker.sharing.work import run_inline
 from testing.simulation.disk import SimulatedDisk

@@ -8,7 +8,7 @@ from pybroker import _clock_python
 from pybroker._clock_python import SystemClock
 from pybroker.native import choose
 
-__all__ = ["IS_NATIVE", "Clock", "ManualClock", "SystemClock"]
+__all__ = ["IS_NATIVE", "Clock", "ManualClock", "SystemClock", "WakeUp"]
 
 
 class Clock(Protocol):
@@ -19,6 +19,13 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Return a time that never goes back, from an arbitrary start; for every timeout."""
+
+
+class WakeUp(Protocol):
+    """A pending call, as what runs work later returns it; asyncio's TimerHandle is an example."""
+
+    def cancel(self) -> None:
+        """Cancel the call."""
 
 
 class ManualClock:

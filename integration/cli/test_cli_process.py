@@ -19,6 +19,10 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **environment}, check=False)
 
 
+def printed(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+
+
 def test_the_module_prints_its_version() -> None:
     done = run("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"pybroker {__version__}\n", "")
@@ -51,8 +55,7 @@ def test_help_imports_no_large_library() -> None:
         "CliRunner().invoke(cli, ['--version']);"
         "print(*sorted({'pydantic', 'uvloop', 'prometheus_client', 'pybroker.broker.process'} & sys.modules.keys()))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "\n"
+    assert printed(code) == "\n"
 
 
 def test_the_configuration_imports_neither_prometheus_nor_the_network() -> None:
@@ -60,8 +63,7 @@ def test_the_configuration_imports_neither_prometheus_nor_the_network() -> None:
         "import sys; from pybroker.config.load import load; load();"
         "print(*sorted({'prometheus_client', 'uvloop', 'pybroker.network'} & sys.modules.keys()))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "\n"
+    assert printed(code) == "\n"
 
 
 def test_an_idle_broker_has_loaded_only_what_it_uses() -> None:
@@ -70,8 +72,7 @@ def test_an_idle_broker_has_loaded_only_what_it_uses() -> None:
         "heavy = ('prometheus_client', 'tornado', 'pyarrow', 'pyspark', 'pybroker.coordinator', 'pybroker.spark');"
         "print(*(name for name in heavy if name in sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "\n"
+    assert printed(code) == "\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -201,24 +201,24 @@ def _trickle(connection: socket.socket) -> None:
     connection.close()
 
 
-def test_the_doctor_reports_a_response_that_never_ends() -> None:
-    with accepting(_trickle) as port:
-        code, lines = doctor(f"127.0.0.1:{port}")
-    assert code == 1
-    assert lines[-1].startswith(f"There is something that takes the connection and sends nothing at 127.0.0.1:{port}.")
-
-
 def _garbage(connection: socket.socket) -> None:
     connection.sendall(b"220 mail.example ESMTP\r\n")
     connection.recv(1024)
     connection.close()
 
 
-def test_the_doctor_reports_a_server_of_another_protocol() -> None:
-    with accepting(_garbage) as port:
+@pytest.mark.parametrize(
+    ("serve", "what"),
+    [
+        pytest.param(_trickle, "something that takes the connection and sends nothing", id="a response that never ends"),
+        pytest.param(_garbage, "a server that does not speak Kafka's protocol", id="another protocol"),
+    ],
+)
+def test_the_doctor_reports_what_is_no_broker(serve: Callable[[socket.socket], None], what: str) -> None:
+    with accepting(serve) as port:
         code, lines = doctor(f"127.0.0.1:{port}")
     assert code == 1
-    assert lines[-1].startswith(f"There is a server that does not speak Kafka's protocol at 127.0.0.1:{port}.")
+    assert lines[-1].startswith(f"There is {what} at 127.0.0.1:{port}.")
 
 
 class Kafka:

@@ -8,7 +8,6 @@ disks, disk_thread   the thread of each data directory, and how directories are 
 leadership           whether a start raises the leader epochs
 registration         what the broker registers with the cluster
 passes, periodic     work that is repeated: retention, checkpoints, expiry
-background           long work of the broker in slices of the loop, beside requests
 time_slice           has the scheduler let the loop run soon on a busy machine
 free_memory          gives memory back to the system after a peak
 standard_streams     standard error and standard output, for which the broker does not wait

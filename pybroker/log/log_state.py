@@ -85,7 +85,6 @@ class LogState(LogEnd):
     """
 
     __slots__ = (
-        "directory",
         "filesystem",
         "flush_state",
         "is_moving",

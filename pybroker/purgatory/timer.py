@@ -18,19 +18,13 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
+from pybroker.clock import WakeUp
 from pybroker.purgatory.timing_wheel import Timer, TimingWheel
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
 
 logger = logging.getLogger(__name__)
-
-
-class WakeUp(Protocol):
-    """A pending call, as `call_at` returns it; asyncio's TimerHandle is an example."""
-
-    def cancel(self) -> None:
-        """Cancel the call."""
 
 
 NEVER_MS: Final = math.inf

@@ -16,8 +16,9 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
+from pybroker.clock import WakeUp
 from pybroker.turns.jobs import job as named
 
 if TYPE_CHECKING:
@@ -29,14 +30,7 @@ SLICE_NS: Final = 2_000_000
 PAUSE_S: Final = 0.006
 
 
-class Timer(Protocol):
-    """A call that is due later."""
-
-    def cancel(self) -> None:
-        """Do not call."""
-
-
-Later = Callable[[float, Callable[[], None]], Timer]
+Later = Callable[[float, Callable[[], None]], WakeUp]
 
 
 class _Job:
@@ -66,7 +60,7 @@ class Background:
         self._now_ns = now_ns
         self._jobs: deque[_Job] = deque()
         self._waiting: set[_Job] = set()  # for their threads
-        self._wake_up: Timer | None = None
+        self._wake_up: WakeUp | None = None
         self.is_stopped = False
 
     def run(self, name: str, work: Work[None]) -> None:

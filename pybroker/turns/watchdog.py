@@ -80,11 +80,11 @@ class Watchdog:
     ) -> None:
         limit_ns = limit_ns if fail_ns is None else min(limit_ns, fail_ns)
         self.limit_ns = limit_ns
-        self._on_long = on_long
-        self._turn_warner = Warner(
+        warner = Warner(
             "A turn of the event loop was long, and no client was served meanwhile: %s; the bound is "
             f"{limit_ns // _NS_PER_MS} ms. Long turns of this kind since the last such line, which had no line of their own: %d"
         )
+        self._on_long = on_long or (lambda turn: warner.warn(turn, turn.what))
         self._round_warner = Warner(
             "A round of the event loop was long, and clients waited for its end: %s; the bound is "
             f"{ROUND_LIMIT_NS // _NS_PER_MS} ms. Long rounds since the last such line, which had no line of their own: %d"
@@ -152,10 +152,8 @@ class Watchdog:
         if self._fail_ns is not None and turn.held_ns > self._fail_ns:
             self.has_failed = True
             logger.error("A turn of the event loop was too long, which %s makes a failure: %s", SWITCH, turn)
-        elif self._on_long is not None:
-            self._on_long(turn)
         else:
-            self._turn_warner.warn(turn, turn.what)
+            self._on_long(turn)
 
     def _name(self, what: object, length_ns: int) -> str:
         if self.phase is not None:

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pybroker.clock import ManualClock
+from pybroker.clock import ManualClock, WakeUp
 from pybroker.purgatory.purgatory import KEYS_OF_TRY, LARGE_KEYS, TRIES_PER_LOOK, DelayedOperation, Purgatory
-from pybroker.purgatory.timer import OperationTimer, WakeUp
+from pybroker.purgatory.timer import OperationTimer
 from testing.scenes.no_wake_up import never
 
 

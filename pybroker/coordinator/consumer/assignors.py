@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from pybroker.coordinator.consumer.member import NOTHING, STEP, Assignment, Steps
+from pybroker.coordinator.consumer.member import NOTHING, STEP, Assignment
 from pybroker.model import MemberId
-from pybroker.sharing.work import Pace
+from pybroker.sharing.work import Pace, Pausing
 
 
 class Subscriber(NamedTuple):
@@ -36,13 +36,13 @@ class Subscriber(NamedTuple):
 
 
 Partition = tuple[bytes, int]
-Assignor = Callable[[list[Subscriber], Mapping[bytes, int]], Steps[dict[MemberId, Assignment]]]
+Assignor = Callable[[list[Subscriber], Mapping[bytes, int]], Pausing[dict[MemberId, Assignment]]]
 """A function of the subscribers and of the number of partitions by topic id; every subscriber is in the result. It does not yield
 where there are few of both.
 """
 
 
-def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Steps[dict[MemberId, Assignment]]:
+def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Pausing[dict[MemberId, Assignment]]:
     """Assign ranges: to static members first, in the order of their instances, so that a restart changes nothing; then to the
     others, in the order of their ids.
     """
@@ -68,7 +68,7 @@ def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes,
     return dict(collected)
 
 
-def assign_uniform(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Steps[dict[MemberId, Assignment]]:
+def assign_uniform(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Pausing[dict[MemberId, Assignment]]:
     """Assign evenly; see the module."""
     if len({subscriber.topic_ids for subscriber in subscribers}) <= 1:
         shares = yield from _share_alike(subscribers, partition_counts)
@@ -90,7 +90,7 @@ def assign_uniform(subscribers: list[Subscriber], partition_counts: Mapping[byte
     return dict(targets)
 
 
-def _readers(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Steps[dict[bytes, list[MemberId]]]:
+def _readers(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Pausing[dict[bytes, list[MemberId]]]:
     """Return the subscribers of each topic, in their order."""
     readers: dict[bytes, list[MemberId]] = {topic_id: [] for topic_id in partition_counts}
     pace = Pace(STEP)
@@ -105,7 +105,7 @@ def _readers(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int
 
 def _keep_targets(
     subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]
-) -> Steps[tuple[dict[MemberId, set[Partition]], list[Partition]]]:
+) -> Pausing[tuple[dict[MemberId, set[Partition]], list[Partition]]]:
     """Return what each member has and may keep, and the partitions that no member keeps."""
     readable: set[bytes] = set()
     assigned: set[Partition] = set()
@@ -133,7 +133,7 @@ def _keep_targets(
     return shares, free
 
 
-def _in_order(partitions: Iterable[Partition]) -> Steps[list[Partition]]:
+def _in_order(partitions: Iterable[Partition]) -> Pausing[list[Partition]]:
     """Return the partitions in order. To sort the topics, and then the numbers of each, is quicker than to compare pairs."""
     numbers: dict[bytes, list[int]] = {}
     pace = Pace(STEP)
@@ -149,7 +149,7 @@ def _in_order(partitions: Iterable[Partition]) -> Steps[list[Partition]]:
     return ordered
 
 
-def _share_alike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Steps[dict[MemberId, set[Partition]]]:
+def _share_alike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Pausing[dict[MemberId, set[Partition]]]:
     shares, free = yield from _keep_targets(subscribers, partition_counts)
     if not shares:
         return shares
@@ -173,7 +173,9 @@ def _share_alike(subscribers: list[Subscriber], partition_counts: Mapping[bytes,
     return shares
 
 
-def _share_unlike(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Steps[dict[MemberId, set[Partition]]]:
+def _share_unlike(
+    subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]
+) -> Pausing[dict[MemberId, set[Partition]]]:
     shares, free = yield from _keep_targets(subscribers, partition_counts)
     readers = yield from _readers(subscribers, partition_counts)
     numbers: dict[bytes, list[int]] = {}
@@ -195,7 +197,7 @@ def _share_unlike(subscribers: list[Subscriber], partition_counts: Mapping[bytes
     return shares
 
 
-def _move(shares: dict[MemberId, set[Partition]], readers: Mapping[bytes, list[MemberId]]) -> Steps[bool]:
+def _move(shares: dict[MemberId, set[Partition]], readers: Mapping[bytes, list[MemberId]]) -> Pausing[bool]:
     """Move partitions from members that have more to members that have less. Returns whether any was moved."""
 
     def size_and_id(member_id: MemberId) -> tuple[int, str]:

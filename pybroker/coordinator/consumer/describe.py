@@ -14,15 +14,16 @@ from pybroker.protocol.messages.consumer_group_describe import Assignment, Descr
 if TYPE_CHECKING:
     from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.consumer.member import Assignment as Owned
-    from pybroker.coordinator.consumer.member import ConsumerMember, Steps
+    from pybroker.coordinator.consumer.member import ConsumerMember
     from pybroker.coordinator.shard import GroupShard
     from pybroker.metadata.image import ClusterImage
+    from pybroker.sharing.work import Pausing
 
 _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
-def describe(shard: GroupShard, group_id: GroupId, image: ClusterImage, default_assignor: str) -> Steps[DescribedGroup | None]:
+def describe(shard: GroupShard, group_id: GroupId, image: ClusterImage, default_assignor: str) -> Pausing[DescribedGroup | None]:
     """Return None if there is no such group, and yield after each member. The assignments leave out topics that were deleted."""
     group = shard.consumer_groups.get(group_id)
     if group is None:

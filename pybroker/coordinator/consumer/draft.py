@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.consumer.assignors import ASSIGNORS, Subscriber
-from pybroker.coordinator.consumer.member import JOIN_EPOCH, NOTHING, STEP, Assignment, ConsumerMember, Steps
+from pybroker.coordinator.consumer.member import JOIN_EPOCH, NOTHING, STEP, Assignment, ConsumerMember
 from pybroker.coordinator.consumer.patterns.matching import match
 from pybroker.coordinator.consumer.reconciliation import next_step
 from pybroker.coordinator.consumer.records import (
@@ -28,7 +28,7 @@ from pybroker.coordinator.consumer.records import (
 )
 from pybroker.model import group_epoch
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.sharing.work import Pace
+from pybroker.sharing.work import Pace, Pausing
 
 if TYPE_CHECKING:
     from pybroker.coordinator.consumer.group import ConsumerGroup
@@ -94,7 +94,7 @@ class GroupDraft:
 
     # Subscriptions
 
-    def refresh(self, before: ConsumerMember | None, after: ConsumerMember) -> Steps[None]:
+    def refresh(self, before: ConsumerMember | None, after: ConsumerMember) -> Pausing[None]:
         """Raise the epoch if the group reads other topics than before, or if its subscriptions have changed, in slices.
 
         Raises KafkaError for a regular expression that cannot be used.
@@ -125,7 +125,7 @@ class GroupDraft:
                 f"The group has {len(subscribed)} different regular expressions, and may have {REGEXES_MAX}.",
             )
 
-    def _read_topics(self) -> Steps[dict[str, tuple[bytes, int]]]:
+    def _read_topics(self) -> Pausing[dict[str, tuple[bytes, int]]]:
         """Return the topics that members read, as the image has them."""
         image_topics = self._image.topics
         names: set[str] = set()
@@ -142,7 +142,7 @@ class GroupDraft:
                 yield
         return topics
 
-    def _match_regexes(self) -> Steps[bool]:
+    def _match_regexes(self) -> Pausing[bool]:
         """Match the regular expressions again where that is necessary. Returns whether any matches other topics than before."""
         group, image = self.group, self._image
         wanted = {member.topic_regex for member in self.members.values() if member.topic_regex}
@@ -169,7 +169,7 @@ class GroupDraft:
 
     # Assignments
 
-    def retarget(self, settings: ConsumerGroupSettings) -> Steps[None]:
+    def retarget(self, settings: ConsumerGroupSettings) -> Pausing[None]:
         """Make a new target for all members if the epoch is ahead of the target, in slices."""
         if self.epoch <= self.target_epoch:
             return
@@ -188,7 +188,7 @@ class GroupDraft:
         self.target_epoch = self.epoch
         self.records.append(target_epoch_record(group_id, epoch=self.epoch, now_ms=self._now_ms))
 
-    def _subscribers(self) -> Steps[list[Subscriber]]:
+    def _subscribers(self) -> Pausing[list[Subscriber]]:
         """Return the members as assignors see them. Those that read the same topics share one set of them."""
         topics = self._topics
         shared: dict[frozenset[bytes], frozenset[bytes]] = {}

@@ -32,7 +32,6 @@ from pybroker.coordinator.consumer.member import (
     Assignment,
     ConsumerMember,
     MemberState,
-    Steps,
     partitions_of,
 )
 from pybroker.coordinator.consumer.records import current_record
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import CoordinatorRecord, LongOperation
     from pybroker.coordinator.shard import GroupShard
     from pybroker.metadata.image import ClusterImage
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongO
 
 def _group(
     shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int
-) -> Steps[tuple[ConsumerGroup, list[CoordinatorRecord], Upgrade | None]]:
+) -> Pausing[tuple[ConsumerGroup, list[CoordinatorRecord], Upgrade | None]]:
     """Return the group, or a new group that does not exist until its records are replayed; it may replace a classic group."""
     group_id, is_joining = GroupId(beat.request.group_id), beat.request.member_epoch == JOIN_EPOCH
     group = shard.consumer_groups.get(group_id)

@@ -21,11 +21,11 @@ Source: ConsumerGroupMember, MemberState; KIP-848.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.model import NO_MEMBER_EPOCH, GroupEpoch, MemberEpoch
 
@@ -35,10 +35,6 @@ if TYPE_CHECKING:
 
 Assignment = Mapping[bytes, frozenset[int]]
 """Partitions by topic id; every topic in it has partitions."""
-
-Result = TypeVar("Result")
-Steps = Generator[None, None, Result]
-"""Work on a group, in slices. For a small group it does not yield, so it is done at once."""
 
 STEP: Final = 2_000
 """The number of partitions, members or topics that are looked at between two yields, in about 1 ms."""

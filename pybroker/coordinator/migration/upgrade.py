@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.coordinator.classic.rebalance import refuse_waiting
 from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.group import ConsumerGroup
-from pybroker.coordinator.consumer.member import NAMES_MAX, STEP, ClassicMetadata, ConsumerMember, Steps, assignment_of
+from pybroker.coordinator.consumer.member import NAMES_MAX, STEP, ClassicMetadata, ConsumerMember, assignment_of
 from pybroker.coordinator.consumer.records import (
     REPLAYS,
     current_record,
@@ -29,7 +29,7 @@ from pybroker.coordinator.records import group_tombstone
 from pybroker.model import MemberEpoch, group_epoch
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.sharing.work import Pace
+from pybroker.sharing.work import Pace, Pausing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ class Upgrade:
         self.records.append(record)
         REPLAYS[record.type_id](self.group, record.key, record.value)
 
-    def finish(self, result: CoordinatorResult) -> Steps[None]:
+    def finish(self, result: CoordinatorResult) -> Pausing[None]:
         """Respond to the requests that wait, and start the sessions of the new group's members, in slices.
 
         If the new group is not made, because its records cannot be written, these sessions do nothing.
@@ -86,7 +86,7 @@ class Upgrade:
                 yield
 
 
-def upgrade(classic: ClassicGroup, image: ClusterImage, *, is_allowed: bool, max_size: int, now_ms: int) -> Steps[Upgrade]:
+def upgrade(classic: ClassicGroup, image: ClusterImage, *, is_allowed: bool, max_size: int, now_ms: int) -> Pausing[Upgrade]:
     """Prepare the change, in slices. Raises KafkaError with GROUP_ID_NOT_FOUND when the group cannot change."""
     group_id = classic.group_id
     refusal = "Cannot upgrade classic group {} to consumer group because {}."
@@ -124,7 +124,7 @@ def _records(
         yield current_record(group_id, member), len(member.assigned)
 
 
-def _members(classic: ClassicGroup, image: ClusterImage) -> Steps[list[ConsumerMember]]:
+def _members(classic: ClassicGroup, image: ClusterImage) -> Pausing[list[ConsumerMember]]:
     """Return the members of the KIP-848 group. Raises DecodeError."""
     members: list[ConsumerMember] = []
     if not classic.members:
