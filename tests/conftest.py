@@ -21,13 +21,13 @@ from typing import Final
 
 import pytest
 
-from pybroker.sharing import work as sharing
+from pybroker.sharing import work as long_work
 
 MEMORY: Final = "/dev/shm"  # pytest makes a folder of its own there
 MEMORY_FREE_BYTES_MIN: Final = 2 << 30
 UNIT_TESTS: Final = Path(__file__).parent
 TIDY: Final = UNIT_TESTS / "tidy"
-SLICE_S: Final = sharing.SLICE_S
+SLICE_S: Final = long_work.SLICE_S
 ENDLESS_S: Final = 3600.0
 
 
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    sharing.SLICE_S = SLICE_S if item.get_closest_marker("judges_time") else ENDLESS_S  # type: ignore[misc]
+    long_work.SLICE_S = SLICE_S if item.get_closest_marker("judges_time") else ENDLESS_S  # type: ignore[misc]
 
 
 def _are_unit_tests(names: list[str]) -> bool:

@@ -17,7 +17,6 @@ from pybroker.failures import drop_frames
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.list_groups import ListGroupsRequest
 from pybroker.sharing import loop
-from pybroker.sharing import work as sharing
 from testing.scenes.api.whole import Whole
 
 
@@ -81,7 +80,7 @@ async def test_what_a_request_has_made_that_fails_in_a_later_slice_is_freed(is_a
         except KafkaError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "no") from error
 
-    with mock.patch.object(sharing, "SLICE_S", 0.0), mock.patch.object(list_groups, "handle", handle):
+    with mock.patch("pybroker.sharing.work.SLICE_S", 0.0), mock.patch.object(list_groups, "handle", handle):
         request = ListGroupsRequest()
         waiting = whole.send(request, 4)
         assert isinstance(waiting, asyncio.Future)

@@ -19,15 +19,11 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.metadata import MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage
     from pybroker.model import BrokerId
     from pybroker.protocol.messages.metadata import MetadataRequest
-
-STEP_PARTITIONS: Final = 200
-"""The loop may serve others after this many partitions, each of which takes about 2 us."""
+    from pybroker.sharing.work import Pausing
 
 NOT_ASKED_FOR: Final = -(2**31)
 """The value for requests that do not ask for authorized operations."""
@@ -73,19 +69,13 @@ class MetadataTopics:
             image.derived[key] = topics
         return topics
 
-    def all(self) -> Generator[None, None, list[MetadataResponseTopic]]:
-        """Return a list of every topic of the image; the first time it yields after every STEP_PARTITIONS partitions or more.
-
-        The list is the caller's own.
-        """
+    def all(self) -> Pausing[list[MetadataResponseTopic]]:
+        """Return a list of every topic of the image, which is the caller's own. It yields while it makes the first."""
         if self._all is None:
-            topics, count = [], 0
+            topics = []
             for topic in self._topics.values():
                 topics.append(self.topic(topic))
-                count += 1 + len(topic.partitions)
-                if count >= STEP_PARTITIONS:
-                    count = 0
-                    yield
+                yield
             self._all = topics
         return self._all.copy()
 

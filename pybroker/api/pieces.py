@@ -26,12 +26,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pybroker.protocol.schema import schema_of
-from pybroker.sharing.loop import Pauses
+from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Iterator
+    from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 
     from pybroker.api.context import RequestContext, Services
+    from pybroker.sharing.work import Work
 
 PIECE_ELEMENTS: Final = 200
 
@@ -95,7 +96,7 @@ class Pieces:
         elements: int = PIECE_ELEMENTS,
         uncounted_bytes: int = UNCOUNTED_BYTES,
         once: Once | None = None,
-        bound: Callable[[Services, RequestContext, Any], Awaitable[None]] | None = None,
+        bound: Callable[[Services, RequestContext, Any], None] | None = None,
     ) -> None:
         self._ways = [(asked.split("."), responded.split(".")) for asked, responded in ways]
         self._elements = elements
@@ -110,32 +111,32 @@ class Pieces:
         asked = next((way[0] for way in self._ways if getattr(request, way[0][0])), None)
         return asked is not None and _length(request, asked, self._elements) > self._elements
 
-    async def handle(
+    def handle(
         self, handle: Callable[[Services, RequestContext, Any], Any], broker: Services, context: RequestContext, request: Any
     ) -> Any:
-        """Return the response to a large request."""
-        asked, responded = next((way for way in self._ways if getattr(request, way[0][0])), self._ways[0])
-        whole = None
+        """Return the response to a large request, or a Future of it."""
         if self._bound is not None:
-            await self._bound(broker, context, request)
-        pauses = Pauses()
-        await pauses.before()
-        once, known = self._once, set[Any]()
+            self._bound(broker, context, request)
+        return in_slices(self._handle(lambda piece: handle(broker, context, piece), request), may_begin_later=True)
+
+    def _handle(self, handle: Callable[[Any], Any], request: Any) -> Work[Any]:
+        asked, responded = next((way for way in self._ways if getattr(request, way[0][0])), self._ways[0])
+        whole, once, known = None, self._once, set[Any]()
         for piece, depth in cut(request, asked, self._elements):
             named: set[Any] = set() if once is None else once.leave_out(piece, known)
-            if whole is not None and not getattr(piece, asked[0]):  # a handler may take that for all there are
-                await pauses.between()
-                continue
-            response = handle(broker, context, piece)
-            if isinstance(response, asyncio.Future) or asyncio.iscoroutine(response):
-                response = await response
-            if once is not None:
-                known.update(named.intersection(once.large(response)))
-            if whole is None:
-                whole = response
-            else:
-                join(whole, response, responded, depth)
-            await pauses.between()
+            if whole is None or getattr(piece, asked[0]):  # a handler may take an empty list for all there are
+                response = handle(piece)
+                if isinstance(response, asyncio.Future) or asyncio.iscoroutine(response):
+                    later = asyncio.ensure_future(response)
+                    yield later
+                    response = later.result()
+                if once is not None:
+                    known.update(named.intersection(once.large(response)))
+                if whole is None:
+                    whole = response
+                else:
+                    join(whole, response, responded, depth)
+            yield None
         return whole
 
 

@@ -18,7 +18,7 @@ Source: ConfigurationControlManager, ControllerConfigurationValidator, ConfigAdm
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -45,6 +45,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.metadata.image import ClusterImage
+    from pybroker.sharing.work import Pausing
 
 TOPIC_KIND: Final = "topic"
 
@@ -107,7 +108,7 @@ def limits_to_set(changes: Sequence[ConfigChange]) -> set[str]:
     }
 
 
-def plan_config_changes(image: ClusterImage, settings: Settings, changes: Sequence[ConfigChange]) -> Generator[None, None, Plan]:
+def plan_config_changes(image: ClusterImage, settings: Settings, changes: Sequence[ConfigChange]) -> Pausing[Plan]:
     """Make a plan with an error or None for each of `changes`, whose resources must be distinct. It yields in short steps."""
     plan = Plan()
     for change in changes:
@@ -120,7 +121,7 @@ def plan_config_changes(image: ClusterImage, settings: Settings, changes: Sequen
     return plan
 
 
-def _plan_one(plan: Plan, image: ClusterImage, settings: Settings, change: ConfigChange) -> Generator[None, None, None]:
+def _plan_one(plan: Plan, image: ClusterImage, settings: Settings, change: ConfigChange) -> Pausing[None]:
     kind, name = change.resource
     topic = image.topics.get(name) if kind == TOPIC_KIND else None
     old = topic.configs if topic is not None else image.configs_of(kind, name)
@@ -220,7 +221,7 @@ def _check_topic(current: BrokerConfig, name: str, values: Mapping[str, str]) ->
         raise KafkaError(ErrorCode.INVALID_CONFIG, error.client_message) from error
 
 
-def _check_broker(image: ClusterImage, settings: Settings, name: str, values: Mapping[str, str]) -> Generator[None, None, None]:
+def _check_broker(image: ClusterImage, settings: Settings, name: str, values: Mapping[str, str]) -> Pausing[None]:
     static = settings.static
     of_all = values if not name else image.configs_of(BROKER_KIND, "")
     of_this = values if name else image.configs_of(BROKER_KIND, str(static.node_id))

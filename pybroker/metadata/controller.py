@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,7 @@ from pybroker.sharing.loop import complete
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.metadata.plan import Plan
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
@@ -222,9 +223,7 @@ class Controller:
                 if not isinstance(outcome, Conflict):
                     return floor
 
-    async def _carry_out(
-        self, make_plan: Callable[[], Generator[None, None, Plan]], *, validate_only: bool
-    ) -> Sequence[KafkaError | None]:
+    async def _carry_out(self, make_plan: Callable[[], Pausing[Plan]], *, validate_only: bool) -> Sequence[KafkaError | None]:
         async with self._one_change:
             while True:
                 plan = await complete(make_plan())
@@ -268,7 +267,7 @@ class Controller:
                 )
                 return planned
 
-    def _plan(self, topics: Sequence[NewTopic]) -> Generator[None, None, list[TopicOutcome]]:
+    def _plan(self, topics: Sequence[NewTopic]) -> Pausing[list[TopicOutcome]]:
         planner = TopicPlanner(self.image, self.config, self._random)
         if sum(map(planner.partition_count, topics)) > PARTITIONS_PER_REQUEST_MAX:
             refusal = KafkaError(ErrorCode.POLICY_VIOLATION, EXCESSIVE)
@@ -357,7 +356,7 @@ class Controller:
             logger.error("A dynamic setting of the broker is invalid, so all settings remain as they were: %s", error)  # noqa: TRY400 - no bug
 
 
-def _entries(topics: Sequence[TopicImage]) -> Generator[None, None, dict[str, bytes]]:
+def _entries(topics: Sequence[TopicImage]) -> Pausing[dict[str, bytes]]:
     entries = {}
     for topic in topics:
         entries[topic_key(topic.name)] = encode_topic(topic)
@@ -365,7 +364,7 @@ def _entries(topics: Sequence[TopicImage]) -> Generator[None, None, dict[str, by
     return entries
 
 
-def _logged(lines: Iterable[tuple[Any, ...]]) -> Generator[None, None, None]:
+def _logged(lines: Iterable[tuple[Any, ...]]) -> Pausing[None]:
     """Log each line, a format and its arguments."""
     for line in lines:
         logger.info(*line)

@@ -19,7 +19,7 @@ JSON, because a person can read it to repair a cluster, and because an old broke
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,6 +39,7 @@ from pybroker.sharing.work import run_through
 
 if TYPE_CHECKING:
     from pybroker.metadata.leader_epochs import LeaderEpochs
+    from pybroker.sharing.work import Pausing
 
 CLUSTER_ID_KEY: Final = "cluster/id"
 PRODUCER_IDS_KEY: Final = "producer-ids/next"
@@ -178,7 +179,7 @@ def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int)
 
 def applied(
     image: ClusterImage, changes: Sequence[Change], revision: int, planned: Mapping[bytes, TopicImage] | None = None
-) -> Generator[None, None, tuple[ClusterImage, ImageDelta]]:
+) -> Pausing[tuple[ClusterImage, ImageDelta]]:
     """Make the image after `changes`; an image follows the store only through this function, at the start and in each
     commit. It yields between entries, because a commit may have 10,000. `planned` has topics by the values that encode them, for
     which the values need not be decoded.

@@ -15,7 +15,7 @@ Source: FeatureControlManager, QuorumFeatures, MetadataVersion, GroupVersion; KI
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.metadata.image import ConfigResource
@@ -24,6 +24,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage
+    from pybroker.sharing.work import Pausing
 
 GROUP_VERSION: Final = "group.version"
 METADATA_VERSION: Final = "metadata.version"
@@ -76,9 +77,7 @@ def transaction_version(image: ClusterImage) -> int:
     return levels_in_force(image)[TRANSACTION_VERSION]
 
 
-def plan_feature_updates(
-    image: ClusterImage, updates: Sequence[FeatureUpdate], *, all_or_none: bool
-) -> Generator[None, None, Plan]:
+def plan_feature_updates(image: ClusterImage, updates: Sequence[FeatureUpdate], *, all_or_none: bool) -> Pausing[Plan]:
     """Make a plan with an error or None for each of `updates`, whose features must be distinct. It yields between them.
 
     With `all_or_none` one error keeps all features unchanged, and setting an unknown feature to level 0, which is the

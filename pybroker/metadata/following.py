@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.metadata.entries import applied
 from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
-from pybroker.sharing.work import run_slice
+from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from pybroker.metadata.store.base import Change
+    from pybroker.sharing.work import Pausing
 
 Rest = Iterator[None] | None
 Listener = Callable[[ClusterImage, ClusterImage, ImageDelta], Rest]
@@ -49,7 +50,7 @@ class Followers(NamedTuple):
 class StoreFollower:
     """Follows the commits of a store for the controller, which owns the image."""
 
-    __slots__ = ("_commits", "_followers", "_image", "_is_running", "_replace", "_report", "_waiting", "planned")
+    __slots__ = ("_commits", "_followers", "_image", "_is_running", "_replace", "_report", "_rest", "planned")
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class StoreFollower:
         self._followers: list[Followers] = []
         self._commits: deque[Sequence[Change]] = deque()
         self._is_running = False
-        self._waiting: list[asyncio.Future[None]] = []
+        self._rest: asyncio.Future[None] | None = None
 
     def subscribe(self, listener: Listener, preparation: Preparation | None = None) -> None:
         """Call `listener` at each later change, and run its `preparation` before."""
@@ -79,26 +80,14 @@ class StoreFollower:
         self._commits.append(changes)
         if not self._is_running:
             self._is_running = True
-            self._continue(self._run())
+            self._rest = in_slices(self._run())
 
     async def settled(self) -> None:
         """Wait until every commit so far is followed."""
-        if self._is_running:
-            waiting = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiting)
-            await waiting
+        if self._rest is not None and not self._rest.done():
+            await asyncio.wait([self._rest])
 
-    def _continue(self, work: Generator[None, None, None]) -> None:
-        ended, _, _ = run_slice(work)
-        if not ended:
-            asyncio.get_running_loop().call_soon(self._continue, work)
-            return
-        waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            if not one.done():
-                one.set_result(None)
-
-    def _run(self) -> Generator[None, None, None]:
+    def _run(self) -> Pausing[None]:
         try:
             while self._commits:
                 try:
@@ -108,7 +97,7 @@ class StoreFollower:
         finally:
             self._is_running = False
 
-    def _follow(self, changes: Sequence[Change]) -> Generator[None, None, None]:
+    def _follow(self, changes: Sequence[Change]) -> Pausing[None]:
         old = self._image()
         revision = changes[0].revision
         if revision <= old.revision:
@@ -132,7 +121,7 @@ class StoreFollower:
             if rest is not None:
                 yield from self._reported(rest)
 
-    def _reported(self, work: Iterator[None]) -> Generator[None, None, None]:
+    def _reported(self, work: Iterator[None]) -> Pausing[None]:
         try:
             yield from work
         except Exception as error:

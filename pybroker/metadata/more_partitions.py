@@ -10,7 +10,7 @@ Source: ReplicationControlManager.createPartitions; KIP-195.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage
     from pybroker.model import BrokerId
+    from pybroker.sharing.work import Pausing
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class MorePartitions:
     assignments: Sequence[Sequence[BrokerId]] | None = None
 
 
-def plan_more_partitions(image: ClusterImage, random: Random, wanted: Sequence[MorePartitions]) -> Generator[None, None, Plan]:
+def plan_more_partitions(image: ClusterImage, random: Random, wanted: Sequence[MorePartitions]) -> Pausing[Plan]:
     """Make a plan with an error or None for each of `wanted`, whose names must be distinct. It yields between topics."""
     plan = Plan()
     room = PARTITIONS_PER_REQUEST_MAX

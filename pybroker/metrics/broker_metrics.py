@@ -11,7 +11,7 @@ thread: a plain int is always whole, and numbers of one scrape may be a few requ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pybroker.metrics.counts import TopicCounts
 from pybroker.metrics.request_metrics import RequestMetrics
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 Number = int | float
 LabelledRead = Callable[[], Mapping[tuple[str, ...], Number]]
-
-FORGOTTEN_PER_STEP: Final = 500
-"""The number of deleted topics whose numbers are added up between two yields, at 2 us each."""
 
 
 class TopicMetrics(TopicCounts):
@@ -171,16 +168,15 @@ class BrokerMetrics:
     def forget_topics(self, names: Sequence[str]) -> Iterator[None]:
         """Drop the counters of deleted topics, in slices; the sums keep their numbers."""
         deleted: set[TopicMetrics] = set()
-        sums: list[TopicMetrics] = []
-        for start in range(0, len(names), FORGOTTEN_PER_STEP):
-            found = [self.topics.pop(name, None) for name in names[start : start + FORGOTTEN_PER_STEP]]
-            some = [one for one in found if one is not None]
-            deleted.update(some)
-            sums.append(TopicMetrics.together(some))
+        sums = TopicMetrics()
+        for name in names:
+            if (one := self.topics.pop(name, None)) is not None:
+                deleted.add(one)
+                sums = TopicMetrics.together((sums, one))
             yield
         none, *others = self._counted
         # One pass for all of them, and one assignment, because another thread may read the sums meanwhile.
-        self._counted = [TopicMetrics.together((none, *sums)), *(one for one in others if one not in deleted)]
+        self._counted = [TopicMetrics.together((none, sums)), *(one for one in others if one not in deleted)]
 
     def gauge(self, name: str, help_text: str, read: Callable[[], Number]) -> None:
         """Register a number that goes up and down. `read` runs in another thread: it only looks at plain attributes."""

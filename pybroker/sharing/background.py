@@ -15,10 +15,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from pybroker.clock import WakeUp
+from pybroker.sharing.work import run_slice
 from pybroker.turns.jobs import job as named
 
 if TYPE_CHECKING:
@@ -93,31 +95,22 @@ class Background:
             job = self._jobs.popleft()
             try:
                 with named(job.name):
-                    is_over = self._do_steps(job, end_ns)
-            except StopIteration:
-                continue
+                    ended, step, _ = run_slice(job.work, end_ns, self._now_ns)
             except Exception:
                 logger.exception("Work in the background (%s) failed, which is a bug", job.name)
                 self._on_bug()
                 continue
-            if is_over:
-                break
-        self._request_slice()
-
-    def _do_steps(self, job: _Job, end_ns: int) -> bool:
-        """Continue a job until it waits or the slice is over. Returns whether the slice is over."""
-        while True:
-            step = next(job.work)
             if step is not None:
                 assert not callable(step), "a job names the thread that does its work"
                 self._waiting.add(job)
-                step.add_done_callback(lambda _: self._continue(job))
-                return self._now_ns() >= end_ns
-            if self._now_ns() >= end_ns:
+                step.add_done_callback(partial(self._continue, job))
+            elif not ended:
                 self._jobs.append(job)
-                return True
+            if self._now_ns() >= end_ns:
+                break
+        self._request_slice()
 
-    def _continue(self, job: _Job) -> None:
+    def _continue(self, job: _Job, _: object) -> None:
         if job in self._waiting:
             self._waiting.discard(job)
             self._jobs.append(job)

@@ -4,49 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from time import perf_counter
 from typing import TypeVar
 
-from pybroker.sharing import work as sharing
 from pybroker.sharing.work import Wait, Work, run_slice
 from pybroker.turns.watchdog import watchdog_of
 
 Response = TypeVar("Response")
-
-
-class Pauses:
-    """The pauses of a coroutine that does long work: `between` gives the loop back once a slice is over."""
-
-    __slots__ = ("_end",)
-
-    def __init__(self) -> None:
-        self._end = perf_counter() + sharing.SLICE_S
-
-    async def before(self) -> None:
-        """Wait for a later round of the loop if this one has no time left."""
-        if watchdog_of(asyncio.get_running_loop()).rounds.is_over:
-            await later_round()
-        self._end = perf_counter() + sharing.SLICE_S
-
-    async def between(self) -> None:
-        """Give others their turn if the slice is over."""
-        if perf_counter() >= self._end:
-            await later_round()
-            self._end = perf_counter() + sharing.SLICE_S
-
-
-async def later_round() -> None:
-    """Wait for a later round of the loop, behind all that was put off before (see turns/rounds.py)."""
-    loop = asyncio.get_running_loop()
-    turn: asyncio.Future[None] = loop.create_future()
-
-    def come() -> bool:
-        if not turn.done():
-            turn.set_result(None)
-        return True
-
-    watchdog_of(loop).rounds.later(come)
-    await turn
 
 
 class SlicedResponse(asyncio.Future[Response]):
@@ -104,13 +67,17 @@ class SlicedResponse(asyncio.Future[Response]):
                 self._continue_after(step)
 
 
-def in_slices(work: Work[Response], *, ends_with_connection: bool = False) -> Response | SlicedResponse[Response]:
+def in_slices(
+    work: Work[Response], *, ends_with_connection: bool = False, may_begin_later: bool = False
+) -> Response | SlicedResponse[Response]:
     """Run `work`, which yields wherever others may get their turn, and return its response or a Future of it.
 
-    Work that ends within a slice makes no Future. The state that `work` reads may change wherever it yields. When the Future is
-    cancelled, `work` is closed, and so it is with its connection if `ends_with_connection`. An exception of `work` goes to the
-    caller, or into the Future.
+    Work that ends within a slice makes no Future, unless it `may_begin_later` and this round of the loop has no time left. The
+    state that `work` reads may change wherever it yields. When the Future is cancelled, `work` is closed, and so it is with its
+    connection if `ends_with_connection`. An exception of `work` goes to the caller, or into the Future.
     """
+    if may_begin_later and watchdog_of(asyncio.get_running_loop()).rounds.is_over:
+        return SlicedResponse(work, None, ends_with_connection=ends_with_connection)
     ended, step, response = run_slice(work)
     if ended:
         return response  # type: ignore[return-value]  # what `work` returned

@@ -12,6 +12,7 @@ runs what the broker itself has to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from math import inf
 from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar
 
@@ -97,13 +98,14 @@ def run_unshared(_name: str, work: Work[None]) -> None:
     """Run work as a `WorkRunner` that gives no others their turn, for tests, start and stop."""
 
     def proceed(_done: object = None) -> None:
-        for step in work:
-            if step is None:
-                continue
-            if not callable(step):
+        ended = False
+        while not ended:
+            ended, step, _ = run_slice(work, inf)
+            if callable(step):
+                step()
+            elif step is not None:
                 step.add_done_callback(proceed)
                 return
-            step()
 
     proceed()
 
@@ -117,16 +119,19 @@ def portions(elements: Sequence[Element]) -> Iterator[Sequence[Element]]:
             yield elements[start : start + _PORTION]
 
 
-def run_slice(work: Generator[Step, None, Result], end: float | None = None) -> tuple[bool, Step | None, Result | None]:
-    """Run one slice of `work`, until `end` (`perf_counter`) if it shares the slice, or less if it yields what comes before the
-    next one. Return whether it has ended, what it yielded for a thread or waits for, and what it returned.
+def run_slice(
+    work: Generator[Step, None, Result], end: float | None = None, now: Callable[[], float] | None = None
+) -> tuple[bool, Step | None, Result | None]:
+    """Run one slice of `work`, until `end` by the clock `now` (`perf_counter`) if it shares the slice, or less if it yields what
+    comes before the next one. Return whether it has ended, what it yielded for a thread or waits for, and what it returned.
     """
+    now = now or perf_counter
     if end is None:
-        end = perf_counter() + SLICE_S
+        end = now() + SLICE_S
     try:
         while True:
             step = next(work)
-            if step is not None or perf_counter() >= end:
+            if step is not None or now() >= end:
                 return False, step, None
     except StopIteration as stopped:
         return True, None, stopped.value
@@ -135,16 +140,14 @@ def run_slice(work: Generator[Step, None, Result], end: float | None = None) -> 
 def run_through(work: Generator[Callable[[], None] | Any | None, None, Result]) -> Result:
     """Run all of `work` at once, where no other work waits, and return what it returns. It may not wait for anything."""
     while True:
-        try:
-            step = next(work)
-        except StopIteration as stopped:
-            result: Result = stopped.value
-            return result
-        if step is not None:
-            step()
+        ended, step, result = run_slice(work, inf)
+        if ended:
+            return result  # type: ignore[return-value]  # what the work returned
+        assert step is not None
+        step()
 
 
-def emptied(*collections: list[Any] | dict[Any, Any] | set[Any], count: int = 1_000) -> Generator[None, None, None]:
+def emptied(*collections: list[Any] | dict[Any, Any] | set[Any], count: int = 1_000) -> Pausing[None]:
     """Empty collections, one after the other, and yield after `count` elements: to free many at once is one long turn."""
     for elements in collections:
         while elements:

@@ -22,7 +22,6 @@ from pybroker.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from pybroker.sharing import work as sharing
 from testing.scenes.api.whole import Whole
 from testing.turns import run_watched
 from testing.waiting import turned_until
@@ -88,7 +87,7 @@ def test_many_topics_give_the_loop_back(tmp_path: Path) -> None:
 @pytest.fixture
 async def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Whole:
     """Start a broker that gives the loop back wherever it may."""
-    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
+    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0.0)
     return await Whole(tmp_path).start()
 
 

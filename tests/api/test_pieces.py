@@ -31,7 +31,6 @@ from pybroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from pybroker.sharing import work as sharing
 from testing.scenes.api.groups import GROUP, broker, commit_request
 from testing.scenes.api.whole import frame_of, settled
 from testing.turns import run_watched
@@ -90,6 +89,7 @@ LARGE: list[tuple[Any, int]] = [
 async def test_the_response_is_that_to_the_request_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: Any, version: int
 ) -> None:
+    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0.0)
     whole = await broker(tmp_path, auto_create_topics_enable=False)
     for partition in range(2):
         assert (await whole.ask(commit_request(partition=partition, offset=7 + partition), 8)).topics
@@ -164,7 +164,7 @@ async def test_a_request_is_cut_by_the_number_of_its_elements(
 
 
 async def test_a_group_that_fails_between_two_pieces_fails_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
+    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0.0)
     whole = await broker(tmp_path)
     await whole.ask(joining(), 1)
     asked = group(GROUP, *[1] * 2_000)
@@ -181,7 +181,7 @@ async def test_a_group_that_fails_between_two_pieces_fails_as_a_whole(tmp_path: 
 
 
 async def test_a_commit_between_two_pieces_is_seen_by_those_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
+    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0.0)
     whole = await broker(tmp_path)
     asked = group(GROUP, *[1] * 2_000)
     assert asked.topics is not None

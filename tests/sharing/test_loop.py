@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pybroker.sharing import loop
-from pybroker.sharing import work as sharing
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -17,14 +16,15 @@ if TYPE_CHECKING:
 @pytest.fixture
 def step_s(monkeypatch: pytest.MonkeyPatch) -> float:
     """Let each step take two fifths of a slice."""
-    step_s, now_s = sharing.SLICE_S * 0.4, 0.0
+    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 1.0)
+    step_s, now_s = 0.4, 0.0
 
     def perf_counter() -> float:
         nonlocal now_s
         now_s += step_s
         return now_s
 
-    monkeypatch.setattr(sharing, "perf_counter", perf_counter)
+    monkeypatch.setattr("pybroker.sharing.work.perf_counter", perf_counter)
     return step_s
 
 

@@ -30,9 +30,9 @@ from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Generator
 
     from pybroker.api.context import RequestContext, Services
+    from pybroker.sharing.work import Pausing
 
 
 def handle(
@@ -44,7 +44,7 @@ def handle(
     return in_slices(_begin(broker, request))
 
 
-def _begin(broker: Services, request: AlterReplicaLogDirsRequest) -> Generator[None, None, AlterReplicaLogDirsResponse]:
+def _begin(broker: Services, request: AlterReplicaLogDirsRequest) -> Pausing[AlterReplicaLogDirsResponse]:
     results: defaultdict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
     for directory in request.dirs:
         for topic in directory.topics:

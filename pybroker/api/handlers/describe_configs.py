@@ -39,9 +39,9 @@ from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Generator
 
     from pybroker.api.context import RequestContext, Services
+    from pybroker.sharing.work import Pausing
 
 _TYPES: Final = {
     Kind.BOOLEAN: 1,
@@ -66,9 +66,7 @@ def handle(
     return in_slices(_describe_each(broker, context.api_version, request))
 
 
-def _describe_each(
-    broker: Services, version: int, request: DescribeConfigsRequest
-) -> Generator[None, None, DescribeConfigsResponse]:
+def _describe_each(broker: Services, version: int, request: DescribeConfigsRequest) -> Pausing[DescribeConfigsResponse]:
     """Describe and encode the resources one after the other: together they may have hundreds of thousands of settings."""
     described: set[tuple[int, str]] = set()
     results: list[Any] = []
@@ -86,7 +84,7 @@ def _describe_each(
 
 def _describe(
     broker: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource
-) -> Generator[None, None, DescribeConfigsResult]:
+) -> Pausing[DescribeConfigsResult]:
     code, message, settings = ErrorCode.NONE, None, list[DescribedSetting]()
     try:
         settings = _settings(broker, resource.resource_type, resource.resource_name)

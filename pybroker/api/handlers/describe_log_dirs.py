@@ -31,11 +31,11 @@ from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Generator
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.log import Log
+    from pybroker.sharing.work import Pausing
 
 
 def handle(
@@ -47,7 +47,7 @@ def handle(
     return in_slices(_describe(broker, request))
 
 
-def _describe(broker: Services, request: DescribeLogDirsRequest) -> Generator[None, None, DescribeLogDirsResponse]:
+def _describe(broker: Services, request: DescribeLogDirsRequest) -> Pausing[DescribeLogDirsResponse]:
     known = broker.replica_manager.partitions
     if request.topics is None:
         wanted = dict.fromkeys(known)  # partitions may come and go between the slices
@@ -72,7 +72,7 @@ def _describe(broker: Services, request: DescribeLogDirsRequest) -> Generator[No
     return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=results)
 
 
-def _result(directory: LogDirectory, logs: list[tuple[Log, int, bool]]) -> Generator[None, None, DescribeLogDirsResult]:
+def _result(directory: LogDirectory, logs: list[tuple[Log, int, bool]]) -> Pausing[DescribeLogDirsResult]:
     """Describe a directory; `logs` has each log with the number of offsets that it is behind, and whether it is a future one."""
     path = directory.absolute_path
     try:

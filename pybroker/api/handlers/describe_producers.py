@@ -31,9 +31,10 @@ from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Container, Generator, Hashable, Iterator
+    from collections.abc import Container, Hashable, Iterator
 
     from pybroker.api.context import RequestContext, Services
+    from pybroker.sharing.work import Pausing
 
 
 def _leave_out_repeats(request: Any, known: Container[Hashable]) -> set[Hashable]:
@@ -54,7 +55,6 @@ def _large(response: Any) -> Iterator[Hashable]:
 PIECES: Final = Pieces(
     ("topics.partition_indexes", "topics.partitions"), elements=20, once=Once(leave_out=_leave_out_repeats, large=_large)
 )
-_PRODUCERS_PER_STEP: Final = 100
 
 
 def handle(
@@ -67,7 +67,7 @@ def handle(
     return in_slices(_describe(broker, request))
 
 
-def _describe(broker: Services, request: DescribeProducersRequest) -> Generator[None, None, DescribeProducersResponse]:
+def _describe(broker: Services, request: DescribeProducersRequest) -> Pausing[DescribeProducersResponse]:
     topics = []
     for topic in request.topics:
         partitions = []
@@ -78,7 +78,7 @@ def _describe(broker: Services, request: DescribeProducersRequest) -> Generator[
     return DescribeProducersResponse(topics=topics)
 
 
-def _partition(broker: Services, topic_partition: TopicPartition) -> Generator[None, None, PartitionResponse]:
+def _partition(broker: Services, topic_partition: TopicPartition) -> Pausing[PartitionResponse]:
     number = topic_partition.partition
     if (reason := names.invalid_name_reason(topic_partition.topic)) is not None:
         return PartitionResponse(
@@ -90,7 +90,8 @@ def _partition(broker: Services, topic_partition: TopicPartition) -> Generator[N
     if isinstance(found, ErrorCode):
         return PartitionResponse(partition_index=number, error_code=found, error_message=found.message)
     producers: list[ProducerState] = []
-    for count, entry in enumerate(list(found.log.producers.producers.values()), start=1):
+    for entry in list(found.log.producers.producers.values()):
+        yield
         producers.append(
             ProducerState(
                 producer_id=entry.producer_id,
@@ -101,6 +102,4 @@ def _partition(broker: Services, topic_partition: TopicPartition) -> Generator[N
                 current_txn_start_offset=entry.transaction_first_offset,
             )
         )
-        if count % _PRODUCERS_PER_STEP == 0:
-            yield
     return PartitionResponse(partition_index=number, error_code=ErrorCode.NONE, active_producers=producers)

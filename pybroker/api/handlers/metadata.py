@@ -19,7 +19,7 @@ Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache; KIP-430, KIP-5
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.metadata_topics import MetadataTopics, metadata_brokers
@@ -36,17 +36,15 @@ from pybroker.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from pybroker.sharing.loop import Pauses, in_slices
+from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable, Iterator
 
     from pybroker.api.context import RequestContext, Services
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
-
-COUNTED_NAMES: Final = 1_000
-"""The names of a large request that are counted between two yields."""
 
 KEEPS_RESPONSES: Final = True
 """The responses follow from the image, the client's address and the request; see `ResponseMemo`. They share their topics."""
@@ -69,18 +67,13 @@ def _large(response: Any) -> Iterator[Hashable]:
             yield topic.topic_id
 
 
-async def _bound_creation(broker: Services, context: RequestContext, request: Any) -> None:
+def _bound_creation(broker: Services, context: RequestContext, request: Any) -> None:
     """Let a large request create nothing if it would create too much."""
     if not (request.allow_auto_topic_creation and broker.config.auto_create_topics_enable):
         return
-    known, missing, pauses = broker.controller.image.topics, set[str](), Pauses()
-    for start in range(0, len(request.topics), COUNTED_NAMES):
-        some = request.topics[start : start + COUNTED_NAMES]
-        missing.update(topic.name for topic in some if topic.name is not None and topic.name not in known)
-        if _is_excessive(broker, context, len(missing)):
-            request.allow_auto_topic_creation = False
-            return
-        await pauses.between()
+    known = broker.controller.image.topics
+    missing = {topic.name for topic in request.topics if topic.name is not None and topic.name not in known}
+    request.allow_auto_topic_creation = not _is_excessive(broker, context, len(missing))
 
 
 def _is_excessive(broker: Services, context: RequestContext, missing_count: int) -> bool:
@@ -126,7 +119,7 @@ def handle(broker: Services, context: RequestContext, request: MetadataRequest) 
     return _respond(broker, context, request, _topics_by_name(broker, context, request, names, {}))
 
 
-def _all_topics(broker: Services, context: RequestContext, request: MetadataRequest) -> Generator[None, None, MetadataResponse]:
+def _all_topics(broker: Services, context: RequestContext, request: MetadataRequest) -> Pausing[MetadataResponse]:
     """Return the response with every topic of the image that is there now; the image may be replaced meanwhile."""
     response = _respond(broker, context, request, [])
     response.topics = yield from MetadataTopics.of(broker, context, request).all()

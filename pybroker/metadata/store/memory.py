@@ -8,14 +8,15 @@ begun runs to its end, even if the task that waits for it is cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Generator, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, Entry, Listing, Store, StoreError, Watch, WatchCallback
 from pybroker.metadata.uninterrupted import Uninterrupted
 from pybroker.sharing.loop import complete
 
-_STEP_KEYS: Final = 500
+if TYPE_CHECKING:
+    from pybroker.sharing.work import Pausing
 
 
 class _PrefixWatch(Watch):
@@ -80,19 +81,18 @@ class MemoryStore(Store):
 
     def _changes(
         self, puts: Mapping[str, bytes], deletes: Collection[str], revision: int
-    ) -> Generator[None, None, tuple[Sequence[Change], dict[str, Entry]]]:
+    ) -> Pausing[tuple[Sequence[Change], dict[str, Entry]]]:
         """Return the changes of a commit by their keys, and the entries that it puts."""
         changes: list[Change] = []
         entries: dict[str, Entry] = {}
-        for number, key in enumerate(sorted({*puts, *deletes}), 1):
+        for key in sorted({*puts, *deletes}):
+            yield
             value = puts.get(key)
             if value is not None:
                 changes.append(Change(key, value, revision))
                 entries[key] = Entry(key, value, revision)
             elif key in self._entries:
                 changes.append(Change(key, None, revision))
-            if number % _STEP_KEYS == 0:
-                yield
         return changes, entries
 
     def watch(self, prefix: str, callback: WatchCallback) -> Watch:

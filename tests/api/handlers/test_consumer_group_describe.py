@@ -12,7 +12,6 @@ from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from pybroker.sharing import work as sharing
 from testing.scenes.api.groups import GROUP, broker, join_request, member, versions
 from testing.waiting import turns_until_done
 from tests.api.handlers.test_consumer_group_heartbeat import joining
@@ -45,7 +44,7 @@ async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, mon
     request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "none"])
     at_once = await whole.ask(request, 1)
     whole.call_soon = asyncio.get_running_loop().call_soon
-    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
+    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0.0)
     sent = whole.send(request, 1)
     assert await turns_until_done(sent) >= 2
     assert [len(one.members) for one in at_once.groups] == [5, 0]

@@ -20,7 +20,6 @@ from pybroker.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from pybroker.protocol.messages.list_groups import ListGroupsRequest
-from pybroker.sharing import work as sharing
 from testing.scenes.api.groups import GROUP, broker, join_request, member, versions
 from testing.scenes.api.whole import Whole
 from tests.coordinator.consumer.consumer_state import group_of, state_of
@@ -157,7 +156,7 @@ async def test_a_refused_join_leaves_an_empty_consumer_group_as_it_is(
 
 
 async def test_others_are_served_while_an_expression_is_matched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
+    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0.0)
     whole = await broker(tmp_path)
     for number in range(20):
         await whole.create(f"t{number}")

@@ -10,7 +10,6 @@ import pytest
 from pybroker.config.topic_settings import TOPIC_SETTINGS
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from pybroker.sharing import work as sharing
 from testing.scenes.api.whole import Whole
 from tests.api.configs import BROKER, DESCRIBE_VERSIONS, GROUP, LOGGER, METRICS, SET, TOPIC, change, describe, described
 
@@ -59,7 +58,7 @@ async def test_a_resource_that_is_named_again_is_described_once(tmp_path: Path) 
 
 
 async def test_resources_are_described_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
+    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0.0)
     whole = await Whole(tmp_path).start()
     resources = [
         DescribeConfigsResource(resource_type=GROUP, resource_name=f"group-{number}", configuration_keys=None)

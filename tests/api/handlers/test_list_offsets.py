@@ -14,7 +14,6 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
-from pybroker.sharing import work as sharing
 from testing.scenes.api import records
 from testing.scenes.api.whole import NOW_MS, Whole
 from tests.api.handlers.test_produce import request as produce_request
@@ -116,7 +115,7 @@ async def test_a_search_over_many_partitions_gives_the_loop_back(tmp_path: Path,
     )
     request.topics.append(ListOffsetsTopic(name="none", partitions=[ListOffsetsPartition(partition_index=0, timestamp=0)]))
     at_once = await whole.ask(request, 0)
-    monkeypatch.setattr(sharing, "SLICE_S", 0)
+    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0)
     turns: list[None] = []
     loop = asyncio.get_running_loop()
 

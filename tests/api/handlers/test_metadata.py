@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.api import metadata_topics
 from pybroker.api.handlers import metadata
 from pybroker.api.metadata_topics import NOT_ASKED_FOR, MetadataTopics
 from pybroker.metadata.entries import encode_topic, topic_key
@@ -21,7 +20,6 @@ from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from pybroker.sharing import work as sharing
 from pybroker.sharing.work import run_slice
 from testing.scenes.api.cluster import ClusterScene
 from testing.scenes.api.whole import Whole
@@ -234,8 +232,7 @@ def test_the_topics_of_a_large_cluster_are_made_in_slices() -> None:
 
 
 async def test_a_response_of_several_slices_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
-    monkeypatch.setattr(metadata_topics, "STEP_PARTITIONS", 1)
+    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0.0)
     cluster = await ClusterScene().start()
     for name in "abc":
         await cluster.create(name)
