@@ -6,19 +6,17 @@ import functools
 
 import click
 
-PORT_MAX = 65535
-
 
 def _address(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, int]:
-    host, _, port = text.strip().rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    if not bare or not port.isascii() or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT")
-    if ":" in bare and not (host.startswith("[") and host.endswith("]")):
+    from pybroker.client.address import parse_address
+
+    try:
+        host, port = parse_address(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if ":" in host and "[" not in text:
         raise click.BadParameter(f"{text!r} is not HOST:PORT; an IPv6 address needs brackets")
-    if "," in bare or "/" in bare:
-        raise click.BadParameter(f"{text!r} is not a single HOST:PORT")
-    return bare, int(port)
+    return host, port
 
 
 @click.command("doctor", short_help="Report why a client here can or cannot use a broker.")

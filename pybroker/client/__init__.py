@@ -3,7 +3,8 @@
 frames          requests and responses as bytes over one socket, and a reader of those bytes
 connection      messages by the codec: which versions a broker serves, requests in flight, the response to each
 errors          what can go wrong
+address         parses HOST:PORT
 
-Health checks use `frames` and `errors` alone, which import neither the codec nor `typing`: `docs/design/tools.md` has what
-that saves.
+Health checks use `frames`, `errors` and `address` alone, which import neither the codec nor `typing`: `docs/design/tools.md` has
+what that saves.
 """

@@ -6,7 +6,7 @@ Their errors come with the sentences that Kafka's tools print; a client library 
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pybroker.client.connection import Connection
 from pybroker.protocol.codec import EncodeError
@@ -26,13 +26,15 @@ class RefusedError(Exception):
 
 
 class Admin:
-    """A client of one broker. Making it connects. Close it."""
+    """A client of one broker, and a context manager. Making it connects."""
 
     def __init__(self, target: Target) -> None:
         self._connection = Connection(target.connect())
 
-    def close(self) -> None:
-        """End the connection."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def ask(self, request: object, version: int) -> Any:

@@ -57,8 +57,7 @@ def configs_of(admin: Admin, resource: int, names: Sequence[str], *, has_synonym
 
 def describe(target: Target, kind: str, name: str | None, *, is_all: bool) -> None:
     """Print the settings of one resource, or of each. Raises RefusedError, ClientError."""
-    admin = Admin(target)
-    try:
+    with Admin(target) as admin:
         for one in [name] if name is not None else _names(admin, kind):
             if one:
                 print(f"{'All' if is_all else 'Dynamic'} configs for {kind[:-1]} {one} are:")
@@ -68,8 +67,6 @@ def describe(target: Target, kind: str, name: str | None, *, is_all: bool) -> No
                 synonyms = ", ".join(f"{SOURCES.get(s.source, 'UNKNOWN')}:{s.name}={_text(s.value)}" for s in config.synonyms)
                 sensitive = "true" if config.is_sensitive else "false"
                 print(f"  {config.name}={_text(config.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
-    finally:
-        admin.close()
 
 
 def shown(admin: Admin, kind: str, name: str, *, is_all: bool, has_synonyms: bool) -> list[Any]:
@@ -104,8 +101,7 @@ def alter(target: Target, kind: str, name: str, options: Options) -> None:
         if not re.fullmatch(r"[a-zA-Z0-9._-]*", key):
             raise CommandError(f"Invalid character found for config key: {key}")
     deleted = [key.strip() for one in options.values("delete-config") for key in one.split(",")]
-    admin = Admin(target)
-    try:
+    with Admin(target) as admin:
         held = {config.name for config in shown(admin, kind, name, is_all=False, has_synonyms=False)}
         if kind == "broker-loggers":
             unknown = [key for key in (*deleted, *added) if key not in held]
@@ -118,8 +114,6 @@ def alter(target: Target, kind: str, name: str, options: Options) -> None:
         resource = AlterConfigsResource(resource_type=RESOURCES[kind], resource_name=name, configs=changes)
         for result in admin.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1).responses:
             check(result.error_code, result.error_message)
-    finally:
-        admin.close()
     if name:
         print(f"Completed updating config for {kind[:-1]} {name}.")
     else:

@@ -6,6 +6,7 @@ import socket
 import sys
 import time
 
+from pybroker.client.address import parse_address
 from pybroker.client.errors import ClientError, reason_of
 from pybroker.client.frames import Frames
 from pybroker.tools.errors import CommandError
@@ -22,10 +23,10 @@ def servers(text: str) -> list[tuple[str, int]]:
     """Parse a bootstrap list: `host:port`, `[::1]:port`, with or without a protocol before it. Raises CommandError."""
     found = []
     for one in filter(None, (part.strip() for part in text.split(","))):
-        host, colon, port = one.rpartition("://")[2].rpartition(":")
-        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise CommandError(f"Invalid url in bootstrap.servers: {one}")
-        found.append((host.strip("[]"), int(port)))
+        try:
+            found.append(parse_address(one.rpartition("://")[2]))
+        except ValueError:
+            raise CommandError(f"Invalid url in bootstrap.servers: {one}") from None
     if not found:
         raise CommandError("No resolvable bootstrap urls given in bootstrap.servers")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.protocol.codec import DecodeError, decode
 from pybroker.protocol.error_codes import ErrorCode
@@ -57,18 +57,12 @@ class Group(NamedTuple):
     members: list[Member]
 
 
-class Groups:
-    """A client of the broker of a cluster of one, which is the coordinator of every group. A context manager."""
+class Groups(Admin):
+    """A client of the broker of a cluster of one, which is the coordinator of every group."""
 
     def __init__(self, target: Target, wait_s: float) -> None:
+        super().__init__(target)
         self._wait_s = wait_s
-        self.admin = Admin(target)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.admin.close()
 
     def _patiently(self, group_id: str, ask: Callable[[], Any], error_of: Callable[[Any], int]) -> Any:
         """Return a response, requested again while the coordinator is coming up."""
@@ -77,13 +71,13 @@ class Groups:
             response = ask()
             if error_of(response) not in NOT_YET or time.monotonic() > end:
                 return response
-            self.admin.ask(FindCoordinatorRequest(key=group_id), 2)  # creates the topic of offsets, the first time
+            self.ask(FindCoordinatorRequest(key=group_id), 2)  # creates the topic of offsets, the first time
             time.sleep(BACKOFF_S)
 
     def coordinator(self, group_id: str) -> str:
         """Return the coordinator's address and id, as Kafka's tool prints them. Raises RefusedError."""
         found = self._patiently(
-            group_id, lambda: self.admin.ask(FindCoordinatorRequest(key=group_id), 2), lambda found: int(found.error_code)
+            group_id, lambda: self.ask(FindCoordinatorRequest(key=group_id), 2), lambda found: int(found.error_code)
         )
         check(found.error_code, found.error_message)
         return f"{found.host}:{found.port}  ({found.node_id})"
@@ -91,14 +85,14 @@ class Groups:
     def listed(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[Any]:
         """Return the groups of consumers, by name. Raises RefusedError."""
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-        response = self._patiently("", lambda: self.admin.ask(request, 5), lambda response: int(response.error_code))
+        response = self._patiently("", lambda: self.ask(request, 5), lambda response: int(response.error_code))
         check(response.error_code)
         return sorted((one for one in response.groups if one.protocol_type in ("", CONSUMER)), key=lambda one: str(one.group_id))
 
     def described(self, group_id: str) -> Group:
         """Return a group of either protocol; a group that does not exist is Dead. Raises RefusedError."""
         request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
-        (found,) = self._patiently(group_id, lambda: self.admin.ask(request, 0), lambda r: int(r.groups[0].error_code)).groups
+        (found,) = self._patiently(group_id, lambda: self.ask(request, 0), lambda r: int(r.groups[0].error_code)).groups
         if found.error_code == 0:
             members = [
                 Member(one.member_id, one.instance_id or "", one.client_id, one.client_host, _partitions(one.assignment))
@@ -108,7 +102,7 @@ class Groups:
         if found.error_code not in (GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             raise RefusedError(found.error_code, found.error_message)
         classic = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False)
-        (found,) = self._patiently(group_id, lambda: self.admin.ask(classic, 5), lambda r: int(r.groups[0].error_code)).groups
+        (found,) = self._patiently(group_id, lambda: self.ask(classic, 5), lambda r: int(r.groups[0].error_code)).groups
         check(found.error_code)
         members = [
             Member(one.member_id, one.group_instance_id or "", one.client_id, one.client_host, assigned(one.member_assignment))
@@ -119,7 +113,7 @@ class Groups:
     def committed(self, group_id: str) -> dict[Partition, int]:
         """Return every committed offset. Raises RefusedError."""
         request = OffsetFetchRequest(group_id=group_id, topics=None, require_stable=False)
-        response = self._patiently(group_id, lambda: self.admin.ask(request, 7), lambda response: int(response.error_code))
+        response = self._patiently(group_id, lambda: self.ask(request, 7), lambda response: int(response.error_code))
         check(response.error_code)
         return {
             Partition(topic.name, one.partition_index): one.committed_offset
@@ -139,7 +133,7 @@ class Groups:
         if not topics:
             return {}
         found = {}
-        for topic in self.admin.ask(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics), 5).topics:
+        for topic in self.ask(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics), 5).topics:
             for one in topic.partitions:
                 check(one.error_code)
                 found[Partition(topic.name, one.partition_index)] = one.offset
@@ -162,9 +156,7 @@ class Groups:
         if not topics:
             return
         request = OffsetCommitRequest(group_id=group_id, topics=topics)
-        response = self._patiently(
-            group_id, lambda: self.admin.ask(request, 8), lambda r: int(r.topics[0].partitions[0].error_code)
-        )
+        response = self._patiently(group_id, lambda: self.ask(request, 8), lambda r: int(r.topics[0].partitions[0].error_code))
         for topic in response.topics:
             for one in topic.partitions:
                 check(one.error_code)
@@ -173,7 +165,7 @@ class Groups:
         """Delete groups and return the error of each."""
         request = DeleteGroupsRequest(groups_names=list(group_ids))
         response = self._patiently(
-            group_ids[0], lambda: self.admin.ask(request, 2), lambda r: max(int(one.error_code) for one in r.results)
+            group_ids[0], lambda: self.ask(request, 2), lambda r: max(int(one.error_code) for one in r.results)
         )
         return {one.group_id: int(one.error_code) for one in response.results}
 
@@ -184,7 +176,7 @@ class Groups:
             for name, indexes in by_topic(partitions).items()
         ]
         request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-        response = self._patiently(group_id, lambda: self.admin.ask(request, 0), lambda r: int(r.error_code))
+        response = self._patiently(group_id, lambda: self.ask(request, 0), lambda r: int(r.error_code))
         errors = {
             Partition(topic.name, one.partition_index): int(one.error_code)
             for topic in response.topics
@@ -195,7 +187,7 @@ class Groups:
     def partitions_of(self, topic: str) -> list[Partition]:
         """Return all partitions of a topic. Raises RefusedError."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-        (found,) = self.admin.ask(request, 9).topics
+        (found,) = self.ask(request, 9).topics
         check(found.error_code)
         return [Partition(topic, index) for index in sorted(one.partition_index for one in found.partitions)]
 

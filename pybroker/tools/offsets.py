@@ -47,12 +47,9 @@ def main(tool: str, arguments: list[str]) -> int:
         raise CommandError("Error occurred: --topic-partitions cannot be used with --topic or --partitions")
     at = _time(options.value("time") or "latest")
     try:
-        admin = Admin(target)
-        try:
+        with Admin(target) as admin:
             for line in _lines(admin, options, at):
                 print(line)
-        finally:
-            admin.close()
     except (RefusedError, TopicError) as error:
         raise CommandError(f"Error occurred: {error}") from error
     except ClientError as error:

@@ -66,11 +66,8 @@ def _create(target: Target, options: Options) -> None:
         assignments=[CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in enumerate(assigned)],
         configs=configs,
     )
-    admin = Admin(target)
-    try:
+    with Admin(target) as admin:
         (made,) = admin.ask(CreateTopicsRequest(topics=[creatable], timeout_ms=TIMEOUT_MS, validate_only=False), 7).topics
-    finally:
-        admin.close()
     if made.error_code == TOPIC_ALREADY_EXISTS and options.has("if-not-exists"):
         return
     check(made.error_code, made.error_message)
@@ -123,8 +120,7 @@ def _alter(target: Target, options: Options) -> None:
     names = _found(target, options)
     if not names:
         return
-    admin = Admin(target)
-    try:
+    with Admin(target) as admin:
         held = {topic.name: len(topic.partitions) for topic in _described(admin, names)} if assigned else {}
         topics = [
             CreatePartitionsTopic(
@@ -136,36 +132,28 @@ def _alter(target: Target, options: Options) -> None:
         ]
         for result in admin.ask(CreatePartitionsRequest(topics=topics, timeout_ms=TIMEOUT_MS, validate_only=False), 3).results:
             check(result.error_code, result.error_message)
-    finally:
-        admin.close()
 
 
 def _delete(target: Target, options: Options) -> None:
     names = _found(target, options)
     if not names:
         return
-    admin = Admin(target)
-    try:
+    with Admin(target) as admin:
         for result in admin.ask(DeleteTopicsRequest(topics=[], topic_names=names, timeout_ms=TIMEOUT_MS), 5).responses:
             check(result.error_code, result.error_message)
-    finally:
-        admin.close()
 
 
 # --- describe ---
 
 
 def _describe(target: Target, options: Options) -> None:
-    admin = Admin(target)
-    try:
+    with Admin(target) as admin:
         names = _of_id(admin, options) if options.has("topic-id") else None
         if names is None:
             names = _found(target, options)
         topics = list(_described(admin, names, options.number("partition-size-limit-per-response") or 2000)) if names else []
         configs = configs_of(admin, TOPIC, names) if names else {}
         live = {broker.node_id for broker in admin.ask(MetadataRequest(topics=[]), 9).brokers}
-    finally:
-        admin.close()
     for topic in sorted(topics, key=lambda topic: str(topic.name)):
         for line in described(topic, configs[topic.name], options, live):
             print(line)

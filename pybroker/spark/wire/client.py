@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
+from pybroker.client.address import parse_address
 from pybroker.failures import drop_frames
 from pybroker.model import Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.api_keys import ApiKey
@@ -421,10 +422,10 @@ def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:
     """Return host and port of each address. Raises PipelineError."""
     found = []
     for one in bootstrap.split(","):
-        host, _, port = one.strip().rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
-            raise PipelineError(f"{one.strip()!r} is not an address of a broker: it must be HOST:PORT")
-        found.append((host.strip("[]"), int(port)))
+        try:
+            found.append(parse_address(one))
+        except ValueError:
+            raise PipelineError(f"{one.strip()!r} is not an address of a broker: it must be HOST:PORT") from None
     return found
 
 
