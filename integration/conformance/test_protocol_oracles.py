@@ -22,7 +22,7 @@ from kio.serial import entity_reader, entity_writer
 
 from pybroker.protocol.codec import decode, encode
 from pybroker.protocol.parts import parts_bytes
-from pybroker.protocol.schema import Struct, schema_of
+from pybroker.protocol.schema import Declared, schema_of
 from testing.scenes.messages import VERSIONED, messages, name_of
 from testing.wire.kio_classes import kio_class
 
@@ -57,7 +57,7 @@ NESTED = {"CreatePartitionsRequest"}
 """Classes whose fields these libraries group in another way, with the same bytes; kio has these versions, too."""
 
 
-def present(struct: Struct, version: int) -> list[Any]:
+def present(struct: Declared, version: int) -> list[Any]:
     """Return the values of a struct in the order of its declaration."""
     return [getattr(struct, one.name) for one in struct.__schema__.fields if one.versions.has(version)]
 
@@ -90,7 +90,7 @@ def tame(struct: Any, theirs: Any, version: int) -> None:
 
 def same(ours: Any, theirs: Any, version: int) -> bool:
     """Return whether kio read our values."""
-    if isinstance(ours, Struct):
+    if isinstance(ours, Declared):
         others = [getattr(theirs, one.name) for one in dataclasses.fields(theirs)]
         return all(same(a, b, version) for a, b in zip(present(ours, version), others, strict=True))
     if isinstance(ours, list):
@@ -158,7 +158,7 @@ def positional(value: Any, schema: Any, version: int) -> Any:
     """Return our value in the shape of the other schema: tuples for structs, the field itself where that schema has no struct."""
     if isinstance(value, list):
         return [positional(one, schema.array_of, version) for one in value]
-    if isinstance(value, Struct):
+    if isinstance(value, Declared):
         values = present(value, version)
         if not hasattr(schema, "names"):
             (value,) = values

@@ -25,7 +25,7 @@ from pybroker.protocol.messages import (
     metadata,
     produce,
 )
-from pybroker.protocol.schema import Field, Struct, schema_of
+from pybroker.protocol.schema import Declared, Field, schema_of
 
 if TYPE_CHECKING:
     from pybroker.protocol.error_codes import KafkaError
@@ -58,7 +58,7 @@ def _mirror(cls: type[Any], version: int, error: KafkaError) -> Callable[[object
 
     def mirror(asked: object) -> Any:
         values = dict(fixed)
-        if isinstance(asked, Struct):
+        if isinstance(asked, Declared):
             values.update((field.name, getattr(asked, field.name)) for field in plain if hasattr(asked, field.name))
         elif asked is not None:  # an element of a list of names or numbers, which the first field of that type holds
             values[next(field.name for field in plain if isinstance(asked, type(field.default)))] = asked

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.protocol.schema import Struct, schema_of
+from pybroker.protocol.schema import Declared, schema_of
 
 if TYPE_CHECKING:
     from pybroker.protocol._codec_python import Plan
@@ -165,5 +165,5 @@ def _differs(field: Field) -> Differs:
         return Differs.IS_NOT_NULL
     if isinstance(field.default, bool):
         return Differs.IS_OTHER_BOOL
-    assert isinstance(field.default, int | float | str | bytes | Struct)
+    assert isinstance(field.default, int | float | str | bytes | Declared)
     return Differs.IS_OTHER

@@ -1,12 +1,11 @@
 """How messages are declared: plain classes with annotations, and Kafka's own notation for versions.
 
-    @request(api_key=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+")
-    class ListOffsetsRequest:
+    class ListOffsetsRequest(Request, api_key=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+"):
         replica_id: Int32 = field(default=-1)
         isolation_level: Int8 = field("2+")
         topics: list[ListOffsetsTopic] = field()
 
-A decorated class has slots, a constructor by keyword in which every field has Kafka's default, equality and a repr. One class
+A declared class has slots, a constructor by keyword in which every field has Kafka's default, equality and a repr. One class
 serves all versions. Nothing else happens at import: annotations are resolved, and constructors and codecs generated at first use.
 
 Versions are "0-13", "3+" or "7"; a field without them is in every version of its message. A field whose type allows None can be
@@ -184,8 +183,8 @@ def schema_of(cls: type) -> Schema:
     return schema
 
 
-class Struct:
-    """The base of all declared classes."""
+class Declared:
+    """The base of all declared classes when the program runs."""
 
     __slots__ = ()
     __schema__: Schema
@@ -198,7 +197,7 @@ class Struct:
         init(self, **values)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Struct) or self.__schema__ is not other.__schema__:
+        if not isinstance(other, Declared) or self.__schema__ is not other.__schema__:
             return NotImplemented
         return all(getattr(self, one.name) == getattr(other, one.name) for one in self.__schema__.fields)
 
@@ -208,45 +207,45 @@ class Struct:
 
 
 @dataclass_transform(kw_only_default=True)
-def request(*, api_key: ApiKey, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
-    """Declare a request. `flexible`: the versions with compact lengths and tagged fields, or "none"."""
-    return lambda cls: _declare(cls, versions=versions, flexible=flexible, api_key=api_key, is_request=True)
+class _Declaring(type):
+    """Makes a plain class with slots out of a declaration: its base is `Declared`, whatever the declaration has."""
+
+    def __new__(
+        cls,
+        name: str,
+        bases: tuple[type, ...],
+        body: dict[str, Any],
+        *,
+        versions: str = ALWAYS,
+        flexible: str = "none",
+        api_key: ApiKey | None = None,
+    ) -> Any:
+        """Return the class. `flexible`: the versions with compact lengths and tagged fields, or "none"."""
+        if not bases:
+            return super().__new__(cls, name, bases, body)
+        declared = {one: body.pop(one) for one in body.get("__annotations__", ())}
+        schema = Schema(declared, versions=versions, flexible=flexible, api_key=api_key, is_request=Request in bases)
+        schema.cls = type(name, (Declared,), {**body, "__schema__": schema, "__slots__": tuple(declared)})
+        return schema.cls
 
 
-@dataclass_transform(kw_only_default=True)
-def response(*, api_key: ApiKey, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
-    """Declare a response."""
-    return lambda cls: _declare(cls, versions=versions, flexible=flexible, api_key=api_key)
+class Struct(metaclass=_Declaring):
+    """A part of messages. The message that contains it determines which versions are flexible."""
 
 
-@dataclass_transform(kw_only_default=True)
-def message(*, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
-    """Declare a message that is neither request nor response, such as the key or value of a record."""
-    return lambda cls: _declare(cls, versions=versions, flexible=flexible)
+class Message(metaclass=_Declaring):
+    """A message that is neither request nor response, such as the key or value of a record."""
 
 
-@dataclass_transform(kw_only_default=True)
-def struct(cls: type[T]) -> type[T]:
-    """Declare a part of messages. The message that contains it determines which versions are flexible."""
-    return _declare(cls, versions=ALWAYS, flexible="none")
+class Request(metaclass=_Declaring):
+    """A request."""
 
 
-def _declare(cls: type[T], *, versions: str, flexible: str, api_key: ApiKey | None = None, is_request: bool = False) -> type[T]:
-    declared = {name: vars(cls)[name] for name in cls.__annotations__}
-    schema = Schema(declared, versions=versions, flexible=flexible, api_key=api_key, is_request=is_request)
-    namespace = {
-        "__annotations__": cls.__annotations__,
-        "__doc__": cls.__doc__,
-        "__module__": cls.__module__,
-        "__qualname__": cls.__qualname__,
-        "__schema__": schema,
-        "__slots__": tuple(declared),
-    }
-    schema.cls = type(cls.__name__, (Struct,), namespace)
-    return typing.cast("type[T]", schema.cls)
+class Response(metaclass=_Declaring):
+    """A response."""
 
 
-def _refuse_change(self: Struct, name: str, value: object) -> None:
+def _refuse_change(self: Declared, name: str, value: object) -> None:
     del value
     raise AttributeError(f"cannot set {name}: this default is shared by all messages, assign a new {type(self).__name__}")
 

@@ -115,12 +115,13 @@ def words_with_tests() -> Counter[str]:
 def definitions(module: ast.Module) -> list[str]:
     """Return the names of functions, classes, methods and the module's constants.
 
-    Dunder methods and overrides by a decorator are called by others.
+    Dunder methods and overrides by a decorator are called by others, and the messages of an API are found by their names.
     """
     found = []
     for node in nodes(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             is_registered = any(not isinstance(d, ast.Name) for d in node.decorator_list)
+            is_registered |= isinstance(node, ast.ClassDef) and any(one.arg == "api_key" for one in node.keywords)
             if not (node.name.startswith("__") or is_registered):
                 found.append(node.name)
     for statement in module.body:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response
+from pybroker.protocol.schema import Request, Response, field
 from pybroker.protocol.wire import Int16, Int32, Int64
 
 
-@request(api_key=ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4", flexible="3+")
-class AddOffsetsToTxnRequest:
+class AddOffsetsToTxnRequest(Request, api_key=ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4", flexible="3+"):
     """A transaction and a group."""
 
     transactional_id: str = field()
@@ -17,8 +16,7 @@ class AddOffsetsToTxnRequest:
     group_id: str = field()
 
 
-@response(api_key=ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4", flexible="3+")
-class AddOffsetsToTxnResponse:
+class AddOffsetsToTxnResponse(Response, api_key=ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4", flexible="3+"):
     """Whether the group's partition of `__consumer_offsets` was added."""
 
     throttle_time_ms: Int32 = field()

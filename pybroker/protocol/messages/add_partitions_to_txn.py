@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int16, Int32, Int64
 
 
-@struct
-class AddPartitionsToTxnTopic:
+class AddPartitionsToTxnTopic(Struct):
     """Partitions of one topic."""
 
     name: str = field()
     partitions: list[Int32] = field()
 
 
-@struct
-class AddPartitionsToTxnTransaction:
+class AddPartitionsToTxnTransaction(Struct):
     """One transaction and the partitions to add to it, or to verify."""
 
     transactional_id: str = field("4+")
@@ -26,8 +24,7 @@ class AddPartitionsToTxnTransaction:
     topics: list[AddPartitionsToTxnTopic] = field("4+")
 
 
-@request(api_key=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+")
-class AddPartitionsToTxnRequest:
+class AddPartitionsToTxnRequest(Request, api_key=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+"):
     """One transaction of a client up to v3, several of another broker from v4."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field("4+")
@@ -37,32 +34,28 @@ class AddPartitionsToTxnRequest:
     v3_and_below_topics: list[AddPartitionsToTxnTopic] = field("0-3")
 
 
-@struct
-class AddPartitionsToTxnPartitionResult:
+class AddPartitionsToTxnPartitionResult(Struct):
     """The result for one partition."""
 
     partition_index: Int32 = field()
     partition_error_code: Int16 = field()
 
 
-@struct
-class AddPartitionsToTxnTopicResult:
+class AddPartitionsToTxnTopicResult(Struct):
     """The results for the partitions of one topic."""
 
     name: str = field()
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = field()
 
 
-@struct
-class AddPartitionsToTxnResult:
+class AddPartitionsToTxnResult(Struct):
     """The results for one transaction."""
 
     transactional_id: str = field("4+")
     topic_results: list[AddPartitionsToTxnTopicResult] = field("4+")
 
 
-@response(api_key=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+")
-class AddPartitionsToTxnResponse:
+class AddPartitionsToTxnResponse(Response, api_key=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+"):
     """One result per partition."""
 
     throttle_time_ms: Int32 = field()

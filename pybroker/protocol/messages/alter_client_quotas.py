@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Float64, Int16, Int32
 
 
-@struct
-class EntityData:
+class EntityData(Struct):
     """A part of an entity."""
 
     entity_type: str = field()
     entity_name: str | None = field()  # null: the default entity
 
 
-@struct
-class OpData:
+class OpData(Struct):
     """A quota to set or to remove."""
 
     key: str = field()
@@ -24,24 +22,21 @@ class OpData:
     remove: Bool = field()
 
 
-@struct
-class EntryData:
+class EntryData(Struct):
     """The changes of one entity's quotas."""
 
     entity: list[EntityData] = field()
     ops: list[OpData] = field()
 
 
-@request(api_key=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+")
-class AlterClientQuotasRequest:
+class AlterClientQuotasRequest(Request, api_key=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
     """Entities whose quotas to change."""
 
     entries: list[EntryData] = field()
     validate_only: Bool = field()
 
 
-@struct
-class ResponseEntryData:
+class ResponseEntryData(Struct):
     """The result for one entity."""
 
     error_code: Int16 = field()
@@ -49,8 +44,7 @@ class ResponseEntryData:
     entity: list[EntityData] = field()
 
 
-@response(api_key=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+")
-class AlterClientQuotasResponse:
+class AlterClientQuotasResponse(Response, api_key=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
     """One result per entity."""
 
     throttle_time_ms: Int32 = field()

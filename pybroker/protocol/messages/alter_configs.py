@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int8, Int16, Int32
 
 
-@struct
-class AlterableConfig:
+class AlterableConfig(Struct):
     """A setting."""
 
     name: str = field()
     value: str | None = field()
 
 
-@struct
-class AlterConfigsResource:
+class AlterConfigsResource(Struct):
     """A resource with all its new settings."""
 
     resource_type: Int8 = field()  # as in DescribeConfigs
@@ -24,16 +22,14 @@ class AlterConfigsResource:
     configs: list[AlterableConfig] = field()
 
 
-@request(api_key=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+")
-class AlterConfigsRequest:
+class AlterConfigsRequest(Request, api_key=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+"):
     """Resources to change, each on its own: some may fail."""
 
     resources: list[AlterConfigsResource] = field()
     validate_only: Bool = field()
 
 
-@struct
-class AlterConfigsResourceResponse:
+class AlterConfigsResourceResponse(Struct):
     """The result for one resource."""
 
     error_code: Int16 = field()
@@ -42,8 +38,7 @@ class AlterConfigsResourceResponse:
     resource_name: str = field()
 
 
-@response(api_key=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+")
-class AlterConfigsResponse:
+class AlterConfigsResponse(Response, api_key=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+"):
     """One result per resource."""
 
     throttle_time_ms: Int32 = field()

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int16, Int32
 
 
-@struct
-class ReassignablePartition:
+class ReassignablePartition(Struct):
     """A partition and the brokers to move it to."""
 
     partition_index: Int32 = field()
     replicas: list[Int32] | None = field(default=None)  # null: stop the move that is under way
 
 
-@struct
-class ReassignableTopic:
+class ReassignableTopic(Struct):
     """Partitions of one topic."""
 
     name: str = field()
     partitions: list[ReassignablePartition] = field()
 
 
-@request(api_key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+")
-class AlterPartitionReassignmentsRequest:
+class AlterPartitionReassignmentsRequest(Request, api_key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+"):
     """Partitions to move, each on its own: some may fail."""
 
     timeout_ms: Int32 = field(default=60000)
@@ -32,8 +29,7 @@ class AlterPartitionReassignmentsRequest:
     topics: list[ReassignableTopic] = field()
 
 
-@struct
-class ReassignablePartitionResponse:
+class ReassignablePartitionResponse(Struct):
     """Whether the move of one partition began."""
 
     partition_index: Int32 = field()
@@ -41,16 +37,14 @@ class ReassignablePartitionResponse:
     error_message: str | None = field()
 
 
-@struct
-class ReassignableTopicResponse:
+class ReassignableTopicResponse(Struct):
     """The partitions of one topic."""
 
     name: str = field()
     partitions: list[ReassignablePartitionResponse] = field()
 
 
-@response(api_key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+")
-class AlterPartitionReassignmentsResponse:
+class AlterPartitionReassignmentsResponse(Response, api_key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+"):
     """One result per partition."""
 
     throttle_time_ms: Int32 = field()

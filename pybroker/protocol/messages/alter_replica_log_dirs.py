@@ -3,51 +3,45 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32
 
 
-@struct
-class AlterReplicaLogDirTopic:
+class AlterReplicaLogDirTopic(Struct):
     """Partitions of one topic."""
 
     name: str = field()
     partitions: list[Int32] = field()
 
 
-@struct
-class AlterReplicaLogDir:
+class AlterReplicaLogDir(Struct):
     """A directory and the partitions to move into it."""
 
     path: str = field()  # absolute
     topics: list[AlterReplicaLogDirTopic] = field()
 
 
-@request(api_key=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="0-2", flexible="2+")
-class AlterReplicaLogDirsRequest:
+class AlterReplicaLogDirsRequest(Request, api_key=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="0-2", flexible="2+"):
     """Partitions to move, each on its own: some may fail."""
 
     dirs: list[AlterReplicaLogDir] = field()
 
 
-@struct
-class AlterReplicaLogDirPartitionResult:
+class AlterReplicaLogDirPartitionResult(Struct):
     """Whether the move of one partition began."""
 
     partition_index: Int32 = field()
     error_code: Int16 = field()
 
 
-@struct
-class AlterReplicaLogDirTopicResult:
+class AlterReplicaLogDirTopicResult(Struct):
     """The partitions of one topic."""
 
     topic_name: str = field()
     partitions: list[AlterReplicaLogDirPartitionResult] = field()
 
 
-@response(api_key=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="0-2", flexible="2+")
-class AlterReplicaLogDirsResponse:
+class AlterReplicaLogDirsResponse(Response, api_key=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="0-2", flexible="2+"):
     """One result per partition."""
 
     throttle_time_ms: Int32 = field()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int8, Int16, Int32
 
 
-@struct
-class ScramCredentialDeletion:
+class ScramCredentialDeletion(Struct):
     """A credential to remove."""
 
     name: str = field()
     mechanism: Int8 = field()  # as in DescribeUserScramCredentials
 
 
-@struct
-class ScramCredentialUpsertion:
+class ScramCredentialUpsertion(Struct):
     """A credential to set."""
 
     name: str = field()
@@ -26,16 +24,14 @@ class ScramCredentialUpsertion:
     salted_password: bytes = field()
 
 
-@request(api_key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+")
-class AlterUserScramCredentialsRequest:
+class AlterUserScramCredentialsRequest(Request, api_key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"):
     """Credentials to change."""
 
     deletions: list[ScramCredentialDeletion] = field()
     upsertions: list[ScramCredentialUpsertion] = field()
 
 
-@struct
-class AlterUserScramCredentialsResult:
+class AlterUserScramCredentialsResult(Struct):
     """The result for one user."""
 
     user: str = field()
@@ -43,8 +39,7 @@ class AlterUserScramCredentialsResult:
     error_message: str | None = field()
 
 
-@response(api_key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+")
-class AlterUserScramCredentialsResponse:
+class AlterUserScramCredentialsResponse(Response, api_key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"):
     """One result per user."""
 
     throttle_time_ms: Int32 = field()

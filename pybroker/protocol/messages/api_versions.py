@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int16, Int32, Int64
 
 
-@request(api_key=ApiKey.API_VERSIONS, versions="0-5", flexible="3+")
-class ApiVersionsRequest:
+class ApiVersionsRequest(Request, api_key=ApiKey.API_VERSIONS, versions="0-5", flexible="3+"):
     """The first request of most connections."""
 
     client_software_name: str = field("3+", ignorable=True)
@@ -17,8 +16,7 @@ class ApiVersionsRequest:
     node_id: Int32 = field("5+", default=-1, ignorable=True)
 
 
-@struct
-class ApiVersion:
+class ApiVersion(Struct):
     """An API and the versions of it that are served."""
 
     api_key: Int16 = field()
@@ -26,8 +24,7 @@ class ApiVersion:
     max_version: Int16 = field()
 
 
-@struct
-class SupportedFeatureKey:
+class SupportedFeatureKey(Struct):
     """A feature that this broker supports."""
 
     name: str = field("3+")
@@ -35,8 +32,7 @@ class SupportedFeatureKey:
     max_version: Int16 = field("3+")
 
 
-@struct
-class FinalizedFeatureKey:
+class FinalizedFeatureKey(Struct):
     """A feature that the cluster has switched on."""
 
     name: str = field("3+")
@@ -44,8 +40,7 @@ class FinalizedFeatureKey:
     min_version_level: Int16 = field("3+")
 
 
-@response(api_key=ApiKey.API_VERSIONS, versions="0-5", flexible="3+")
-class ApiVersionsResponse:
+class ApiVersionsResponse(Response, api_key=ApiKey.API_VERSIONS, versions="0-5", flexible="3+"):
     """The supported versions and features. The header is v0 in every version, so that any client can read it."""
 
     error_code: Int16 = field()

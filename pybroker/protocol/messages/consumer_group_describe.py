@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int8, Int16, Int32, Uuid
 
 
-@request(api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+")
-class ConsumerGroupDescribeRequest:
+class ConsumerGroupDescribeRequest(Request, api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+"):
     """Names of the groups to describe."""
 
     group_ids: list[str] = field()
     include_authorized_operations: Bool = field()
 
 
-@struct
-class TopicPartitions:
+class TopicPartitions(Struct):
     """Partitions of one topic."""
 
     topic_id: Uuid = field()
@@ -24,15 +22,13 @@ class TopicPartitions:
     partitions: list[Int32] = field()
 
 
-@struct
-class Assignment:
+class Assignment(Struct):
     """The partitions that a member owns, or is to own."""
 
     topic_partitions: list[TopicPartitions] = field()
 
 
-@struct
-class Member:
+class Member(Struct):
     """A member."""
 
     member_id: str = field()
@@ -48,8 +44,7 @@ class Member:
     member_type: Int8 = field("1+", default=-1, ignorable=True)  # -1: unknown, 0: classic, 1: KIP-848
 
 
-@struct
-class DescribedGroup:
+class DescribedGroup(Struct):
     """A group."""
 
     error_code: Int16 = field()
@@ -63,8 +58,7 @@ class DescribedGroup:
     authorized_operations: Int32 = field(default=-2147483648)  # a bit field; the default: was not requested
 
 
-@response(api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+")
-class ConsumerGroupDescribeResponse:
+class ConsumerGroupDescribeResponse(Response, api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+"):
     """One description per group."""
 
     throttle_time_ms: Int32 = field()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32, Uuid
 
 
-@struct
-class TopicPartitions:
+class TopicPartitions(Struct):
     """Partitions of one topic."""
 
     topic_id: Uuid = field()
     partitions: list[Int32] = field()
 
 
-@request(api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1", flexible="0+")
-class ConsumerGroupHeartbeatRequest:
+class ConsumerGroupHeartbeatRequest(Request, api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1", flexible="0+"):
     """A heartbeat of one member. A field that is null or -1 has not changed since its last heartbeat."""
 
     group_id: str = field()
@@ -31,15 +29,13 @@ class ConsumerGroupHeartbeatRequest:
     topic_partitions: list[TopicPartitions] | None = field(default=None)  # what the member owns
 
 
-@struct
-class Assignment:
+class Assignment(Struct):
     """The partitions that the member is to own."""
 
     topic_partitions: list[TopicPartitions] = field()
 
 
-@response(api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1", flexible="0+")
-class ConsumerGroupHeartbeatResponse:
+class ConsumerGroupHeartbeatResponse(Response, api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1", flexible="0+"):
     """The member's epoch and, when it changed, its assignment."""
 
     throttle_time_ms: Int32 = field()

@@ -7,20 +7,18 @@ Source: clients/src/main/resources/common/message/ConsumerProtocol*.json, Consum
 
 from __future__ import annotations
 
-from pybroker.protocol.schema import field, message, struct
+from pybroker.protocol.schema import Message, Struct, field
 from pybroker.protocol.wire import Int32
 
 
-@struct
-class TopicPartition:
+class TopicPartition(Struct):
     """Partitions of one topic."""
 
     topic: str = field()
     partitions: list[Int32] = field()
 
 
-@message(versions="0-3", flexible="none")
-class ConsumerProtocolSubscription:
+class ConsumerProtocolSubscription(Message, versions="0-3", flexible="none"):
     """The topics that the member wants to read: the metadata of JoinGroup."""
 
     topics: list[str] = field()
@@ -30,8 +28,7 @@ class ConsumerProtocolSubscription:
     rack_id: str | None = field("3+", default=None, ignorable=True)
 
 
-@message(versions="0-3", flexible="none")
-class ConsumerProtocolAssignment:
+class ConsumerProtocolAssignment(Message, versions="0-3", flexible="none"):
     """The partitions that the member is to read: the assignment of SyncGroup."""
 
     assigned_partitions: list[TopicPartition] = field()

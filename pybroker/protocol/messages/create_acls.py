@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int8, Int16, Int32
 
 
-@struct
-class AclCreation:
+class AclCreation(Struct):
     """A rule."""
 
     resource_type: Int8 = field()
@@ -20,23 +19,20 @@ class AclCreation:
     permission_type: Int8 = field()
 
 
-@request(api_key=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+")
-class CreateAclsRequest:
+class CreateAclsRequest(Request, api_key=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+"):
     """Rules to create, each on its own."""
 
     creations: list[AclCreation] = field()
 
 
-@struct
-class AclCreationResult:
+class AclCreationResult(Struct):
     """The result for one rule."""
 
     error_code: Int16 = field()
     error_message: str | None = field()
 
 
-@response(api_key=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+")
-class CreateAclsResponse:
+class CreateAclsResponse(Response, api_key=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+"):
     """One result per rule, in the order of the request."""
 
     throttle_time_ms: Int32 = field()

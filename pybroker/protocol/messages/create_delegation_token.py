@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32, Int64
 
 
-@struct
-class CreatableRenewers:
+class CreatableRenewers(Struct):
     """A user that may renew the token."""
 
     principal_type: str = field()
     principal_name: str = field()
 
 
-@request(api_key=ApiKey.CREATE_DELEGATION_TOKEN, versions="0-3", flexible="2+")
-class CreateDelegationTokenRequest:
+class CreateDelegationTokenRequest(Request, api_key=ApiKey.CREATE_DELEGATION_TOKEN, versions="0-3", flexible="2+"):
     """A token to create."""
 
     owner_principal_type: str | None = field("3+")  # null: the user of the connection
@@ -25,8 +23,7 @@ class CreateDelegationTokenRequest:
     max_lifetime_ms: Int64 = field()  # -1: the broker's
 
 
-@response(api_key=ApiKey.CREATE_DELEGATION_TOKEN, versions="0-3", flexible="2+")
-class CreateDelegationTokenResponse:
+class CreateDelegationTokenResponse(Response, api_key=ApiKey.CREATE_DELEGATION_TOKEN, versions="0-3", flexible="2+"):
     """The token."""
 
     error_code: Int16 = field()

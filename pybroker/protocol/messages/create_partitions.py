@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int16, Int32
 
 
-@struct
-class CreatePartitionsAssignment:
+class CreatePartitionsAssignment(Struct):
     """The brokers of one new partition."""
 
     broker_ids: list[Int32] = field()
 
 
-@struct
-class CreatePartitionsTopic:
+class CreatePartitionsTopic(Struct):
     """A topic that is to have more partitions."""
 
     name: str = field()
@@ -23,8 +21,7 @@ class CreatePartitionsTopic:
     assignments: list[CreatePartitionsAssignment] | None = field()  # of the new partitions; null: the broker assigns
 
 
-@request(api_key=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+")
-class CreatePartitionsRequest:
+class CreatePartitionsRequest(Request, api_key=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"):
     """Topics to enlarge, each on its own: some may fail."""
 
     topics: list[CreatePartitionsTopic] = field()
@@ -32,8 +29,7 @@ class CreatePartitionsRequest:
     validate_only: Bool = field()
 
 
-@struct
-class CreatePartitionsTopicResult:
+class CreatePartitionsTopicResult(Struct):
     """The result for one topic."""
 
     name: str = field()
@@ -41,8 +37,7 @@ class CreatePartitionsTopicResult:
     error_message: str | None = field(default=None)
 
 
-@response(api_key=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+")
-class CreatePartitionsResponse:
+class CreatePartitionsResponse(Response, api_key=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"):
     """One result per topic."""
 
     throttle_time_ms: Int32 = field()

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int8, Int16, Int32, Uuid
 
 
-@struct
-class CreatableReplicaAssignment:
+class CreatableReplicaAssignment(Struct):
     """The brokers of one partition."""
 
     partition_index: Int32 = field()
     broker_ids: list[Int32] = field()
 
 
-@struct
-class CreatableTopicConfig:
+class CreatableTopicConfig(Struct):
     """A setting of the new topic."""
 
     name: str = field()
     value: str | None = field()
 
 
-@struct
-class CreatableTopic:
+class CreatableTopic(Struct):
     """A topic to create."""
 
     name: str = field()
@@ -34,8 +31,7 @@ class CreatableTopic:
     configs: list[CreatableTopicConfig] = field()
 
 
-@request(api_key=ApiKey.CREATE_TOPICS, versions="0-7", flexible="5+")
-class CreateTopicsRequest:
+class CreateTopicsRequest(Request, api_key=ApiKey.CREATE_TOPICS, versions="0-7", flexible="5+"):
     """Topics to create, each on its own: some may fail."""
 
     topics: list[CreatableTopic] = field()
@@ -43,8 +39,7 @@ class CreateTopicsRequest:
     validate_only: Bool = field("1+")
 
 
-@struct
-class CreatableTopicConfigs:
+class CreatableTopicConfigs(Struct):
     """A setting that is in force for the topic."""
 
     name: str = field("5+")
@@ -54,8 +49,7 @@ class CreatableTopicConfigs:
     is_sensitive: Bool = field("5+")
 
 
-@struct
-class CreatableTopicResult:
+class CreatableTopicResult(Struct):
     """The result for one topic."""
 
     name: str = field()
@@ -68,8 +62,7 @@ class CreatableTopicResult:
     configs: list[CreatableTopicConfigs] | None = field("5+", ignorable=True)
 
 
-@response(api_key=ApiKey.CREATE_TOPICS, versions="0-7", flexible="5+")
-class CreateTopicsResponse:
+class CreateTopicsResponse(Response, api_key=ApiKey.CREATE_TOPICS, versions="0-7", flexible="5+"):
     """One result per topic."""
 
     throttle_time_ms: Int32 = field("2+", ignorable=True)

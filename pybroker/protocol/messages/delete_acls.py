@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int8, Int16, Int32
 
 
-@struct
-class DeleteAclsFilter:
+class DeleteAclsFilter(Struct):
     """A filter; null matches all."""
 
     resource_type_filter: Int8 = field()
@@ -20,15 +19,13 @@ class DeleteAclsFilter:
     permission_type: Int8 = field()
 
 
-@request(api_key=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+")
-class DeleteAclsRequest:
+class DeleteAclsRequest(Request, api_key=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+"):
     """Filters, whose rules are to be removed."""
 
     filters: list[DeleteAclsFilter] = field()
 
 
-@struct
-class DeleteAclsMatchingAcl:
+class DeleteAclsMatchingAcl(Struct):
     """A rule that matches."""
 
     error_code: Int16 = field()
@@ -42,8 +39,7 @@ class DeleteAclsMatchingAcl:
     permission_type: Int8 = field()
 
 
-@struct
-class DeleteAclsFilterResult:
+class DeleteAclsFilterResult(Struct):
     """The result for one filter."""
 
     error_code: Int16 = field()
@@ -51,8 +47,7 @@ class DeleteAclsFilterResult:
     matching_acls: list[DeleteAclsMatchingAcl] = field()
 
 
-@response(api_key=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+")
-class DeleteAclsResponse:
+class DeleteAclsResponse(Response, api_key=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+"):
     """One result per filter, in the order of the request."""
 
     throttle_time_ms: Int32 = field()

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32
 
 
-@request(api_key=ApiKey.DELETE_GROUPS, versions="0-3", flexible="2+")
-class DeleteGroupsRequest:
+class DeleteGroupsRequest(Request, api_key=ApiKey.DELETE_GROUPS, versions="0-3", flexible="2+"):
     """Groups to delete, each on its own: some may fail."""
 
     groups_names: list[str] = field()
 
 
-@struct
-class DeletableGroupResult:
+class DeletableGroupResult(Struct):
     """The result for one group."""
 
     group_id: str = field()
@@ -23,8 +21,7 @@ class DeletableGroupResult:
     error_message: str | None = field("3+", default=None, ignorable=True)
 
 
-@response(api_key=ApiKey.DELETE_GROUPS, versions="0-3", flexible="2+")
-class DeleteGroupsResponse:
+class DeleteGroupsResponse(Response, api_key=ApiKey.DELETE_GROUPS, versions="0-3", flexible="2+"):
     """One result per group."""
 
     throttle_time_ms: Int32 = field()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32, Uuid
 
 
-@struct
-class DeleteTopicState:
+class DeleteTopicState(Struct):
     """A topic by name or by id."""
 
     name: str | None = field("6+", default=None)
     topic_id: Uuid = field("6+")  # zero: by name
 
 
-@request(api_key=ApiKey.DELETE_TOPICS, versions="0-6", flexible="4+")
-class DeleteTopicsRequest:
+class DeleteTopicsRequest(Request, api_key=ApiKey.DELETE_TOPICS, versions="0-6", flexible="4+"):
     """Topics to delete, each on its own."""
 
     topics: list[DeleteTopicState] = field("6+")
@@ -24,8 +22,7 @@ class DeleteTopicsRequest:
     timeout_ms: Int32 = field()
 
 
-@struct
-class DeletableTopicResult:
+class DeletableTopicResult(Struct):
     """The result for one topic."""
 
     name: str | None = field(nullable="6+")
@@ -34,8 +31,7 @@ class DeletableTopicResult:
     error_message: str | None = field("5+", default=None, ignorable=True)
 
 
-@response(api_key=ApiKey.DELETE_TOPICS, versions="0-6", flexible="4+")
-class DeleteTopicsResponse:
+class DeleteTopicsResponse(Response, api_key=ApiKey.DELETE_TOPICS, versions="0-6", flexible="4+"):
     """One result per topic."""
 
     throttle_time_ms: Int32 = field("1+", ignorable=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int8, Int16, Int32
 
 
-@request(api_key=ApiKey.DESCRIBE_ACLS, versions="0-3", flexible="2+")
-class DescribeAclsRequest:
+class DescribeAclsRequest(Request, api_key=ApiKey.DESCRIBE_ACLS, versions="0-3", flexible="2+"):
     """A filter; null matches all."""
 
     resource_type_filter: Int8 = field()
@@ -20,8 +19,7 @@ class DescribeAclsRequest:
     permission_type: Int8 = field()
 
 
-@struct
-class AclDescription:
+class AclDescription(Struct):
     """A rule about one resource."""
 
     principal: str = field()
@@ -30,8 +28,7 @@ class AclDescription:
     permission_type: Int8 = field()
 
 
-@struct
-class DescribeAclsResource:
+class DescribeAclsResource(Struct):
     """The rules about one resource, or about those of a pattern."""
 
     resource_type: Int8 = field()
@@ -40,8 +37,7 @@ class DescribeAclsResource:
     acls: list[AclDescription] = field()
 
 
-@response(api_key=ApiKey.DESCRIBE_ACLS, versions="0-3", flexible="2+")
-class DescribeAclsResponse:
+class DescribeAclsResponse(Response, api_key=ApiKey.DESCRIBE_ACLS, versions="0-3", flexible="2+"):
     """The rules that match, by resource."""
 
     throttle_time_ms: Int32 = field()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Float64, Int8, Int16, Int32
 
 
-@struct
-class ComponentData:
+class ComponentData(Struct):
     """The part of one type that an entity must have."""
 
     entity_type: str = field()
@@ -16,40 +15,35 @@ class ComponentData:
     match: str | None = field()
 
 
-@request(api_key=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1", flexible="1+")
-class DescribeClientQuotasRequest:
+class DescribeClientQuotasRequest(Request, api_key=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
     """A filter of entities."""
 
     components: list[ComponentData] = field()
     strict: Bool = field()  # whether an entity with parts of other types does not match
 
 
-@struct
-class EntityData:
+class EntityData(Struct):
     """A part of an entity."""
 
     entity_type: str = field()
     entity_name: str | None = field()  # null: the default entity
 
 
-@struct
-class ValueData:
+class ValueData(Struct):
     """A quota."""
 
     key: str = field()
     value: Float64 = field()
 
 
-@struct
-class EntryData:
+class EntryData(Struct):
     """The quotas of one entity."""
 
     entity: list[EntityData] = field()
     values: list[ValueData] = field()
 
 
-@response(api_key=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1", flexible="1+")
-class DescribeClientQuotasResponse:
+class DescribeClientQuotasResponse(Response, api_key=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1", flexible="1+"):
     """The entities that match."""
 
     throttle_time_ms: Int32 = field()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int8, Int16, Int32
 
 
-@request(api_key=ApiKey.DESCRIBE_CLUSTER, versions="0-2", flexible="0+")
-class DescribeClusterRequest:
+class DescribeClusterRequest(Request, api_key=ApiKey.DESCRIBE_CLUSTER, versions="0-2", flexible="0+"):
     """Whether to list brokers or controllers."""
 
     include_cluster_authorized_operations: Bool = field()
@@ -16,8 +15,7 @@ class DescribeClusterRequest:
     include_fenced_brokers: Bool = field("2+")
 
 
-@struct
-class DescribeClusterBroker:
+class DescribeClusterBroker(Struct):
     """A broker by its address."""
 
     broker_id: Int32 = field()
@@ -27,8 +25,7 @@ class DescribeClusterBroker:
     is_fenced: Bool = field("2+")
 
 
-@response(api_key=ApiKey.DESCRIBE_CLUSTER, versions="0-2", flexible="0+")
-class DescribeClusterResponse:
+class DescribeClusterResponse(Response, api_key=ApiKey.DESCRIBE_CLUSTER, versions="0-2", flexible="0+"):
     """The cluster as this broker sees it."""
 
     throttle_time_ms: Int32 = field()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int8, Int16, Int32
 
 
-@struct
-class DescribeConfigsResource:
+class DescribeConfigsResource(Struct):
     """A resource, and which of its settings to describe."""
 
     resource_type: Int8 = field()  # 2: topic, 4: broker, 8: broker logger, 16: client metrics, 32: group
@@ -16,8 +15,7 @@ class DescribeConfigsResource:
     configuration_keys: list[str] | None = field()  # null: all
 
 
-@request(api_key=ApiKey.DESCRIBE_CONFIGS, versions="0-4", flexible="4+")
-class DescribeConfigsRequest:
+class DescribeConfigsRequest(Request, api_key=ApiKey.DESCRIBE_CONFIGS, versions="0-4", flexible="4+"):
     """Resources whose settings to describe."""
 
     resources: list[DescribeConfigsResource] = field()
@@ -25,8 +23,7 @@ class DescribeConfigsRequest:
     include_documentation: Bool = field("3+")
 
 
-@struct
-class DescribeConfigsSynonym:
+class DescribeConfigsSynonym(Struct):
     """A source that gives the setting a value; the first source is in force."""
 
     name: str = field("1+")
@@ -34,8 +31,7 @@ class DescribeConfigsSynonym:
     source: Int8 = field("1+")
 
 
-@struct
-class DescribeConfigsResourceResult:
+class DescribeConfigsResourceResult(Struct):
     """A setting."""
 
     name: str = field()
@@ -52,8 +48,7 @@ class DescribeConfigsResourceResult:
     documentation: str | None = field("3+", ignorable=True)
 
 
-@struct
-class DescribeConfigsResult:
+class DescribeConfigsResult(Struct):
     """The settings of one resource."""
 
     error_code: Int16 = field()
@@ -63,8 +58,7 @@ class DescribeConfigsResult:
     configs: list[DescribeConfigsResourceResult] = field()
 
 
-@response(api_key=ApiKey.DESCRIBE_CONFIGS, versions="0-4", flexible="4+")
-class DescribeConfigsResponse:
+class DescribeConfigsResponse(Response, api_key=ApiKey.DESCRIBE_CONFIGS, versions="0-4", flexible="4+"):
     """One result per resource."""
 
     throttle_time_ms: Int32 = field()

@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32, Int64
 
 
-@struct
-class DescribeDelegationTokenOwner:
+class DescribeDelegationTokenOwner(Struct):
     """A user."""
 
     principal_type: str = field()
     principal_name: str = field()
 
 
-@request(api_key=ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="0-3", flexible="2+")
-class DescribeDelegationTokenRequest:
+class DescribeDelegationTokenRequest(Request, api_key=ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="0-3", flexible="2+"):
     """Users whose tokens to describe."""
 
     owners: list[DescribeDelegationTokenOwner] | None = field()  # null: all users
 
 
-@struct
-class DescribedDelegationTokenRenewer:
+class DescribedDelegationTokenRenewer(Struct):
     """A user that may renew the token."""
 
     principal_type: str = field()
     principal_name: str = field()
 
 
-@struct
-class DescribedDelegationToken:
+class DescribedDelegationToken(Struct):
     """A token."""
 
     principal_type: str = field()
@@ -46,8 +42,7 @@ class DescribedDelegationToken:
     renewers: list[DescribedDelegationTokenRenewer] = field()
 
 
-@response(api_key=ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="0-3", flexible="2+")
-class DescribeDelegationTokenResponse:
+class DescribeDelegationTokenResponse(Response, api_key=ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="0-3", flexible="2+"):
     """The tokens of these users."""
 
     error_code: Int16 = field()

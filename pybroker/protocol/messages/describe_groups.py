@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int16, Int32
 
 
-@request(api_key=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+")
-class DescribeGroupsRequest:
+class DescribeGroupsRequest(Request, api_key=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+"):
     """Names of the groups to describe."""
 
     groups: list[str] = field()
     include_authorized_operations: Bool = field("3+")
 
 
-@struct
-class DescribedGroupMember:
+class DescribedGroupMember(Struct):
     """A member; metadata and assignment only while the group is stable."""
 
     member_id: str = field()
@@ -27,8 +25,7 @@ class DescribedGroupMember:
     member_assignment: bytes = field()
 
 
-@struct
-class DescribedGroup:
+class DescribedGroup(Struct):
     """A group."""
 
     error_code: Int16 = field()
@@ -41,8 +38,7 @@ class DescribedGroup:
     authorized_operations: Int32 = field("3+", default=-2147483648)  # a bit field; the default: was not requested
 
 
-@response(api_key=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+")
-class DescribeGroupsResponse:
+class DescribeGroupsResponse(Response, api_key=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+"):
     """One description per group."""
 
     throttle_time_ms: Int32 = field("1+", ignorable=True)

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int16, Int32, Int64
 
 
-@struct
-class DescribableLogDirTopic:
+class DescribableLogDirTopic(Struct):
     """Partitions of one topic."""
 
     topic: str = field()
     partitions: list[Int32] = field()
 
 
-@request(api_key=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5", flexible="2+")
-class DescribeLogDirsRequest:
+class DescribeLogDirsRequest(Request, api_key=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5", flexible="2+"):
     """Some partitions, or all of them."""
 
     topics: list[DescribableLogDirTopic] | None = field()  # null: all
 
 
-@struct
-class DescribeLogDirsPartition:
+class DescribeLogDirsPartition(Struct):
     """A partition's log."""
 
     partition_index: Int32 = field()
@@ -32,16 +29,14 @@ class DescribeLogDirsPartition:
     is_future_key: Bool = field()  # AlterReplicaLogDirs is copying it
 
 
-@struct
-class DescribeLogDirsTopic:
+class DescribeLogDirsTopic(Struct):
     """The partitions of one topic."""
 
     name: str = field()
     partitions: list[DescribeLogDirsPartition] = field()
 
 
-@struct
-class DescribeLogDirsResult:
+class DescribeLogDirsResult(Struct):
     """A data directory."""
 
     error_code: Int16 = field()
@@ -52,8 +47,7 @@ class DescribeLogDirsResult:
     is_cordoned: Bool = field("5+", ignorable=True)  # gets no new partitions (KIP-1066)
 
 
-@response(api_key=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5", flexible="2+")
-class DescribeLogDirsResponse:
+class DescribeLogDirsResponse(Response, api_key=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5", flexible="2+"):
     """One result per directory."""
 
     throttle_time_ms: Int32 = field()

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32, Int64
 
 
-@struct
-class TopicRequest:
+class TopicRequest(Struct):
     """Partitions of one topic."""
 
     name: str = field()
     partition_indexes: list[Int32] = field()
 
 
-@request(api_key=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+")
-class DescribeProducersRequest:
+class DescribeProducersRequest(Request, api_key=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+"):
     """Partitions whose producers to describe."""
 
     topics: list[TopicRequest] = field()
 
 
-@struct
-class ProducerState:
+class ProducerState(Struct):
     """A producer with an id."""
 
     producer_id: Int64 = field()
@@ -34,8 +31,7 @@ class ProducerState:
     current_txn_start_offset: Int64 = field(default=-1)  # -1: no transaction is open
 
 
-@struct
-class PartitionResponse:
+class PartitionResponse(Struct):
     """The producers of one partition."""
 
     partition_index: Int32 = field()
@@ -44,16 +40,14 @@ class PartitionResponse:
     active_producers: list[ProducerState] = field()
 
 
-@struct
-class TopicResponse:
+class TopicResponse(Struct):
     """The partitions of one topic."""
 
     name: str = field()
     partitions: list[PartitionResponse] = field()
 
 
-@response(api_key=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+")
-class DescribeProducersResponse:
+class DescribeProducersResponse(Response, api_key=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+"):
     """One result per partition."""
 
     throttle_time_ms: Int32 = field()

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32, Int64, UInt16, Uuid
 
 
-@struct
-class PartitionData:
+class PartitionData(Struct):
     """A partition of metadata."""
 
     partition_index: Int32 = field()
 
 
-@struct
-class TopicData:
+class TopicData(Struct):
     """A topic of metadata."""
 
     topic_name: str = field()
     partitions: list[PartitionData] = field()
 
 
-@request(api_key=ApiKey.DESCRIBE_QUORUM, versions="0-2", flexible="0+")
-class DescribeQuorumRequest:
+class DescribeQuorumRequest(Request, api_key=ApiKey.DESCRIBE_QUORUM, versions="0-2", flexible="0+"):
     """Partitions to describe; there is only that of `__cluster_metadata`."""
 
     topics: list[TopicData] = field()
 
 
-@struct
-class ReplicaState:
+class ReplicaState(Struct):
     """How far a replica is."""
 
     replica_id: Int32 = field()
@@ -40,8 +36,7 @@ class ReplicaState:
     last_caught_up_timestamp: Int64 = field("1+", default=-1, ignorable=True)
 
 
-@struct
-class ResponsePartitionData:
+class ResponsePartitionData(Struct):
     """A partition with its leader and its replicas."""
 
     partition_index: Int32 = field()
@@ -54,16 +49,14 @@ class ResponsePartitionData:
     observers: list[ReplicaState] = field()
 
 
-@struct
-class ResponseTopicData:
+class ResponseTopicData(Struct):
     """A topic of metadata."""
 
     topic_name: str = field()
     partitions: list[ResponsePartitionData] = field()
 
 
-@struct
-class Listener:
+class Listener(Struct):
     """An address of a voter."""
 
     name: str = field()
@@ -71,16 +64,14 @@ class Listener:
     port: UInt16 = field()
 
 
-@struct
-class Node:
+class Node(Struct):
     """A voter."""
 
     node_id: Int32 = field()
     listeners: list[Listener] = field()
 
 
-@response(api_key=ApiKey.DESCRIBE_QUORUM, versions="0-2", flexible="0+")
-class DescribeQuorumResponse:
+class DescribeQuorumResponse(Response, api_key=ApiKey.DESCRIBE_QUORUM, versions="0-2", flexible="0+"):
     """The quorum."""
 
     error_code: Int16 = field()

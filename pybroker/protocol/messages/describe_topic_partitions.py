@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int16, Int32, Uuid
 
 
-@struct
-class TopicRequest:
+class TopicRequest(Struct):
     """A topic by name."""
 
     name: str = field()
 
 
-@struct
-class Cursor:
+class Cursor(Struct):
     """Where the next page begins."""
 
     topic_name: str = field()
     partition_index: Int32 = field()
 
 
-@request(api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+")
-class DescribeTopicPartitionsRequest:
+class DescribeTopicPartitionsRequest(Request, api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"):
     """A request for the next page; no topics means all of them."""
 
     topics: list[TopicRequest] = field()
@@ -31,8 +28,7 @@ class DescribeTopicPartitionsRequest:
     cursor: Cursor | None = field(default=None)
 
 
-@struct
-class DescribeTopicPartitionsResponsePartition:
+class DescribeTopicPartitionsResponsePartition(Struct):
     """A partition and its replicas."""
 
     error_code: Int16 = field()
@@ -46,8 +42,7 @@ class DescribeTopicPartitionsResponsePartition:
     offline_replicas: list[Int32] = field()
 
 
-@struct
-class DescribeTopicPartitionsResponseTopic:
+class DescribeTopicPartitionsResponseTopic(Struct):
     """A topic, or a part of its partitions."""
 
     error_code: Int16 = field()
@@ -58,8 +53,7 @@ class DescribeTopicPartitionsResponseTopic:
     topic_authorized_operations: Int32 = field(default=-2147483648)  # a bit field; the default: was not requested
 
 
-@response(api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+")
-class DescribeTopicPartitionsResponse:
+class DescribeTopicPartitionsResponse(Response, api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"):
     """One page."""
 
     throttle_time_ms: Int32 = field()

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32, Int64
 
 
-@request(api_key=ApiKey.DESCRIBE_TRANSACTIONS, versions="0", flexible="0+")
-class DescribeTransactionsRequest:
+class DescribeTransactionsRequest(Request, api_key=ApiKey.DESCRIBE_TRANSACTIONS, versions="0", flexible="0+"):
     """The transactional ids to describe."""
 
     transactional_ids: list[str] = field()
 
 
-@struct
-class TopicData:
+class TopicData(Struct):
     """Partitions of one topic that belong to the transaction; while it ends, those that have no marker yet."""
 
     topic: str = field()
     partitions: list[Int32] = field()
 
 
-@struct
-class TransactionState:
+class TransactionState(Struct):
     """The state of one transactional id. Times in ms."""
 
     error_code: Int16 = field()
@@ -36,8 +33,7 @@ class TransactionState:
     topics: list[TopicData] = field()
 
 
-@response(api_key=ApiKey.DESCRIBE_TRANSACTIONS, versions="0", flexible="0+")
-class DescribeTransactionsResponse:
+class DescribeTransactionsResponse(Response, api_key=ApiKey.DESCRIBE_TRANSACTIONS, versions="0", flexible="0+"):
     """One state per id."""
 
     throttle_time_ms: Int32 = field()

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int8, Int16, Int32
 
 
-@struct
-class UserName:
+class UserName(Struct):
     """A user."""
 
     name: str = field()
 
 
-@request(api_key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+")
-class DescribeUserScramCredentialsRequest:
+class DescribeUserScramCredentialsRequest(Request, api_key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"):
     """Users to describe."""
 
     users: list[UserName] | None = field()  # null or empty: all
 
 
-@struct
-class CredentialInfo:
+class CredentialInfo(Struct):
     """A credential, without what is secret."""
 
     mechanism: Int8 = field()  # 1: SCRAM-SHA-256, 2: SCRAM-SHA-512
     iterations: Int32 = field()
 
 
-@struct
-class DescribeUserScramCredentialsResult:
+class DescribeUserScramCredentialsResult(Struct):
     """The credentials of one user."""
 
     user: str = field()
@@ -39,8 +35,7 @@ class DescribeUserScramCredentialsResult:
     credential_infos: list[CredentialInfo] = field()
 
 
-@response(api_key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+")
-class DescribeUserScramCredentialsResponse:
+class DescribeUserScramCredentialsResponse(Response, api_key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"):
     """One result per user."""
 
     throttle_time_ms: Int32 = field()

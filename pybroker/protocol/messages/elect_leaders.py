@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int8, Int16, Int32
 
 
-@struct
-class TopicPartitions:
+class TopicPartitions(Struct):
     """Partitions of one topic."""
 
     topic: str = field()
     partitions: list[Int32] = field()
 
 
-@request(api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+")
-class ElectLeadersRequest:
+class ElectLeadersRequest(Request, api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+"):
     """Partitions that are to have another leader."""
 
     election_type: Int8 = field("1+")  # 0: the preferred replica, 1: any live replica, even if records are lost
@@ -24,8 +22,7 @@ class ElectLeadersRequest:
     timeout_ms: Int32 = field(default=60000)
 
 
-@struct
-class PartitionResult:
+class PartitionResult(Struct):
     """The result for one partition."""
 
     partition_id: Int32 = field()
@@ -33,16 +30,14 @@ class PartitionResult:
     error_message: str | None = field()
 
 
-@struct
-class ReplicaElectionResult:
+class ReplicaElectionResult(Struct):
     """The partitions of one topic."""
 
     topic: str = field()
     partition_result: list[PartitionResult] = field()
 
 
-@response(api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+")
-class ElectLeadersResponse:
+class ElectLeadersResponse(Response, api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+"):
     """One result per partition; if all were requested, only those that needed an election."""
 
     throttle_time_ms: Int32 = field()

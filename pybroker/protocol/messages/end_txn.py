@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response
+from pybroker.protocol.schema import Request, Response, field
 from pybroker.protocol.wire import Bool, Int16, Int32, Int64
 
 
-@request(api_key=ApiKey.END_TXN, versions="0-5", flexible="3+")
-class EndTxnRequest:
+class EndTxnRequest(Request, api_key=ApiKey.END_TXN, versions="0-5", flexible="3+"):
     """A transaction and how it ends."""
 
     transactional_id: str = field()
@@ -17,8 +16,7 @@ class EndTxnRequest:
     committed: Bool = field()  # False: abort
 
 
-@response(api_key=ApiKey.END_TXN, versions="0-5", flexible="3+")
-class EndTxnResponse:
+class EndTxnResponse(Response, api_key=ApiKey.END_TXN, versions="0-5", flexible="3+"):
     """The result, and from v5 on the id and epoch for the producer's next transaction (KIP-890)."""
 
     throttle_time_ms: Int32 = field()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int8, Int16, Int32, Int64, Records, Uuid
 
 
-@struct
-class ReplicaState:
+class ReplicaState(Struct):
     """The follower's id and epoch, from v15 in place of `replica_id`."""
 
     replica_id: Int32 = field("15+", default=-1)  # -1: a consumer
     replica_epoch: Int64 = field("15+", default=-1)
 
 
-@struct
-class FetchPartition:
+class FetchPartition(Struct):
     """The offset to read from and the bytes to read of one partition."""
 
     partition: Int32 = field()
@@ -31,8 +29,7 @@ class FetchPartition:
     )  # the follower's; the default: not supported
 
 
-@struct
-class FetchTopic:
+class FetchTopic(Struct):
     """A topic, by name up to v12, then by id."""
 
     topic: str = field("0-12", ignorable=True)
@@ -40,8 +37,7 @@ class FetchTopic:
     partitions: list[FetchPartition] = field()
 
 
-@struct
-class ForgottenTopic:
+class ForgottenTopic(Struct):
     """Partitions that leave the fetch session."""
 
     topic: str = field("7-12", ignorable=True)
@@ -49,8 +45,7 @@ class ForgottenTopic:
     partitions: list[Int32] = field("7+")
 
 
-@request(api_key=ApiKey.FETCH, versions="0-18", flexible="12+")
-class FetchRequest:
+class FetchRequest(Request, api_key=ApiKey.FETCH, versions="0-18", flexible="12+"):
     """A full or, from v7, an incremental fetch (KIP-227)."""
 
     cluster_id: str | None = field("12+", default=None, tag=0, ignorable=True)
@@ -67,40 +62,35 @@ class FetchRequest:
     rack_id: str = field("11+", ignorable=True)
 
 
-@struct
-class EpochEndOffset:
+class EpochEndOffset(Struct):
     """The point where the follower's log diverged from the leader's."""
 
     epoch: Int32 = field("12+", default=-1)
     end_offset: Int64 = field("12+", default=-1)
 
 
-@struct
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(Struct):
     """The partition's new leader."""
 
     leader_id: Int32 = field("12+", default=-1)
     leader_epoch: Int32 = field("12+", default=-1)
 
 
-@struct
-class SnapshotId:
+class SnapshotId(Struct):
     """The snapshot to read instead, for the metadata log only."""
 
     end_offset: Int64 = field(default=-1)
     epoch: Int32 = field(default=-1)
 
 
-@struct
-class AbortedTransaction:
+class AbortedTransaction(Struct):
     """A transaction whose records the reader must drop."""
 
     producer_id: Int64 = field("4+")
     first_offset: Int64 = field("4+")
 
 
-@struct
-class PartitionData:
+class PartitionData(Struct):
     """The records of one partition."""
 
     partition_index: Int32 = field()
@@ -116,8 +106,7 @@ class PartitionData:
     records: Records = field()
 
 
-@struct
-class FetchableTopicResponse:
+class FetchableTopicResponse(Struct):
     """The partitions of one topic."""
 
     topic: str = field("0-12", ignorable=True)
@@ -125,8 +114,7 @@ class FetchableTopicResponse:
     partitions: list[PartitionData] = field()
 
 
-@struct
-class NodeEndpoint:
+class NodeEndpoint(Struct):
     """The address of a leader named in this response."""
 
     node_id: Int32 = field("16+")
@@ -135,8 +123,7 @@ class NodeEndpoint:
     rack: str | None = field("16+", default=None)
 
 
-@response(api_key=ApiKey.FETCH, versions="0-18", flexible="12+")
-class FetchResponse:
+class FetchResponse(Response, api_key=ApiKey.FETCH, versions="0-18", flexible="12+"):
     """The records. An incremental fetch leaves out partitions in which nothing changed."""
 
     throttle_time_ms: Int32 = field("1+", ignorable=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int8, Int16, Int32
 
 
-@request(api_key=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+")
-class FindCoordinatorRequest:
+class FindCoordinatorRequest(Request, api_key=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+"):
     """One key up to v3, any number of one type from v4."""
 
     key: str = field("0-3")
@@ -16,8 +15,7 @@ class FindCoordinatorRequest:
     coordinator_keys: list[str] = field("4+")
 
 
-@struct
-class Coordinator:
+class Coordinator(Struct):
     """The coordinator of one key."""
 
     key: str = field("4+")
@@ -28,8 +26,7 @@ class Coordinator:
     error_message: str | None = field("4+", ignorable=True)
 
 
-@response(api_key=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+")
-class FindCoordinatorResponse:
+class FindCoordinatorResponse(Response, api_key=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+"):
     """One coordinator up to v3, one per key from v4."""
 
     throttle_time_ms: Int32 = field("1+", ignorable=True)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response
+from pybroker.protocol.schema import Request, Response, field
 from pybroker.protocol.wire import Bool, Int8, Int16, Int32, Uuid
 
 
-@request(api_key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+")
-class GetTelemetrySubscriptionsRequest:
+class GetTelemetrySubscriptionsRequest(Request, api_key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+"):
     """A request from one instance of a client."""
 
     client_instance_id: Uuid = field()  # zero: the client has none yet
 
 
-@response(api_key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+")
-class GetTelemetrySubscriptionsResponse:
+class GetTelemetrySubscriptionsResponse(Response, api_key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+"):
     """The metrics to send, their encoding and the interval."""
 
     throttle_time_ms: Int32 = field()

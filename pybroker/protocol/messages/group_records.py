@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from pybroker.protocol.schema import field, message, struct
+from pybroker.protocol.schema import Message, Struct, field
 from pybroker.protocol.wire import Int8, Int32, Int64, Uuid
 
 
@@ -35,8 +35,7 @@ class RecordType(IntEnum):
 # Committed offsets
 
 
-@message(versions="0", flexible="none")
-class LegacyOffsetCommitKey:
+class LegacyOffsetCommitKey(Message, versions="0", flexible="none"):
     """The form of `OffsetCommitKey` that was written before Kafka 0.9."""
 
     group: str = field()
@@ -44,8 +43,7 @@ class LegacyOffsetCommitKey:
     partition: Int32 = field()
 
 
-@message(versions="0", flexible="none")
-class LegacyOffsetCommitValue:
+class LegacyOffsetCommitValue(Message, versions="0", flexible="none"):
     """The form of `OffsetCommitValue` v0 that was written before Kafka 0.9."""
 
     offset: Int64 = field()
@@ -53,8 +51,7 @@ class LegacyOffsetCommitValue:
     commit_timestamp: Int64 = field()
 
 
-@message(versions="0", flexible="none")
-class OffsetCommitKey:
+class OffsetCommitKey(Message, versions="0", flexible="none"):
     """The group, topic and partition of a committed offset."""
 
     group: str = field()
@@ -62,8 +59,7 @@ class OffsetCommitKey:
     partition: Int32 = field()
 
 
-@message(versions="0-4", flexible="4+")
-class OffsetCommitValue:
+class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
     """A committed offset: how far the group has read."""
 
     offset: Int64 = field()
@@ -77,15 +73,13 @@ class OffsetCommitValue:
 # Classic groups
 
 
-@message(versions="0", flexible="none")
-class GroupMetadataKey:
+class GroupMetadataKey(Message, versions="0", flexible="none"):
     """The group that a record is about."""
 
     group: str = field()
 
 
-@struct
-class MemberMetadata:
+class MemberMetadata(Struct):
     """A member of a classic group."""
 
     member_id: str = field()
@@ -98,8 +92,7 @@ class MemberMetadata:
     assignment: bytes = field()
 
 
-@message(versions="0-4", flexible="4+")
-class GroupMetadataValue:
+class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
     """A classic group in one of its generations."""
 
     protocol_type: str = field()
@@ -113,38 +106,33 @@ class GroupMetadataValue:
 # KIP-848 groups
 
 
-@message(versions="0", flexible="none")
-class ConsumerGroupMetadataKey:
+class ConsumerGroupMetadataKey(Message, versions="0", flexible="none"):
     """The group that a record is about."""
 
     group_id: str = field()
 
 
-@message(versions="0", flexible="0+")
-class ConsumerGroupMetadataValue:
+class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
     """The group's epoch."""
 
     epoch: Int32 = field()
     metadata_hash: Int64 = field(tag=0)  # of the topics that the group reads (KIP-1101)
 
 
-@message(versions="0", flexible="none")
-class ConsumerGroupPartitionMetadataKey:
+class ConsumerGroupPartitionMetadataKey(Message, versions="0", flexible="none"):
     """The group that a record is about."""
 
     group_id: str = field()
 
 
-@struct
-class PartitionMetadata:
+class PartitionMetadata(Struct):
     """A partition's racks, not used since Kafka 4.0."""
 
     partition: Int32 = field()
     racks: list[str] = field()
 
 
-@struct
-class TopicMetadata:
+class TopicMetadata(Struct):
     """A topic that the group reads."""
 
     topic_id: Uuid = field()
@@ -153,39 +141,34 @@ class TopicMetadata:
     partition_metadata: list[PartitionMetadata] = field()
 
 
-@message(versions="0", flexible="0+")
-class ConsumerGroupPartitionMetadataValue:
+class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
     """The topics as the last assignment saw them; since Kafka 4.1 a hash in the group's metadata instead."""
 
     topics: list[TopicMetadata] = field()
 
 
-@message(versions="0", flexible="none")
-class ConsumerGroupMemberMetadataKey:
+class ConsumerGroupMemberMetadataKey(Message, versions="0", flexible="none"):
     """The group and the member that a record is about."""
 
     group_id: str = field()
     member_id: str = field()
 
 
-@struct
-class ClassicProtocol:
+class ClassicProtocol(Struct):
     """A protocol that the member supports."""
 
     name: str = field()
     metadata: bytes = field()
 
 
-@struct
-class ClassicMemberMetadata:
+class ClassicMemberMetadata(Struct):
     """The fields of JoinGroup of a member that uses the classic protocol."""
 
     session_timeout_ms: Int32 = field()
     supported_protocols: list[ClassicProtocol] = field()
 
 
-@message(versions="0", flexible="0+")
-class ConsumerGroupMemberMetadataValue:
+class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
     """The properties that a member sent in its heartbeats."""
 
     instance_id: str | None = field()
@@ -200,54 +183,47 @@ class ConsumerGroupMemberMetadataValue:
     classic_member_metadata: ClassicMemberMetadata | None = field(tag=0)
 
 
-@message(versions="0", flexible="none")
-class ConsumerGroupTargetAssignmentMetadataKey:
+class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="0", flexible="none"):
     """The group that a record is about."""
 
     group_id: str = field()
 
 
-@message(versions="0", flexible="0+")
-class ConsumerGroupTargetAssignmentMetadataValue:
+class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
     """The epoch of the target assignments."""
 
     assignment_epoch: Int32 = field()
     assignment_timestamp: Int64 = field(tag=0, ignorable=True)  # ms
 
 
-@message(versions="0", flexible="none")
-class ConsumerGroupTargetAssignmentMemberKey:
+class ConsumerGroupTargetAssignmentMemberKey(Message, versions="0", flexible="none"):
     """The group and the member that a record is about."""
 
     group_id: str = field()
     member_id: str = field()
 
 
-@struct
-class TopicPartition:
+class TopicPartition(Struct):
     """Partitions of one topic."""
 
     topic_id: Uuid = field()
     partitions: list[Int32] = field()
 
 
-@message(versions="0", flexible="0+")
-class ConsumerGroupTargetAssignmentMemberValue:
+class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
     """The partitions that the member is to own."""
 
     topic_partitions: list[TopicPartition] = field()
 
 
-@message(versions="0", flexible="none")
-class ConsumerGroupCurrentMemberAssignmentKey:
+class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="0", flexible="none"):
     """The group and the member that a record is about."""
 
     group_id: str = field()
     member_id: str = field()
 
 
-@struct
-class TopicPartitions:
+class TopicPartitions(Struct):
     """Partitions of one topic, each with the epoch in which the member got it."""
 
     topic_id: Uuid = field()
@@ -255,8 +231,7 @@ class TopicPartitions:
     assignment_epochs: list[Int32] | None = field(tag=0)  # one per partition; empty: not written by Kafka before 4.3
 
 
-@message(versions="0", flexible="0+")
-class ConsumerGroupCurrentMemberAssignmentValue:
+class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
     """The partitions that the member owns, and those that it must revoke first."""
 
     member_epoch: Int32 = field()
@@ -266,16 +241,14 @@ class ConsumerGroupCurrentMemberAssignmentValue:
     partitions_pending_revocation: list[TopicPartitions] = field()
 
 
-@message(versions="0", flexible="none")
-class ConsumerGroupRegularExpressionKey:
+class ConsumerGroupRegularExpressionKey(Message, versions="0", flexible="none"):
     """A regular expression that members of the group subscribe to."""
 
     group_id: str = field()
     regular_expression: str = field()
 
 
-@message(versions="0", flexible="0+")
-class ConsumerGroupRegularExpressionValue:
+class ConsumerGroupRegularExpressionValue(Message, versions="0", flexible="0+"):
     """The topics that the regular expression matches."""
 
     topics: list[str] = field()

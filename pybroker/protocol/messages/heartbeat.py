@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response
+from pybroker.protocol.schema import Request, Response, field
 from pybroker.protocol.wire import Int16, Int32
 
 
-@request(api_key=ApiKey.HEARTBEAT, versions="0-4", flexible="4+")
-class HeartbeatRequest:
+class HeartbeatRequest(Request, api_key=ApiKey.HEARTBEAT, versions="0-4", flexible="4+"):
     """A heartbeat of one member in one generation."""
 
     group_id: str = field()
@@ -17,8 +16,7 @@ class HeartbeatRequest:
     group_instance_id: str | None = field("3+", default=None)
 
 
-@response(api_key=ApiKey.HEARTBEAT, versions="0-4", flexible="4+")
-class HeartbeatResponse:
+class HeartbeatResponse(Response, api_key=ApiKey.HEARTBEAT, versions="0-4", flexible="4+"):
     """Whether the member may continue."""
 
     throttle_time_ms: Int32 = field("1+", ignorable=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int8, Int16, Int32
 
 
-@struct
-class AlterableConfig:
+class AlterableConfig(Struct):
     """A change of one setting."""
 
     name: str = field()
@@ -16,8 +15,7 @@ class AlterableConfig:
     value: str | None = field()
 
 
-@struct
-class AlterConfigsResource:
+class AlterConfigsResource(Struct):
     """A resource and its changes."""
 
     resource_type: Int8 = field()  # as in DescribeConfigs
@@ -25,16 +23,14 @@ class AlterConfigsResource:
     configs: list[AlterableConfig] = field()
 
 
-@request(api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+")
-class IncrementalAlterConfigsRequest:
+class IncrementalAlterConfigsRequest(Request, api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"):
     """Resources to change, each on its own: some may fail."""
 
     resources: list[AlterConfigsResource] = field()
     validate_only: Bool = field()
 
 
-@struct
-class AlterConfigsResourceResponse:
+class AlterConfigsResourceResponse(Struct):
     """The result for one resource."""
 
     error_code: Int16 = field()
@@ -43,8 +39,7 @@ class AlterConfigsResourceResponse:
     resource_name: str = field()
 
 
-@response(api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+")
-class IncrementalAlterConfigsResponse:
+class IncrementalAlterConfigsResponse(Response, api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"):
     """One result per resource."""
 
     throttle_time_ms: Int32 = field()

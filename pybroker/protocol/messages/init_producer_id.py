@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response
+from pybroker.protocol.schema import Request, Response, field
 from pybroker.protocol.wire import Bool, Int16, Int32, Int64
 
 
-@request(api_key=ApiKey.INIT_PRODUCER_ID, versions="0-6", flexible="2+")
-class InitProducerIdRequest:
+class InitProducerIdRequest(Request, api_key=ApiKey.INIT_PRODUCER_ID, versions="0-6", flexible="2+"):
     """A request from a new producer, or from a producer whose epoch must be raised."""
 
     transactional_id: str | None = field()  # null: idempotent only
@@ -19,8 +18,7 @@ class InitProducerIdRequest:
     keep_prepared_txn: Bool = field("6+")
 
 
-@response(api_key=ApiKey.INIT_PRODUCER_ID, versions="0-6", flexible="2+")
-class InitProducerIdResponse:
+class InitProducerIdResponse(Response, api_key=ApiKey.INIT_PRODUCER_ID, versions="0-6", flexible="2+"):
     """The producer's id and epoch."""
 
     throttle_time_ms: Int32 = field()

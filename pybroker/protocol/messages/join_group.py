@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int16, Int32
 
 
-@struct
-class JoinGroupRequestProtocol:
+class JoinGroupRequestProtocol(Struct):
     """A protocol that the member supports: for consumers an assignor, with the subscription as metadata."""
 
     name: str = field()
     metadata: bytes = field()
 
 
-@request(api_key=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+")
-class JoinGroupRequest:
+class JoinGroupRequest(Request, api_key=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+"):
     """A member that joins, or joins again for a rebalance."""
 
     group_id: str = field()
@@ -29,8 +27,7 @@ class JoinGroupRequest:
     reason: str | None = field("8+", default=None, ignorable=True)  # KIP-800
 
 
-@struct
-class JoinGroupResponseMember:
+class JoinGroupResponseMember(Struct):
     """A member, as the leader sees it."""
 
     member_id: str = field()
@@ -38,8 +35,7 @@ class JoinGroupResponseMember:
     metadata: bytes = field()
 
 
-@response(api_key=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+")
-class JoinGroupResponse:
+class JoinGroupResponse(Response, api_key=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+"):
     """The new generation; only the leader, which assigns, gets the members."""
 
     throttle_time_ms: Int32 = field("2+", ignorable=True)

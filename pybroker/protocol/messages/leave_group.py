@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32
 
 
-@struct
-class MemberIdentity:
+class MemberIdentity(Struct):
     """A member that leaves: a member id, or the instance id of a static member."""
 
     member_id: str = field("3+")
@@ -16,8 +15,7 @@ class MemberIdentity:
     reason: str | None = field("5+", default=None, ignorable=True)
 
 
-@request(api_key=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+")
-class LeaveGroupRequest:
+class LeaveGroupRequest(Request, api_key=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+"):
     """One member up to v2, any number from v3."""
 
     group_id: str = field()
@@ -25,8 +23,7 @@ class LeaveGroupRequest:
     members: list[MemberIdentity] = field("3+")
 
 
-@struct
-class MemberResponse:
+class MemberResponse(Struct):
     """The result for one member."""
 
     member_id: str = field("3+")
@@ -34,8 +31,7 @@ class MemberResponse:
     error_code: Int16 = field("3+")
 
 
-@response(api_key=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+")
-class LeaveGroupResponse:
+class LeaveGroupResponse(Response, api_key=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+"):
     """One result per member from v3."""
 
     throttle_time_ms: Int32 = field("1+", ignorable=True)

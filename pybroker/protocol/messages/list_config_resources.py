@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int8, Int16, Int32
 
 
-@request(api_key=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1", flexible="0+")
-class ListConfigResourcesRequest:
+class ListConfigResourcesRequest(Request, api_key=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1", flexible="0+"):
     """The types of resources to list; empty: all types."""
 
     resource_types: list[Int8] = field("1+")  # as in DescribeConfigs
 
 
-@struct
-class ConfigResource:
+class ConfigResource(Struct):
     """A resource."""
 
     resource_name: str = field()
     resource_type: Int8 = field("1+", default=16, ignorable=True)
 
 
-@response(api_key=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1", flexible="0+")
-class ListConfigResourcesResponse:
+class ListConfigResourcesResponse(Response, api_key=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1", flexible="0+"):
     """The resources."""
 
     throttle_time_ms: Int32 = field()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32
 
 
-@request(api_key=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+")
-class ListGroupsRequest:
+class ListGroupsRequest(Request, api_key=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+"):
     """The states and types of groups to list; an empty filter lets everything through."""
 
     states_filter: list[str] = field("4+")
     types_filter: list[str] = field("5+")
 
 
-@struct
-class ListedGroup:
+class ListedGroup(Struct):
     """A group."""
 
     group_id: str = field()
@@ -25,8 +23,7 @@ class ListedGroup:
     group_type: str = field("5+", ignorable=True)  # classic, consumer, share or streams
 
 
-@response(api_key=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+")
-class ListGroupsResponse:
+class ListGroupsResponse(Response, api_key=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+"):
     """The groups that pass the filters."""
 
     throttle_time_ms: Int32 = field("1+", ignorable=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int8, Int16, Int32, Int64
 
 
-@struct
-class ListOffsetsPartition:
+class ListOffsetsPartition(Struct):
     """A timestamp to look up in one partition."""
 
     partition_index: Int32 = field()
@@ -17,16 +16,14 @@ class ListOffsetsPartition:
     max_num_offsets: Int32 = field("0", default=1)
 
 
-@struct
-class ListOffsetsTopic:
+class ListOffsetsTopic(Struct):
     """The partitions of one topic."""
 
     name: str = field()
     partitions: list[ListOffsetsPartition] = field()
 
 
-@request(api_key=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+")
-class ListOffsetsRequest:
+class ListOffsetsRequest(Request, api_key=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+"):
     """Lookups of the first record at or after a timestamp."""
 
     replica_id: Int32 = field()  # -1: a consumer
@@ -35,8 +32,7 @@ class ListOffsetsRequest:
     timeout_ms: Int32 = field("10+", ignorable=True)
 
 
-@struct
-class ListOffsetsPartitionResponse:
+class ListOffsetsPartitionResponse(Struct):
     """The result for one partition."""
 
     partition_index: Int32 = field()
@@ -47,16 +43,14 @@ class ListOffsetsPartitionResponse:
     leader_epoch: Int32 = field("4+", default=-1)
 
 
-@struct
-class ListOffsetsTopicResponse:
+class ListOffsetsTopicResponse(Struct):
     """The partitions of one topic."""
 
     name: str = field()
     partitions: list[ListOffsetsPartitionResponse] = field()
 
 
-@response(api_key=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+")
-class ListOffsetsResponse:
+class ListOffsetsResponse(Response, api_key=ApiKey.LIST_OFFSETS, versions="0-11", flexible="6+"):
     """Offsets, with their timestamps from v1."""
 
     throttle_time_ms: Int32 = field("2+", ignorable=True)

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32
 
 
-@struct
-class ListPartitionReassignmentsTopics:
+class ListPartitionReassignmentsTopics(Struct):
     """Partitions of one topic."""
 
     name: str = field()
     partition_indexes: list[Int32] = field()
 
 
-@request(api_key=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0", flexible="0+")
-class ListPartitionReassignmentsRequest:
+class ListPartitionReassignmentsRequest(Request, api_key=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0", flexible="0+"):
     """Some partitions, or all of them."""
 
     timeout_ms: Int32 = field(default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = field(default=None)  # null: all
 
 
-@struct
-class OngoingPartitionReassignment:
+class OngoingPartitionReassignment(Struct):
     """A partition that is being moved."""
 
     partition_index: Int32 = field()
@@ -33,16 +30,14 @@ class OngoingPartitionReassignment:
     removing_replicas: list[Int32] = field()
 
 
-@struct
-class OngoingTopicReassignment:
+class OngoingTopicReassignment(Struct):
     """The partitions of one topic."""
 
     name: str = field()
     partitions: list[OngoingPartitionReassignment] = field()
 
 
-@response(api_key=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0", flexible="0+")
-class ListPartitionReassignmentsResponse:
+class ListPartitionReassignmentsResponse(Response, api_key=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0", flexible="0+"):
     """The requested partitions that are being moved."""
 
     throttle_time_ms: Int32 = field()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32, Int64
 
 
-@request(api_key=ApiKey.LIST_TRANSACTIONS, versions="0-2", flexible="0+")
-class ListTransactionsRequest:
+class ListTransactionsRequest(Request, api_key=ApiKey.LIST_TRANSACTIONS, versions="0-2", flexible="0+"):
     """The filters, all of which a listed id passes; an empty filter lets all pass."""
 
     state_filters: list[str] = field()
@@ -17,8 +16,7 @@ class ListTransactionsRequest:
     transactional_id_pattern: str | None = field("2+", default=None)  # a regular expression of RE2
 
 
-@struct
-class TransactionState:
+class TransactionState(Struct):
     """One transactional id."""
 
     transactional_id: str = field()
@@ -26,8 +24,7 @@ class TransactionState:
     transaction_state: str = field()
 
 
-@response(api_key=ApiKey.LIST_TRANSACTIONS, versions="0-2", flexible="0+")
-class ListTransactionsResponse:
+class ListTransactionsResponse(Response, api_key=ApiKey.LIST_TRANSACTIONS, versions="0-2", flexible="0+"):
     """The ids, and the states in the request's filter that do not exist."""
 
     throttle_time_ms: Int32 = field()

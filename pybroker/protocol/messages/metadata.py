@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int16, Int32, Uuid
 
 
-@struct
-class MetadataRequestTopic:
+class MetadataRequestTopic(Struct):
     """A topic by name or, from v10, by id."""
 
     topic_id: Uuid = field("10+", ignorable=True)
     name: str | None = field(nullable="10+")
 
 
-@request(api_key=ApiKey.METADATA, versions="0-13", flexible="9+")
-class MetadataRequest:
+class MetadataRequest(Request, api_key=ApiKey.METADATA, versions="0-13", flexible="9+"):
     """Some topics, or all of them."""
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")  # null, and in v0 empty: all topics
@@ -25,8 +23,7 @@ class MetadataRequest:
     include_topic_authorized_operations: Bool = field("8+")
 
 
-@struct
-class MetadataResponseBroker:
+class MetadataResponseBroker(Struct):
     """A live broker, with its address at the listener of the request."""
 
     node_id: Int32 = field()
@@ -35,8 +32,7 @@ class MetadataResponseBroker:
     rack: str | None = field("1+", default=None, ignorable=True)
 
 
-@struct
-class MetadataResponsePartition:
+class MetadataResponsePartition(Struct):
     """A partition and its replicas."""
 
     error_code: Int16 = field()
@@ -48,8 +44,7 @@ class MetadataResponsePartition:
     offline_replicas: list[Int32] = field("5+", ignorable=True)
 
 
-@struct
-class MetadataResponseTopic:
+class MetadataResponseTopic(Struct):
     """A topic with its partitions."""
 
     error_code: Int16 = field()
@@ -60,8 +55,7 @@ class MetadataResponseTopic:
     topic_authorized_operations: Int32 = field("8+", default=-2147483648)  # a bit field; the default: was not requested
 
 
-@response(api_key=ApiKey.METADATA, versions="0-13", flexible="9+")
-class MetadataResponse:
+class MetadataResponse(Response, api_key=ApiKey.METADATA, versions="0-13", flexible="9+"):
     """The cluster as this broker sees it."""
 
     throttle_time_ms: Int32 = field("3+", ignorable=True)

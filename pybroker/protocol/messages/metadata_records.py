@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from pybroker.protocol.schema import field, message
+from pybroker.protocol.schema import Message, field
 from pybroker.protocol.wire import Int8, Int16, Int32, Int64, Uuid
 
 
@@ -49,16 +49,14 @@ class MetadataRecordType(IntEnum):
     UNREGISTER_CONTROLLER = 29
 
 
-@message(versions="0", flexible="0+")
-class TopicRecord:
+class TopicRecord(Message, versions="0", flexible="0+"):
     """A topic that exists from now on."""
 
     name: str = field()
     topic_id: Uuid = field()
 
 
-@message(versions="0-2", flexible="0+")
-class PartitionRecord:
+class PartitionRecord(Message, versions="0-2", flexible="0+"):
     """A partition that exists from now on, with its replicas."""
 
     partition_id: Int32 = field(default=-1)
@@ -76,8 +74,7 @@ class PartitionRecord:
     last_known_elr: list[Int32] | None = field("2+", tag=2, default=None)
 
 
-@message(versions="0-2", flexible="0+")
-class PartitionChangeRecord:
+class PartitionChangeRecord(Message, versions="0-2", flexible="0+"):
     """Changes of a partition; None, and -2 for the leader, mean that the field did not change."""
 
     partition_id: Int32 = field(default=-1)
@@ -93,15 +90,13 @@ class PartitionChangeRecord:
     last_known_elr: list[Int32] | None = field("2+", tag=7, default=None)
 
 
-@message(versions="0", flexible="0+")
-class RemoveTopicRecord:
+class RemoveTopicRecord(Message, versions="0", flexible="0+"):
     """A topic that does not exist any more."""
 
     topic_id: Uuid = field()
 
 
-@message(versions="0", flexible="0+")
-class ConfigRecord:
+class ConfigRecord(Message, versions="0", flexible="0+"):
     """A setting of a resource; a null value returns it to its default."""
 
     resource_type: Int8 = field()
@@ -110,16 +105,14 @@ class ConfigRecord:
     value: str | None = field()
 
 
-@message(versions="0", flexible="0+")
-class FeatureLevelRecord:
+class FeatureLevelRecord(Message, versions="0", flexible="0+"):
     """The level of a feature; 0 removes it."""
 
     name: str = field()
     feature_level: Int16 = field()
 
 
-@message(versions="0", flexible="0+")
-class ProducerIdsRecord:
+class ProducerIdsRecord(Message, versions="0", flexible="0+"):
     """The first producer id that no broker has been given."""
 
     broker_id: Int32 = field()
@@ -127,20 +120,17 @@ class ProducerIdsRecord:
     next_producer_id: Int64 = field()
 
 
-@message(versions="0", flexible="0+")
-class BeginTransactionRecord:
+class BeginTransactionRecord(Message, versions="0", flexible="0+"):
     """The begin of records that count only together."""
 
     name: str | None = field(tag=0, default=None)
 
 
-@message(versions="0", flexible="0+")
-class EndTransactionRecord:
+class EndTransactionRecord(Message, versions="0", flexible="0+"):
     """The end of records that count only together: they count now."""
 
 
-@message(versions="0", flexible="0+")
-class AbortTransactionRecord:
+class AbortTransactionRecord(Message, versions="0", flexible="0+"):
     """The end of records that count only together: they do not count."""
 
     reason: str | None = field(tag=0, default=None)

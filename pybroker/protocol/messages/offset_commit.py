@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32, Int64, Uuid
 
 
-@struct
-class OffsetCommitRequestPartition:
+class OffsetCommitRequestPartition(Struct):
     """The next offset to read of one partition."""
 
     partition_index: Int32 = field()
@@ -18,8 +17,7 @@ class OffsetCommitRequestPartition:
     committed_metadata: str | None = field()
 
 
-@struct
-class OffsetCommitRequestTopic:
+class OffsetCommitRequestTopic(Struct):
     """A topic, by name up to v9, then by id."""
 
     name: str = field("0-9", ignorable=True)
@@ -27,8 +25,7 @@ class OffsetCommitRequestTopic:
     partitions: list[OffsetCommitRequestPartition] = field()
 
 
-@request(api_key=ApiKey.OFFSET_COMMIT, versions="0-10", flexible="8+")
-class OffsetCommitRequest:
+class OffsetCommitRequest(Request, api_key=ApiKey.OFFSET_COMMIT, versions="0-10", flexible="8+"):
     """Offsets of one group, from a member of it or, with generation -1 and no member id, from outside."""
 
     group_id: str = field()
@@ -39,16 +36,14 @@ class OffsetCommitRequest:
     topics: list[OffsetCommitRequestTopic] = field()
 
 
-@struct
-class OffsetCommitResponsePartition:
+class OffsetCommitResponsePartition(Struct):
     """The result for one partition's offset."""
 
     partition_index: Int32 = field()
     error_code: Int16 = field()
 
 
-@struct
-class OffsetCommitResponseTopic:
+class OffsetCommitResponseTopic(Struct):
     """A topic, named as in the request."""
 
     name: str = field("0-9", ignorable=True)
@@ -56,8 +51,7 @@ class OffsetCommitResponseTopic:
     partitions: list[OffsetCommitResponsePartition] = field()
 
 
-@response(api_key=ApiKey.OFFSET_COMMIT, versions="0-10", flexible="8+")
-class OffsetCommitResponse:
+class OffsetCommitResponse(Response, api_key=ApiKey.OFFSET_COMMIT, versions="0-10", flexible="8+"):
     """One result per partition."""
 
     throttle_time_ms: Int32 = field("3+", ignorable=True)

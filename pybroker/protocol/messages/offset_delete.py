@@ -3,51 +3,45 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32
 
 
-@struct
-class OffsetDeleteRequestPartition:
+class OffsetDeleteRequestPartition(Struct):
     """A partition."""
 
     partition_index: Int32 = field()
 
 
-@struct
-class OffsetDeleteRequestTopic:
+class OffsetDeleteRequestTopic(Struct):
     """Partitions of one topic."""
 
     name: str = field()
     partitions: list[OffsetDeleteRequestPartition] = field()
 
 
-@request(api_key=ApiKey.OFFSET_DELETE, versions="0", flexible="none")
-class OffsetDeleteRequest:
+class OffsetDeleteRequest(Request, api_key=ApiKey.OFFSET_DELETE, versions="0", flexible="none"):
     """Offsets of one group to delete."""
 
     group_id: str = field()
     topics: list[OffsetDeleteRequestTopic] = field()
 
 
-@struct
-class OffsetDeleteResponsePartition:
+class OffsetDeleteResponsePartition(Struct):
     """The result for one partition's offset."""
 
     partition_index: Int32 = field()
     error_code: Int16 = field()
 
 
-@struct
-class OffsetDeleteResponseTopic:
+class OffsetDeleteResponseTopic(Struct):
     """The partitions of one topic."""
 
     name: str = field()
     partitions: list[OffsetDeleteResponsePartition] = field()
 
 
-@response(api_key=ApiKey.OFFSET_DELETE, versions="0", flexible="none")
-class OffsetDeleteResponse:
+class OffsetDeleteResponse(Response, api_key=ApiKey.OFFSET_DELETE, versions="0", flexible="none"):
     """One result per partition, none if there is an error for the group."""
 
     error_code: Int16 = field()

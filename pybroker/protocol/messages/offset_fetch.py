@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int16, Int32, Int64, Uuid
 
 
-@struct
-class OffsetFetchRequestTopic:
+class OffsetFetchRequestTopic(Struct):
     """Partitions of one topic, up to v7."""
 
     name: str = field("0-7")
     partition_indexes: list[Int32] = field("0-7")
 
 
-@struct
-class OffsetFetchRequestTopics:
+class OffsetFetchRequestTopics(Struct):
     """Partitions of one topic of one group, from v8; by name up to v9, then by id."""
 
     name: str = field("8-9", ignorable=True)
@@ -24,8 +22,7 @@ class OffsetFetchRequestTopics:
     partition_indexes: list[Int32] = field("8+")
 
 
-@struct
-class OffsetFetchRequestGroup:
+class OffsetFetchRequestGroup(Struct):
     """A group, and the partitions whose offsets to return."""
 
     group_id: str = field("8+")
@@ -34,8 +31,7 @@ class OffsetFetchRequestGroup:
     topics: list[OffsetFetchRequestTopics] | None = field("8+")  # null: all that have offsets
 
 
-@request(api_key=ApiKey.OFFSET_FETCH, versions="0-10", flexible="6+")
-class OffsetFetchRequest:
+class OffsetFetchRequest(Request, api_key=ApiKey.OFFSET_FETCH, versions="0-10", flexible="6+"):
     """The groups and partitions whose offsets to return."""
 
     group_id: str = field("0-7")
@@ -44,8 +40,7 @@ class OffsetFetchRequest:
     require_stable: Bool = field("7+")  # refuse partitions with offsets of an open transaction
 
 
-@struct
-class OffsetFetchResponsePartition:
+class OffsetFetchResponsePartition(Struct):
     """The offset of one partition, up to v7."""
 
     partition_index: Int32 = field("0-7")
@@ -55,16 +50,14 @@ class OffsetFetchResponsePartition:
     error_code: Int16 = field("0-7")
 
 
-@struct
-class OffsetFetchResponseTopic:
+class OffsetFetchResponseTopic(Struct):
     """The partitions of one topic, up to v7."""
 
     name: str = field("0-7")
     partitions: list[OffsetFetchResponsePartition] = field("0-7")
 
 
-@struct
-class OffsetFetchResponsePartitions:
+class OffsetFetchResponsePartitions(Struct):
     """The offset of one partition, from v8."""
 
     partition_index: Int32 = field("8+")
@@ -74,8 +67,7 @@ class OffsetFetchResponsePartitions:
     error_code: Int16 = field("8+")
 
 
-@struct
-class OffsetFetchResponseTopics:
+class OffsetFetchResponseTopics(Struct):
     """The partitions of one topic of one group, named as in the request."""
 
     name: str = field("8-9", ignorable=True)
@@ -83,8 +75,7 @@ class OffsetFetchResponseTopics:
     partitions: list[OffsetFetchResponsePartitions] = field("8+")
 
 
-@struct
-class OffsetFetchResponseGroup:
+class OffsetFetchResponseGroup(Struct):
     """The offsets of one group."""
 
     group_id: str = field("8+")
@@ -92,8 +83,7 @@ class OffsetFetchResponseGroup:
     error_code: Int16 = field("8+")
 
 
-@response(api_key=ApiKey.OFFSET_FETCH, versions="0-10", flexible="6+")
-class OffsetFetchResponse:
+class OffsetFetchResponse(Response, api_key=ApiKey.OFFSET_FETCH, versions="0-10", flexible="6+"):
     """Offsets; a partition without one has -1."""
 
     throttle_time_ms: Int32 = field("3+", ignorable=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32, Int64
 
 
-@struct
-class OffsetForLeaderPartition:
+class OffsetForLeaderPartition(Struct):
     """A partition and the epoch to look up."""
 
     partition: Int32 = field()
@@ -16,24 +15,21 @@ class OffsetForLeaderPartition:
     leader_epoch: Int32 = field()
 
 
-@struct
-class OffsetForLeaderTopic:
+class OffsetForLeaderTopic(Struct):
     """Partitions of one topic."""
 
     topic: str = field()
     partitions: list[OffsetForLeaderPartition] = field()
 
 
-@request(api_key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4", flexible="4+")
-class OffsetForLeaderEpochRequest:
+class OffsetForLeaderEpochRequest(Request, api_key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4", flexible="4+"):
     """A request from a follower or, with KIP-320, from a consumer."""
 
     replica_id: Int32 = field("3+", default=-2, ignorable=True)  # -1: a consumer, -2: unknown
     topics: list[OffsetForLeaderTopic] = field()
 
 
-@struct
-class EpochEndOffset:
+class EpochEndOffset(Struct):
     """The largest epoch that is not above the requested epoch, and where it ended."""
 
     error_code: Int16 = field()
@@ -42,16 +38,14 @@ class EpochEndOffset:
     end_offset: Int64 = field(default=-1)  # the offset after its last record
 
 
-@struct
-class OffsetForLeaderTopicResult:
+class OffsetForLeaderTopicResult(Struct):
     """The partitions of one topic."""
 
     topic: str = field()
     partitions: list[EpochEndOffset] = field()
 
 
-@response(api_key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4", flexible="4+")
-class OffsetForLeaderEpochResponse:
+class OffsetForLeaderEpochResponse(Response, api_key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="0-4", flexible="4+"):
     """One result per partition."""
 
     throttle_time_ms: Int32 = field("2+", ignorable=True)

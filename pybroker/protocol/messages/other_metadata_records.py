@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from pybroker.protocol.messages.metadata_records import MetadataRecordType
-from pybroker.protocol.schema import field, message, struct
+from pybroker.protocol.schema import Message, Struct, field
 from pybroker.protocol.wire import Bool, Float64, Int8, Int16, Int32, Int64, UInt16, Uuid
 
 
-@struct
-class Endpoint:
+class Endpoint(Struct):
     """An address of a broker or a controller."""
 
     name: str = field()
@@ -22,8 +21,7 @@ class Endpoint:
     security_protocol: Int16 = field()
 
 
-@struct
-class Feature:
+class Feature(Struct):
     """The levels of a feature that a broker or a controller has."""
 
     name: str = field()
@@ -31,8 +29,7 @@ class Feature:
     max_supported_version: Int16 = field()
 
 
-@message(versions="0-4", flexible="0+")
-class RegisterBrokerRecord:
+class RegisterBrokerRecord(Message, versions="0-4", flexible="0+"):
     """A broker process that has registered with the controller."""
 
     broker_id: Int32 = field()
@@ -48,32 +45,28 @@ class RegisterBrokerRecord:
     cordoned_log_dirs: list[Uuid] | None = field("4+", tag=1, default=None)
 
 
-@message(versions="0", flexible="0+")
-class UnregisterBrokerRecord:
+class UnregisterBrokerRecord(Message, versions="0", flexible="0+"):
     """A broker that does not belong to the cluster any more."""
 
     broker_id: Int32 = field()
     broker_epoch: Int64 = field()
 
 
-@message(versions="0", flexible="0+")
-class FenceBrokerRecord:
+class FenceBrokerRecord(Message, versions="0", flexible="0+"):
     """A broker that leads nothing until it is unfenced."""
 
     id: Int32 = field()
     epoch: Int64 = field()
 
 
-@message(versions="0", flexible="0+")
-class UnfenceBrokerRecord:
+class UnfenceBrokerRecord(Message, versions="0", flexible="0+"):
     """A broker that may lead again."""
 
     id: Int32 = field()
     epoch: Int64 = field()
 
 
-@message(versions="0", flexible="0+")
-class DelegationTokenRecord:
+class DelegationTokenRecord(Message, versions="0", flexible="0+"):
     """A delegation token. Times in ms."""
 
     owner: str = field()
@@ -85,15 +78,13 @@ class DelegationTokenRecord:
     token_id: str = field()
 
 
-@message(versions="0", flexible="0+")
-class RemoveDelegationTokenRecord:
+class RemoveDelegationTokenRecord(Message, versions="0", flexible="0+"):
     """A delegation token that does not exist any more."""
 
     token_id: str = field()
 
 
-@message(versions="0", flexible="0+")
-class UserScramCredentialRecord:
+class UserScramCredentialRecord(Message, versions="0", flexible="0+"):
     """The numbers that a server keeps of a user's password."""
 
     name: str = field()
@@ -104,24 +95,21 @@ class UserScramCredentialRecord:
     iterations: Int32 = field()
 
 
-@message(versions="0", flexible="0+")
-class RemoveUserScramCredentialRecord:
+class RemoveUserScramCredentialRecord(Message, versions="0", flexible="0+"):
     """A credential that does not exist any more."""
 
     name: str = field()
     mechanism: Int8 = field()
 
 
-@struct
-class QuotaEntity:
+class QuotaEntity(Struct):
     """A part of the name of those for whom a quota is; None stands for the default."""
 
     entity_type: str = field()
     entity_name: str | None = field()
 
 
-@message(versions="0", flexible="0+")
-class ClientQuotaRecord:
+class ClientQuotaRecord(Message, versions="0", flexible="0+"):
     """A quota, or its removal."""
 
     entity: list[QuotaEntity] = field()
@@ -130,8 +118,7 @@ class ClientQuotaRecord:
     remove: Bool = field()
 
 
-@message(versions="0-3", flexible="0+")
-class BrokerRegistrationChangeRecord:
+class BrokerRegistrationChangeRecord(Message, versions="0-3", flexible="0+"):
     """Changes of a broker's registration; 0 and None mean that the field did not change."""
 
     broker_id: Int32 = field()
@@ -142,8 +129,7 @@ class BrokerRegistrationChangeRecord:
     cordoned_log_dirs: list[Uuid] | None = field("3+", tag=3, default=None)
 
 
-@message(versions="0", flexible="0+")
-class AccessControlEntryRecord:
+class AccessControlEntryRecord(Message, versions="0", flexible="0+"):
     """An entry of an access control list."""
 
     id: Uuid = field()
@@ -156,27 +142,23 @@ class AccessControlEntryRecord:
     permission_type: Int8 = field()
 
 
-@message(versions="0", flexible="0+")
-class RemoveAccessControlEntryRecord:
+class RemoveAccessControlEntryRecord(Message, versions="0", flexible="0+"):
     """An entry that does not exist any more."""
 
     id: Uuid = field()
 
 
-@message(versions="0", flexible="0+")
-class NoOpRecord:
+class NoOpRecord(Message, versions="0", flexible="0+"):
     """The sign that the controller is alive."""
 
 
-@message(versions="0", flexible="0+")
-class ZkMigrationStateRecord:
+class ZkMigrationStateRecord(Message, versions="0", flexible="0+"):
     """How far the migration from ZooKeeper is."""
 
     zk_migration_state: Int8 = field()
 
 
-@message(versions="0", flexible="0+")
-class RegisterControllerRecord:
+class RegisterControllerRecord(Message, versions="0", flexible="0+"):
     """A controller process that has registered."""
 
     controller_id: Int32 = field()
@@ -186,8 +168,7 @@ class RegisterControllerRecord:
     features: list[Feature] = field()
 
 
-@message(versions="0", flexible="0+")
-class ClearElrRecord:
+class ClearElrRecord(Message, versions="0", flexible="0+"):
     """The removal of the eligible leader replicas of a topic, or of all topics if it names none."""
 
     topic_name: str = field()

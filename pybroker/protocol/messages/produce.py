@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32, Int64, Records, Uuid
 
 
-@struct
-class PartitionProduceData:
+class PartitionProduceData(Struct):
     """The records for one partition."""
 
     index: Int32 = field()
     records: Records = field()
 
 
-@struct
-class TopicProduceData:
+class TopicProduceData(Struct):
     """The records for one topic, by name up to v12, then by id."""
 
     name: str = field("0-12", ignorable=True)
@@ -24,8 +22,7 @@ class TopicProduceData:
     partition_data: list[PartitionProduceData] = field()
 
 
-@request(api_key=ApiKey.PRODUCE, versions="0-13", flexible="9+")
-class ProduceRequest:
+class ProduceRequest(Request, api_key=ApiKey.PRODUCE, versions="0-13", flexible="9+"):
     """Records for any number of partitions."""
 
     transactional_id: str | None = field("3+", default=None)
@@ -34,24 +31,21 @@ class ProduceRequest:
     topic_data: list[TopicProduceData] = field()
 
 
-@struct
-class BatchIndexAndErrorMessage:
+class BatchIndexAndErrorMessage(Struct):
     """Why one record was refused."""
 
     batch_index: Int32 = field("8+")
     batch_index_error_message: str | None = field("8+", default=None)
 
 
-@struct
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(Struct):
     """The partition's new leader."""
 
     leader_id: Int32 = field("10+", default=-1)
     leader_epoch: Int32 = field("10+", default=-1)
 
 
-@struct
-class PartitionProduceResponse:
+class PartitionProduceResponse(Struct):
     """The result for one partition's records."""
 
     index: Int32 = field()
@@ -64,8 +58,7 @@ class PartitionProduceResponse:
     current_leader: LeaderIdAndEpoch = field("10+", tag=0)
 
 
-@struct
-class TopicProduceResponse:
+class TopicProduceResponse(Struct):
     """The partitions of one topic."""
 
     name: str = field("0-12", ignorable=True)
@@ -73,8 +66,7 @@ class TopicProduceResponse:
     partition_responses: list[PartitionProduceResponse] = field()
 
 
-@struct
-class NodeEndpoint:
+class NodeEndpoint(Struct):
     """The address of a leader named in this response."""
 
     node_id: Int32 = field("10+")
@@ -83,8 +75,7 @@ class NodeEndpoint:
     rack: str | None = field("10+", default=None)
 
 
-@response(api_key=ApiKey.PRODUCE, versions="0-13", flexible="9+")
-class ProduceResponse:
+class ProduceResponse(Response, api_key=ApiKey.PRODUCE, versions="0-13", flexible="9+"):
     """One result per partition. A request with acks=0 gets no response."""
 
     responses: list[TopicProduceResponse] = field()

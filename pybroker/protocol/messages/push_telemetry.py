@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response
+from pybroker.protocol.schema import Request, Response, field
 from pybroker.protocol.wire import Bool, Int8, Int16, Int32, Uuid
 
 
-@request(api_key=ApiKey.PUSH_TELEMETRY, versions="0", flexible="0+")
-class PushTelemetryRequest:
+class PushTelemetryRequest(Request, api_key=ApiKey.PUSH_TELEMETRY, versions="0", flexible="0+"):
     """A request from one instance of a client."""
 
     client_instance_id: Uuid = field()
@@ -18,8 +17,7 @@ class PushTelemetryRequest:
     metrics: bytes = field()  # OpenTelemetry's MetricsData v1, compressed
 
 
-@response(api_key=ApiKey.PUSH_TELEMETRY, versions="0", flexible="0+")
-class PushTelemetryResponse:
+class PushTelemetryResponse(Response, api_key=ApiKey.PUSH_TELEMETRY, versions="0", flexible="0+"):
     """Whether the broker took the metrics."""
 
     throttle_time_ms: Int32 = field()

@@ -7,20 +7,18 @@ Source: clients/src/main/resources/common/message/{LeaderChangeMessage, Snapshot
 
 from __future__ import annotations
 
-from pybroker.protocol.schema import field, message, struct
+from pybroker.protocol.schema import Message, Struct, field
 from pybroker.protocol.wire import Int16, Int32, Int64, UInt16, Uuid
 
 
-@struct
-class Voter:
+class Voter(Struct):
     """A voter of the quorum."""
 
     voter_id: Int32 = field()
     voter_directory_id: Uuid = field("1+")
 
 
-@message(versions="0-1", flexible="0+")
-class LeaderChangeMessage:
+class LeaderChangeMessage(Message, versions="0-1", flexible="0+"):
     """The election of a leader."""
 
     version: Int16 = field()
@@ -29,31 +27,27 @@ class LeaderChangeMessage:
     granting_voters: list[Voter] = field()
 
 
-@message(versions="0", flexible="0+")
-class SnapshotHeaderRecord:
+class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
     """The begin of a snapshot. The timestamp, in ms, is that of the last record that the snapshot contains."""
 
     version: Int16 = field()
     last_contained_log_timestamp: Int64 = field()
 
 
-@message(versions="0", flexible="0+")
-class SnapshotFooterRecord:
+class SnapshotFooterRecord(Message, versions="0", flexible="0+"):
     """The end of a whole snapshot."""
 
     version: Int16 = field()
 
 
-@message(versions="0", flexible="0+")
-class KRaftVersionRecord:
+class KRaftVersionRecord(Message, versions="0", flexible="0+"):
     """The version of the quorum's protocol from here on."""
 
     version: Int16 = field()
     k_raft_version: Int16 = field()
 
 
-@struct
-class VoterEndpoint:
+class VoterEndpoint(Struct):
     """An address of a voter."""
 
     name: str = field()
@@ -61,16 +55,14 @@ class VoterEndpoint:
     port: UInt16 = field()
 
 
-@struct
-class KRaftVersionFeature:
+class KRaftVersionFeature(Struct):
     """The versions of the quorum's protocol that a voter has."""
 
     min_supported_version: Int16 = field()
     max_supported_version: Int16 = field()
 
 
-@struct
-class VoterDescription:
+class VoterDescription(Struct):
     """A voter with its addresses."""
 
     voter_id: Int32 = field()
@@ -79,8 +71,7 @@ class VoterDescription:
     k_raft_version_feature: KRaftVersionFeature = field()
 
 
-@message(versions="0", flexible="0+")
-class VotersRecord:
+class VotersRecord(Message, versions="0", flexible="0+"):
     """The voters of the quorum from here on."""
 
     version: Int16 = field()

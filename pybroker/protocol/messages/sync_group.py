@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32
 
 
-@struct
-class SyncGroupRequestAssignment:
+class SyncGroupRequestAssignment(Struct):
     """The assignment of one member, which only the members understand."""
 
     member_id: str = field()
     assignment: bytes = field()
 
 
-@request(api_key=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+")
-class SyncGroupRequest:
+class SyncGroupRequest(Request, api_key=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+"):
     """A request from one member; only the leader's has assignments."""
 
     group_id: str = field()
@@ -28,8 +26,7 @@ class SyncGroupRequest:
     assignments: list[SyncGroupRequestAssignment] = field()
 
 
-@response(api_key=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+")
-class SyncGroupResponse:
+class SyncGroupResponse(Response, api_key=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+"):
     """The member's own assignment."""
 
     throttle_time_ms: Int32 = field("1+", ignorable=True)

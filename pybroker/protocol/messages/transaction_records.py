@@ -10,30 +10,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from pybroker.protocol.schema import field, message, struct
+from pybroker.protocol.schema import Message, Struct, field
 from pybroker.protocol.wire import Int8, Int16, Int32, Int64
 
 TRANSACTION_LOG: Final = 0
 """The only type of record in this log."""
 
 
-@message(versions="0", flexible="none")
-class TransactionLogKey:
+class TransactionLogKey(Message, versions="0", flexible="none"):
     """The transactional id that a record is about."""
 
     transactional_id: str = field()
 
 
-@struct
-class TransactionPartitions:
+class TransactionPartitions(Struct):
     """Partitions of one topic that a transaction has written to."""
 
     topic: str = field()
     partition_ids: list[Int32] = field()
 
 
-@message(versions="0-1", flexible="1+")
-class TransactionLogValue:
+class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     """The producer of a transactional id, and its transaction. Times in ms."""
 
     producer_id: Int64 = field()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Int16, Int32, Int64, Uuid
 
 
-@struct
-class TxnOffsetCommitRequestPartition:
+class TxnOffsetCommitRequestPartition(Struct):
     """The next offset to read of one partition."""
 
     partition_index: Int32 = field()
@@ -17,8 +16,7 @@ class TxnOffsetCommitRequestPartition:
     committed_metadata: str | None = field()
 
 
-@struct
-class TxnOffsetCommitRequestTopic:
+class TxnOffsetCommitRequestTopic(Struct):
     """A topic, by name up to v5, then by id."""
 
     name: str = field("0-5", ignorable=True)
@@ -26,8 +24,7 @@ class TxnOffsetCommitRequestTopic:
     partitions: list[TxnOffsetCommitRequestPartition] = field()
 
 
-@request(api_key=ApiKey.TXN_OFFSET_COMMIT, versions="0-6", flexible="3+")
-class TxnOffsetCommitRequest:
+class TxnOffsetCommitRequest(Request, api_key=ApiKey.TXN_OFFSET_COMMIT, versions="0-6", flexible="3+"):
     """Offsets of one group within a transaction; from v3 on with the member of the group that has read them."""
 
     transactional_id: str = field()
@@ -40,16 +37,14 @@ class TxnOffsetCommitRequest:
     topics: list[TxnOffsetCommitRequestTopic] = field()
 
 
-@struct
-class TxnOffsetCommitResponsePartition:
+class TxnOffsetCommitResponsePartition(Struct):
     """The result for one partition's offset."""
 
     partition_index: Int32 = field()
     error_code: Int16 = field()
 
 
-@struct
-class TxnOffsetCommitResponseTopic:
+class TxnOffsetCommitResponseTopic(Struct):
     """A topic, named as in the request."""
 
     name: str = field("0-5", ignorable=True)
@@ -57,8 +52,7 @@ class TxnOffsetCommitResponseTopic:
     partitions: list[TxnOffsetCommitResponsePartition] = field()
 
 
-@response(api_key=ApiKey.TXN_OFFSET_COMMIT, versions="0-6", flexible="3+")
-class TxnOffsetCommitResponse:
+class TxnOffsetCommitResponse(Response, api_key=ApiKey.TXN_OFFSET_COMMIT, versions="0-6", flexible="3+"):
     """One result per partition."""
 
     throttle_time_ms: Int32 = field()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int8, Int16, Int32
 
 
-@struct
-class FeatureUpdateKey:
+class FeatureUpdateKey(Struct):
     """A feature and its new level."""
 
     feature: str = field()
@@ -17,8 +16,7 @@ class FeatureUpdateKey:
     upgrade_type: Int8 = field("1+", default=1)  # 1: upgrade, 2: downgrade that loses nothing, 3: any downgrade
 
 
-@request(api_key=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+")
-class UpdateFeaturesRequest:
+class UpdateFeaturesRequest(Request, api_key=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+"):
     """Features to change, all or none from v2."""
 
     timeout_ms: Int32 = field(default=60000)
@@ -26,8 +24,7 @@ class UpdateFeaturesRequest:
     validate_only: Bool = field("1+")
 
 
-@struct
-class UpdatableFeatureResult:
+class UpdatableFeatureResult(Struct):
     """The result for one feature."""
 
     feature: str = field()
@@ -35,8 +32,7 @@ class UpdatableFeatureResult:
     error_message: str | None = field()
 
 
-@response(api_key=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+")
-class UpdateFeaturesResponse:
+class UpdateFeaturesResponse(Response, api_key=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+"):
     """One result per feature up to v1, one for all from v2."""
 
     throttle_time_ms: Int32 = field()

@@ -6,20 +6,18 @@ v0 is Kafka 3.9's.
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.schema import field, request, response, struct
+from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Int8, Int16, Int32, Int64
 
 
-@struct
-class WritableTxnMarkerTopic:
+class WritableTxnMarkerTopic(Struct):
     """Partitions of one topic."""
 
     name: str = field()
     partition_indexes: list[Int32] = field()
 
 
-@struct
-class WritableTxnMarker:
+class WritableTxnMarker(Struct):
     """The end of one transaction, and the partitions that get a marker."""
 
     producer_id: Int64 = field()
@@ -30,39 +28,34 @@ class WritableTxnMarker:
     transaction_version: Int8 = field("2+", ignorable=True)  # 2: KIP-890's second part
 
 
-@request(api_key=ApiKey.WRITE_TXN_MARKERS, versions="0-2", flexible="1+")
-class WriteTxnMarkersRequest:
+class WriteTxnMarkersRequest(Request, api_key=ApiKey.WRITE_TXN_MARKERS, versions="0-2", flexible="1+"):
     """Markers of any number of transactions."""
 
     markers: list[WritableTxnMarker] = field()
 
 
-@struct
-class WritableTxnMarkerPartitionResult:
+class WritableTxnMarkerPartitionResult(Struct):
     """The result for one partition."""
 
     partition_index: Int32 = field()
     error_code: Int16 = field()
 
 
-@struct
-class WritableTxnMarkerTopicResult:
+class WritableTxnMarkerTopicResult(Struct):
     """The results for the partitions of one topic."""
 
     name: str = field()
     partitions: list[WritableTxnMarkerPartitionResult] = field()
 
 
-@struct
-class WritableTxnMarkerResult:
+class WritableTxnMarkerResult(Struct):
     """The results for the markers of one producer."""
 
     producer_id: Int64 = field()
     topics: list[WritableTxnMarkerTopicResult] = field()
 
 
-@response(api_key=ApiKey.WRITE_TXN_MARKERS, versions="0-2", flexible="1+")
-class WriteTxnMarkersResponse:
+class WriteTxnMarkersResponse(Response, api_key=ApiKey.WRITE_TXN_MARKERS, versions="0-2", flexible="1+"):
     """One result per marker."""
 
     markers: list[WritableTxnMarkerResult] = field()
