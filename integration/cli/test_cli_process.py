@@ -53,7 +53,7 @@ def test_help_imports_no_large_library() -> None:
     code = (
         "import sys; from click.testing import CliRunner; from pybroker.cli.main import cli;"
         "CliRunner().invoke(cli, ['--version']);"
-        "print(*sorted({'uvloop', 'prometheus_client', 'pybroker.broker.process'} & sys.modules.keys()))"
+        "print(*sorted({'pydantic', 'uvloop', 'prometheus_client', 'pybroker.broker.process'} & sys.modules.keys()))"
     )
     assert printed(code) == "\n"
 

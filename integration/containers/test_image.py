@@ -9,7 +9,7 @@ from testing.places import ROOT
 
 COMPRESSED_MB_MAX = 80
 LIBRARIES = """
-import crc32c, lz4.frame, snappy, uvloop, zstandard
+import crc32c, lz4.frame, pydantic_core, snappy, uvloop, zstandard
 text = b"stripped " * 1000
 assert zstandard.decompress(zstandard.compress(text)) == text
 assert lz4.frame.decompress(lz4.frame.compress(text)) == text

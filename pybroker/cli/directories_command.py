@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -167,6 +168,7 @@ def filesystem_of_disk() -> Filesystem:
 
 def load_config(file: Path | None, data_dir: str | None, overrides: Sequence[str], *, env: bool) -> BrokerConfig:
     """Load the broker's configuration from where `pybroker start` takes it. Raises ConfigurationError."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from pybroker.cli.logging_setup import set_up_logging
 
     properties = properties_of(overrides, "--override")

@@ -114,6 +114,8 @@ def prepare() -> None:
         signal.signal(number, _stop_while_starting)
     # An image's start blocks signals: the first process of a container does not get a signal for which it has no handler.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
+    # The search for pydantic's plugins opens the metadata of every installed package; the broker has no plugins.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 def _open_standard_streams() -> None:

@@ -76,13 +76,11 @@ def load_texts(texts: Iterable[Texts], *, host: str | None = None, port: int | N
     merged = merge(sources)
     origins = {name: origin for name, (origin, _) in merged.items() if name in BROKER_SETTINGS}
     unread = {name: text for name, (_, text) in merged.items() if name not in BROKER_SETTINGS}
-    values: dict[str, Value] = {}
-    for source in reversed(sources):
-        values.update(_values(source))
+    layers = [_values(source) for source in sources]
     if host is not None or port is not None:
-        values["listeners"] = _listeners_with(merged, host, port)
+        layers.insert(0, {"listeners": _listeners_with(merged, host, port)})
     try:
-        config = BrokerConfig(**values, origins=origins, unread=unread)
+        config = BrokerConfig(layers=tuple(layers), origins=origins, unread=unread)
     except ConfigError as error:
         raise _as_written(error, merged) from None
     warnings, notices = _remarks(merged, config, is_listener_set="listeners" in merged or host is not None)

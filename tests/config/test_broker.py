@@ -4,6 +4,7 @@ import re
 from typing import get_type_hints
 
 import pytest
+from pydantic import ValidationError
 
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.setting import ConfigError, Kind, Setting
@@ -27,8 +28,8 @@ TYPES: dict[Kind, object] = {
 
 
 def test_the_class_has_the_tables_attributes_and_types() -> None:
-    hints = get_type_hints(BrokerConfig, localns={"BrokerId": BrokerId})
-    declared = {name: hint for name, hint in hints.items() if name not in ("origins", "unread")}
+    hints = get_type_hints(BrokerConfig)
+    declared = {name: hints[name] for name in BrokerConfig.model_fields if name not in ("origins", "unread")}
     expected: dict[str, object] = {}
     for setting in BROKER_SETTINGS.values():
         plain = BrokerId if setting.name in IDS else TYPES[setting.kind]
@@ -52,9 +53,9 @@ def test_defaults() -> None:
 
 
 def test_it_is_immutable_and_knows_no_other_names() -> None:
-    with pytest.raises(AttributeError, match=r"^num_partitions: "):
+    with pytest.raises(ValidationError):
         BrokerConfig().num_partitions = 5
-    with pytest.raises(TypeError, match=r"num_partition$"):
+    with pytest.raises(ValidationError):
         BrokerConfig(num_partition=5)
 
 

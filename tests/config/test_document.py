@@ -30,9 +30,7 @@ def test_the_properties_file_sets_nothing_and_its_comments_are_the_defaults(tmp_
     assert entries == {s.name: s.format(s.default) for s in BROKER_SETTINGS.values() if s.effect is not Effect.NEVER}
     file = tmp_path / "server.properties"
     file.write_text(uncommented)
-    from_file, defaults = load(file=file).config, load().config
-    for setting in BROKER_SETTINGS.values():
-        assert getattr(from_file, setting.attribute) == getattr(defaults, setting.attribute)
+    assert load(file=file).config.model_dump(exclude={"origins"}) == load().config.model_dump(exclude={"origins"})
 
 
 def test_every_name_is_in_the_documentation_and_in_the_listing() -> None:

@@ -306,6 +306,6 @@ def test_a_thread_publishes_now_and_then_and_ends_with_close() -> None:
 
 def test_the_helper_needs_neither_spark_nor_a_client() -> None:
     code = "import sys, pybroker.spark.audit.tagging; print([m for m in sys.modules if m in sys.argv[1:]])"
-    names = ["pyspark", "pyarrow", "pandas", "confluent_kafka", "kafka", "matplotlib"]
+    names = ["pyspark", "pyarrow", "pandas", "confluent_kafka", "kafka", "matplotlib", "pydantic"]
     run = subprocess.run([sys.executable, "-c", code, *names], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"

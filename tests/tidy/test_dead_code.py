@@ -13,6 +13,7 @@ from tests.tidy.sources import ROOT, for_each, nodes, sources, text, tree
 CALLED_BY_LIBRARIES = {
     *("list_commands", "get_command"),  # click
     "emit",  # logging
+    *("get_field_value", "settings_customise_sources"),  # pydantic-settings
     *("connection_made", "buffer_updated", "eof_received", "connection_lost", "pause_writing", "resume_writing"),  # asyncio
     *("start_request", "headers_received"),  # tornado
     *(
