@@ -24,8 +24,11 @@ unit random pure test conformance integration spark: export PYTHONDONTWRITEBYTEC
 # worker, and then the run: xdist would give the same test to the next worker, again and again.
 SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --dist loadfile --no-loadscope-reorder \
   --max-worker-restart 0 --durations 20 -r sR --reruns $(RERUNS)  # shows why a test was skipped: without a container engine, for one
-# What runs without native parts: the whole unit suite but the tests that only read sources; then stock clients with a broker process.
-PURE ?= tests --ignore tests/tidy
+# What runs without native parts: of each room with such a part the tests that reach all of the Python twin and what uses it, because
+# a test that reaches no twin comes out the same. `PURE=tests` runs all. Then stock clients with a broker process.
+PURE ?= tests/api tests/metrics tests/network tests/replication tests/turns tests/coordinator/test_commits_of_a_turn.py \
+  tests/coordinator/test_offset_loops.py $(addprefix tests/log/test_,append.py append_ways.py cold_lookup.py faults.py log_model.py tail.py) \
+  tests/protocol/test_forms.py tests/protocol/test_frames.py tests/records/test_validate.py tests/test_native.py tests/test_native_parts.py
 # Of the unit tests, which mostly compute. Each begins with a part of the tests, and takes more from the others.
 WORKERS ?= 4
 STEALING = -n $(WORKERS) --dist worksteal --max-worker-restart 0 --durations 10 -r R --reruns $(RERUNS)
@@ -69,7 +72,7 @@ native: $(VENV)/.unit  ## the native parts built in place, after a change of the
 unit: $(VENV)/.unit  ## no broker process, no Java, no Spark
 	$(BIN)/python -m pytest tests $(STEALING)
 
-pure: $(VENV)/.unit  ## the unit tests without native parts, and stock clients with such a broker
+pure: $(VENV)/.unit  ## without native parts: the unit tests of what has such a part, and stock clients with such a broker
 	PYBROKER_PURE=1 $(BIN)/python -m pytest $(PURE) $(STEALING)
 	PYBROKER_PURE=1 $(BIN)/python -m pytest integration/clients/test_clients_roundtrip.py -n 2 --max-worker-restart 0 -r R --reruns $(RERUNS)
 
