@@ -14,14 +14,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.protocol.messages import (
-    add_partitions_to_txn,
     alter_client_quotas,
     alter_replica_log_dirs,
     alter_user_scram_credentials,
-    delete_topics,
     describe_log_dirs,
-    fetch,
-    list_offsets,
     metadata,
     produce,
 )
@@ -30,12 +26,11 @@ from pybroker.protocol.schema import Declared, Field, schema_of
 if TYPE_CHECKING:
     from pybroker.protocol.error_codes import KafkaError
 
-_FETCH_ERROR_VERSION: Final = 7
-_SEVERAL_TRANSACTIONS_VERSION: Final = 4
-
 
 def error_response(request: object, response_class: type[Any], version: int, error: KafkaError) -> object:
-    """Return the response to `request`, decoded at `version`."""
+    """Return the response to `request`, decoded at `version`; None if it gets none."""
+    if isinstance(request, produce.ProduceRequest) and request.acks == 0:
+        return None
     special = _SPECIAL.get(type(request))
     if special is not None:
         return special(request, version, error)
@@ -59,7 +54,7 @@ def _mirror(cls: type[Any], version: int, error: KafkaError) -> Callable[[object
     def mirror(asked: object) -> Any:
         values = dict(fixed)
         if isinstance(asked, Declared):
-            values.update((field.name, getattr(asked, field.name)) for field in plain if hasattr(asked, field.name))
+            values.update((field.name, getattr(asked, name)) for field in plain for name in _names(field) if hasattr(asked, name))
         elif asked is not None:  # an element of a list of names or numbers, which the first field of that type holds
             values[next(field.name for field in plain if isinstance(asked, type(field.default)))] = asked
         for field, mirror_element in lists:
@@ -75,17 +70,19 @@ def _fields(cls: type[Any], version: int) -> list[Field]:
 
 def _fixed(fields: list[Field], error: KafkaError) -> tuple[dict[str, object], bool]:
     """Return the values that follow from the error alone, by the names of their fields, and whether there is a field for it."""
-    values = {"error_code": error.code, "error_message": error.message, **_NONE_IS_MINUS_1}
+    values = {**_UNKNOWN, "error_code": error.code, "partition_error_code": error.code, "error_message": error.message}
     fixed = {field.name: values[field.name] for field in fields if field.name in values}
     return fixed, "error_code" in fixed
 
 
 def _elements(asked: object, field: Field) -> list[Any]:
     """Return what the request has for a list of the response; nothing where it has none, or asks for "all"."""
-    for name in (field.name, *_ASKED_AS.get(field.name, ())):
-        if hasattr(asked, name):
-            return getattr(asked, name) or []
-    return []
+    return next(filter(None, (getattr(asked, name, None) for name in _names(field))), [])
+
+
+def _names(field: Field) -> tuple[str, ...]:
+    """Return the names that the request may have for a field of the response; a request has one of them."""
+    return (field.name, *_ASKED_AS.get(field.name, ()))
 
 
 _ASKED_AS: Final = {
@@ -93,94 +90,25 @@ _ASKED_AS: Final = {
     "filter_results": ("filters",),
     "groups": ("group_ids",),
     "partition_result": ("partitions",),
+    "partition_index": ("partition",),
+    "partition_responses": ("partition_data",),
     "partitions": ("partition_indexes",),
     "replica_election_results": ("topic_partitions",),
-    "responses": ("resources",),
+    "responses": ("resources", "topics", "topic_names", "topic_data"),
+    "results_by_partition": ("partitions",),
+    "results_by_topic_v3_and_below": ("v3_and_below_topics",),
     "transaction_states": ("transactional_ids",),
     "results": ("topics", "resources", "groups_names", "creations"),
 }
-"""The names of the request's lists, where they differ from those of the response's."""
+"""The names of the request's fields, where they differ from those of the response's."""
 
-_NONE_IS_MINUS_1: Final = dict.fromkeys(
-    (
-        *("committed_offset", "low_watermark", "node_id", "port"),
-        *("issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"),
-    ),
-    -1,
-)
-
-
-def _produce(request: produce.ProduceRequest, _version: int, error: KafkaError) -> produce.ProduceResponse | None:
-    if request.acks == 0:
-        return None
-    return produce.ProduceResponse(
-        responses=[
-            produce.TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    produce.PartitionProduceResponse(index=partition.index, error_code=error.code, base_offset=-1)
-                    for partition in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
-
-
-def _add_partitions_to_txn(
-    request: add_partitions_to_txn.AddPartitionsToTxnRequest, version: int, error: KafkaError
-) -> add_partitions_to_txn.AddPartitionsToTxnResponse:
-    if version >= _SEVERAL_TRANSACTIONS_VERSION:
-        return add_partitions_to_txn.AddPartitionsToTxnResponse(error_code=error.code)
-    return add_partitions_to_txn.AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            add_partitions_to_txn.AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    add_partitions_to_txn.AddPartitionsToTxnPartitionResult(
-                        partition_index=number, partition_error_code=error.code
-                    )
-                    for number in topic.partitions
-                ],
-            )
-            for topic in request.v3_and_below_topics
-        ]
-    )
-
-
-def _fetch(request: fetch.FetchRequest, version: int, error: KafkaError) -> fetch.FetchResponse:
-    if version >= _FETCH_ERROR_VERSION:
-        return fetch.FetchResponse(error_code=error.code, session_id=request.session_id)
-    return fetch.FetchResponse(
-        responses=[
-            fetch.FetchableTopicResponse(
-                topic=topic.topic,
-                partitions=[
-                    fetch.PartitionData(
-                        partition_index=partition.partition, error_code=error.code, high_watermark=-1, records=b""
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-def _list_offsets(request: list_offsets.ListOffsetsRequest, _version: int, error: KafkaError) -> list_offsets.ListOffsetsResponse:
-    return list_offsets.ListOffsetsResponse(
-        topics=[
-            list_offsets.ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    list_offsets.ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error.code)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+_UNKNOWN: Final[dict[str, object]] = {
+    **dict.fromkeys(("base_offset", "committed_offset", "high_watermark", "log_start_offset", "low_watermark"), -1),
+    **dict.fromkeys(("node_id", "port"), -1),
+    **dict.fromkeys(("expiry_timestamp_ms", "issue_timestamp_ms", "max_timestamp_ms", "timestamp"), -1),
+    "records": b"",
+}
+"""The values of fields that neither the error nor the request has, where they are not the defaults."""
 
 
 def _metadata(request: metadata.MetadataRequest, _version: int, error: KafkaError) -> metadata.MetadataResponse:
@@ -190,17 +118,6 @@ def _metadata(request: metadata.MetadataRequest, _version: int, error: KafkaErro
             for topic in request.topics or ()
         ]
     )
-
-
-def _delete_topics(
-    request: delete_topics.DeleteTopicsRequest, _version: int, error: KafkaError
-) -> delete_topics.DeleteTopicsResponse:
-    by_name = [delete_topics.DeletableTopicResult(name=name, error_code=error.code) for name in request.topic_names]
-    by_either = [
-        delete_topics.DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error.code)
-        for topic in request.topics
-    ]
-    return delete_topics.DeleteTopicsResponse(responses=by_name + by_either)
 
 
 def _alter_replica_log_dirs(
@@ -246,22 +163,13 @@ def _alter_user_scram_credentials(
     )
 
 
-def _describe_log_dirs(
-    _request: describe_log_dirs.DescribeLogDirsRequest, _version: int, error: KafkaError
-) -> describe_log_dirs.DescribeLogDirsResponse:
-    """Return the error, for which there is no place before v3: then no directory is listed."""
-    return describe_log_dirs.DescribeLogDirsResponse(error_code=error.code)
-
-
 _SPECIAL: Final[dict[type, Callable[[Any, int, KafkaError], object]]] = {
-    add_partitions_to_txn.AddPartitionsToTxnRequest: _add_partitions_to_txn,
     alter_client_quotas.AlterClientQuotasRequest: _alter_client_quotas,
     alter_user_scram_credentials.AlterUserScramCredentialsRequest: _alter_user_scram_credentials,
     alter_replica_log_dirs.AlterReplicaLogDirsRequest: _alter_replica_log_dirs,
-    describe_log_dirs.DescribeLogDirsRequest: _describe_log_dirs,
-    produce.ProduceRequest: _produce,
-    fetch.FetchRequest: _fetch,
-    list_offsets.ListOffsetsRequest: _list_offsets,
+    # Before v3 there is no place for the error: then no directory is listed.
+    describe_log_dirs.DescribeLogDirsRequest: lambda _request, _version, error: describe_log_dirs.DescribeLogDirsResponse(
+        error_code=error.code
+    ),
     metadata.MetadataRequest: _metadata,
-    delete_topics.DeleteTopicsRequest: _delete_topics,
 }

@@ -16,7 +16,7 @@ from pybroker.api.error_counts import error_reader
 from pybroker.api.response_memo import ResponseMemo
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions, request_class, response_class
-from pybroker.protocol.messages import api_name
+from pybroker.protocol.messages import MESSAGES, api_name
 
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
@@ -57,71 +57,12 @@ class Api(Served):
     """Returns what to keep of a request with an encoded response, for an API whose requests are often like one before."""
 
 
-_SERVED: Final = (
-    ApiKey.PRODUCE,
-    ApiKey.FETCH,
-    ApiKey.LIST_OFFSETS,
-    ApiKey.METADATA,
-    ApiKey.OFFSET_COMMIT,
-    ApiKey.OFFSET_FETCH,
-    ApiKey.FIND_COORDINATOR,
-    ApiKey.JOIN_GROUP,
-    ApiKey.HEARTBEAT,
-    ApiKey.LEAVE_GROUP,
-    ApiKey.SYNC_GROUP,
-    ApiKey.DESCRIBE_GROUPS,
-    ApiKey.LIST_GROUPS,
-    ApiKey.API_VERSIONS,
-    ApiKey.CREATE_TOPICS,
-    ApiKey.DELETE_TOPICS,
-    ApiKey.DELETE_RECORDS,
-    ApiKey.INIT_PRODUCER_ID,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH,
-    ApiKey.ADD_PARTITIONS_TO_TXN,
-    ApiKey.ADD_OFFSETS_TO_TXN,
-    ApiKey.END_TXN,
-    ApiKey.WRITE_TXN_MARKERS,
-    ApiKey.TXN_OFFSET_COMMIT,
-    ApiKey.DESCRIBE_ACLS,
-    ApiKey.CREATE_ACLS,
-    ApiKey.DELETE_ACLS,
-    ApiKey.DESCRIBE_CONFIGS,
-    ApiKey.ALTER_CONFIGS,
-    ApiKey.ALTER_REPLICA_LOG_DIRS,
-    ApiKey.DESCRIBE_LOG_DIRS,
-    ApiKey.CREATE_PARTITIONS,
-    ApiKey.CREATE_DELEGATION_TOKEN,
-    ApiKey.RENEW_DELEGATION_TOKEN,
-    ApiKey.EXPIRE_DELEGATION_TOKEN,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN,
-    ApiKey.DELETE_GROUPS,
-    ApiKey.ELECT_LEADERS,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS,
-    ApiKey.OFFSET_DELETE,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS,
-    ApiKey.ALTER_CLIENT_QUOTAS,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-    ApiKey.DESCRIBE_QUORUM,
-    ApiKey.UPDATE_FEATURES,
-    ApiKey.DESCRIBE_CLUSTER,
-    ApiKey.DESCRIBE_PRODUCERS,
-    ApiKey.DESCRIBE_TRANSACTIONS,
-    ApiKey.LIST_TRANSACTIONS,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT,
-    ApiKey.CONSUMER_GROUP_DESCRIBE,
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
-    ApiKey.PUSH_TELEMETRY,
-    ApiKey.LIST_CONFIG_RESOURCES,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+APIS: Final[Mapping[int, Served]] = MappingProxyType(
+    {key: Served(key, api_name(key), *message_versions(key)) for key in map(ApiKey, MESSAGES)}
 )
-"""The handler of each is `handle` in the module of `handlers` with the key's name, such as `list_offsets`, or that of an absent
-feature.
+"""The APIs whose messages are declared. The handler of each is `handle` in the module of `handlers` with the key's name, such as
+`list_offsets`, or that of an absent feature.
 """
-
-APIS: Final[Mapping[int, Served]] = MappingProxyType({key: Served(key, api_name(key), *message_versions(key)) for key in _SERVED})
 
 
 def load_api(key: int) -> Api:

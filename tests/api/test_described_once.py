@@ -136,5 +136,5 @@ async def test_only_names_of_large_descriptions_are_remembered() -> None:
     once = Once(leave_out=leave_out, large=lambda response: [one.group_id for one in response.groups if one.group_id == "large"])
     pieces = Pieces(("groups", "groups"), elements=1, once=once)
     whole: Any = None
-    await pieces.handle(handle, whole, whole, DescribeGroupsRequest(groups=["small", "large", "other"]))
+    pieces.handle(handle, whole, whole, DescribeGroupsRequest(groups=["small", "large", "other"]))
     assert seen == [set(), set(), {"large"}]

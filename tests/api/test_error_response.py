@@ -9,7 +9,7 @@ from pybroker.api.error_response import error_response
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import encode_response, request_class, response_class
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.protocol.messages import MESSAGES, alter_client_quotas
+from pybroker.protocol.messages import MESSAGES, alter_client_quotas, fetch, produce
 from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from pybroker.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, TopicPartitions
 from pybroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -45,6 +45,21 @@ def test_every_api_can_report_an_error_in_every_version(key: int) -> None:
 
 def test_what_expects_no_response_gets_none() -> None:
     assert error_response(ProduceRequest(acks=0), response_class(ApiKey.PRODUCE), 9, ERROR) is None
+
+
+def test_partitions_of_old_and_of_new_requests_have_the_error() -> None:
+    asked = fetch.FetchRequest(topics=[fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition(partition=3)])])
+    found = fetch.PartitionData(partition_index=3, error_code=CODE, high_watermark=-1, records=b"")
+    topic = fetch.FetchableTopicResponse(topic="t", partitions=[found])
+    assert error_response(asked, fetch.FetchResponse, 6, ERROR) == fetch.FetchResponse(responses=[topic])
+    asked.session_id = 9
+    assert error_response(asked, fetch.FetchResponse, 7, ERROR) == fetch.FetchResponse(error_code=CODE, session_id=9)
+    data = produce.TopicProduceData(name="t", partition_data=[produce.PartitionProduceData(index=3)])
+    result = produce.PartitionProduceResponse(index=3, error_code=CODE, base_offset=-1, error_message="why")
+    responses = [produce.TopicProduceResponse(name="t", partition_responses=[result])]
+    assert error_response(ProduceRequest(acks=1, topic_data=[data]), produce.ProduceResponse, 9, ERROR) == (
+        produce.ProduceResponse(responses=responses)
+    )
 
 
 def test_the_response_names_what_was_asked() -> None:
