@@ -17,9 +17,9 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_groups import ListedGroup
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.runtime.result import LongOperation
     from pybroker.coordinator.shard import GroupShard
     from pybroker.model import GroupId
+    from pybroker.sharing.work import Pausing
 
 STATES: Final = frozenset(state.value.lower() for state in (*GroupState, *ConsumerGroupState))
 """The states that a group may have, in lower case."""
@@ -43,8 +43,8 @@ def list_groups(shard: GroupShard, states: frozenset[str] | None, types: frozens
             yield None
 
 
-def delete_groups(shard: GroupShard, group_ids: Sequence[GroupId], _now_ms: int) -> LongOperation:
-    """Delete groups with their offsets, in slices. The response is a code for each group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or
+def delete_groups(shard: GroupShard, group_ids: Sequence[GroupId], _now_ms: int) -> Pausing[CoordinatorResult]:
+    """Delete groups with their offsets. The response is a code for each group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or
     NONE.
     """
     result = CoordinatorResult()

@@ -18,22 +18,21 @@ Source: OffsetMetadataManager.cleanupExpiredOffsets, ClassicGroup.offsetExpirati
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.records import NO_TIMESTAMP, OffsetKey, offset_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
+from pybroker.sharing.work import portions
 
 if TYPE_CHECKING:
     from pybroker.coordinator.group import Group
     from pybroker.coordinator.shard import GroupShard
     from pybroker.model import GroupId
+    from pybroker.sharing.work import Pausing
 
-
-STEP_OFFSETS: Final = 1000
-"""A clean-up pauses after this many offsets and groups, and those of the topic that it has begun, of which this many are a step.
-An offset that expires takes about 5 us.
-"""
+OFFSETS_MAX: Final = 1000
+"""A clean-up pauses after this many offsets and groups, and the rest of the topic. An offset that expires takes about 5 us."""
 
 Places = Iterator[tuple["Group", str | None]]
 """Where a clean-up still has to look: the topics of a group, then the group itself, with None."""
@@ -47,10 +46,10 @@ def places(shard: GroupShard) -> Places:
         yield group, None
 
 
-def clean_up(shard: GroupShard, rest: Places, now_ms: int) -> Generator[None, None, tuple[CoordinatorResult, bool]]:
+def clean_up(shard: GroupShard, rest: Places, now_ms: int) -> Pausing[tuple[CoordinatorResult, bool]]:
     """Write a tombstone for each offset that has expired, and the tombstones of groups that have nothing left.
 
-    Looks at some of the places `rest`, in slices; the second value is whether it has seen the last of them. Offsets that clients
+    Looks at some of the places `rest`; the second value is whether it has seen the last of them. Offsets that clients
     commit between two calls count: a group is removed only if nothing but what this call expires is left of its offsets.
     """
     result = CoordinatorResult(is_atomic=False)
@@ -70,25 +69,25 @@ def clean_up(shard: GroupShard, rest: Places, now_ms: int) -> Generator[None, No
             tombstones = yield from _expired(shard, group, topic, now_ms)
             expired[group.group_id] += len(tombstones)
             result.records += tombstones
-        if count >= STEP_OFFSETS:
+        if count >= OFFSETS_MAX:
             return result, False
     return result, True
 
 
-def _expired(shard: GroupShard, group: Group, topic: str, now_ms: int) -> Generator[None, None, list[CoordinatorRecord]]:
-    """Return a tombstone for each offset of the topic that has expired, in slices."""
+def _expired(shard: GroupShard, group: Group, topic: str, now_ms: int) -> Pausing[list[CoordinatorRecord]]:
+    """Return a tombstone for each offset of the topic that has expired."""
     is_counted, since_ms = group.offset_age
     if not is_counted or group.is_subscribed_to(topic):
         return []
     newest_expired_ms = now_ms - shard.settings.offsets_retention_ms
     tombstones: list[CoordinatorRecord] = []
-    for count, (partition, committed) in enumerate(shard.offsets[group.group_id][topic].items(), 1):
-        if committed.expire_ms != NO_TIMESTAMP:
-            is_expired = now_ms >= committed.expire_ms
-        else:
-            is_expired = (committed.commit_ms if since_ms is None else since_ms) <= newest_expired_ms
-        if is_expired and OffsetKey(group.group_id, topic, partition) not in shard.pending.by_key:
-            tombstones.append(offset_tombstone(group.group_id, topic, partition))
-        if not count % STEP_OFFSETS:
-            yield
+    for some in portions(tuple(shard.offsets[group.group_id][topic].items())):
+        for partition, committed in some:
+            if committed.expire_ms != NO_TIMESTAMP:
+                is_expired = now_ms >= committed.expire_ms
+            else:
+                is_expired = (committed.commit_ms if since_ms is None else since_ms) <= newest_expired_ms
+            if is_expired and OffsetKey(group.group_id, topic, partition) not in shard.pending.by_key:
+                tombstones.append(offset_tombstone(group.group_id, topic, partition))
+        yield
     return tombstones

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import (
         CoordinatorRecord,
         CoordinatorResult,
-        LongOperation,
         ParkedResponse,
         Respond,
     )
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.messages.heartbeat import HeartbeatRequest
     from pybroker.protocol.messages.leave_group import LeaveGroupRequest
     from pybroker.protocol.messages.sync_group import SyncGroupRequest
+    from pybroker.sharing.work import Pausing
 
 
 class GroupType(Enum):
@@ -111,10 +111,10 @@ class GroupRequests(Protocol):
         A request that a group that does not exist refuses changes nothing.
         """
 
-    def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult | LongOperation:
+    def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult | Pausing[CoordinatorResult]:
         """Serve a JoinGroup. Raises KafkaError."""
 
-    def sync(self, request: SyncGroupRequest, respond: Respond, now_ms: int) -> CoordinatorResult | LongOperation:
+    def sync(self, request: SyncGroupRequest, respond: Respond, now_ms: int) -> CoordinatorResult | Pausing[CoordinatorResult]:
         """Serve a SyncGroup; a response that is not in the result goes to `respond`. Raises KafkaError."""
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> CoordinatorResult:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.offsets import STEP_OFFSETS, forget_topics
+from pybroker.coordinator.offsets import forget_topics
 from pybroker.coordinator.records import (
     OFFSET_PREFIX,
     from_bytes,
@@ -18,16 +18,18 @@ from pybroker.coordinator.records import (
     offset_key_from_bytes,
 )
 from pybroker.model import GroupId
+from pybroker.sharing.work import portions
 
 if TYPE_CHECKING:
     from collections import Counter
 
-    from pybroker.coordinator.runtime.result import LongOperation
+    from pybroker.coordinator.runtime.result import CoordinatorResult
     from pybroker.coordinator.shard import GroupShard
     from pybroker.log.log import Log
     from pybroker.model import ProducerId
     from pybroker.records.batch import BatchView
     from pybroker.records.entries import Entry
+    from pybroker.sharing.work import Pausing
 
 
 logger = logging.getLogger(__name__)
@@ -61,14 +63,13 @@ def replay_batch(shard: GroupShard, batch: BatchView, some: Iterator[Entry], ski
             yield
 
 
-def replay_marker(shard: GroupShard, producer_id: ProducerId, is_commit: bool) -> Iterator[None]:
-    """Replay the marker of a transaction, in slices."""
+def replay_marker(shard: GroupShard, producer_id: ProducerId, is_commit: bool) -> Pausing[None]:
+    """Replay the marker of a transaction."""
     return shard.replay_marker(producer_id, is_commit=is_commit)
 
 
-def end_lost_transactions(log: Log, shard: GroupShard) -> Iterator[int]:
-    """End the transactions whose marker is damaged, after the loading: the log itself knows that they are over. Yields 0 between
-    steps.
+def end_lost_transactions(log: Log, shard: GroupShard) -> Pausing[None]:
+    """End the transactions whose marker is damaged, after the loading: the log itself knows that they are over.
 
     Without this their offsets would never be stable. They count if no transaction of the producer was aborted here.
     """
@@ -84,23 +85,20 @@ def end_lost_transactions(log: Log, shard: GroupShard) -> Iterator[int]:
             producer_id,
             "count, because no transaction of this producer was aborted" if is_commit else "do not count: consumers read again",
         )
-        for _ in shard.replay_marker(producer_id, is_commit=is_commit):
-            yield 0
-        yield 0
+        yield from shard.replay_marker(producer_id, is_commit=is_commit)
+        yield
 
 
-def first_operation(shard: GroupShard, partitions_of: Callable[[str], int], now_ms: int) -> LongOperation:
-    """Delete the offsets of topics that were deleted while no broker led this partition, after the loading, in slices.
+def first_operation(shard: GroupShard, partitions_of: Callable[[str], int], now_ms: int) -> Pausing[CoordinatorResult]:
+    """Delete the offsets of topics that were deleted while no broker led this partition, after the loading.
 
     `partitions_of` returns the number of partitions of a topic, 0 if the topic does not exist.
     """
     topics: set[str] = set()
-    for count, offsets_by_topic in enumerate(shard.offsets.values(), 1):
+    for offsets_by_topic in shard.offsets.values():
         topics.update(offsets_by_topic)
-        if not count % STEP_OFFSETS:
-            yield
-    for count, key in enumerate(shard.pending.by_key, 1):
-        topics.add(key.topic)
-        if not count % STEP_OFFSETS:
-            yield
+        yield
+    for some in portions(tuple(shard.pending.by_key)):
+        topics.update([key.topic for key in some])
+        yield
     return (yield from forget_topics(shard, {topic: partitions_of(topic) for topic in topics}, now_ms))

@@ -12,7 +12,7 @@ Source: OffsetMetadataManager; ClassicGroup.validateOffsetCommit, validateOffset
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -36,19 +36,17 @@ from pybroker.model import (
     TopicPartition,
 )
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.sharing.work import portions
 
 if TYPE_CHECKING:
     from pybroker.coordinator.group import GroupRequests
-    from pybroker.coordinator.runtime.result import LongOperation
     from pybroker.coordinator.shard import GroupShard
+    from pybroker.sharing.work import Pausing
 
 NOTHING_COMMITTED: Final = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_TIMESTAMP)
 """The offset that a fetch returns where nothing is committed."""
 
 _NO_TOPICS: Final[Mapping[str, Mapping[int, CommittedOffset]]] = MappingProxyType({})
-
-STEP_OFFSETS: Final = 500
-"""The number of offsets that are looked at between two yields."""
 
 _LAST_MS: Final = 2**63 - 1  # the last time that a record can hold
 
@@ -216,47 +214,37 @@ def delete_offsets(shard: GroupShard, group_id: GroupId, unwanted: Sequence[Topi
     return result
 
 
-def tombstones_of_group(shard: GroupShard, group_id: GroupId) -> Generator[None, None, list[CoordinatorRecord]]:
-    """Return a tombstone for every offset of the group, also for those that are only pending, in slices."""
+def tombstones_of_group(shard: GroupShard, group_id: GroupId) -> Pausing[list[CoordinatorRecord]]:
+    """Return a tombstone for every offset of the group, also for those that are only pending."""
     topics = shard.offsets.get(group_id, _NO_TOPICS)
     tombstones: list[CoordinatorRecord] = []
     for topic, partitions in topics.items():
-        for count, partition in enumerate(partitions, 1):
-            tombstones.append(offset_tombstone(group_id, topic, partition))
-            if not count % STEP_OFFSETS:
-                yield
-    for count, key in enumerate(shard.pending.keys_of(group_id), 1):
-        if key.partition not in topics.get(key.topic, ()):
-            tombstones.append(offset_tombstone(*key))
-        if not count % STEP_OFFSETS:
+        for some in portions(tuple(partitions)):
+            tombstones += [offset_tombstone(group_id, topic, partition) for partition in some]
             yield
+    for keys in portions(tuple(shard.pending.keys_of(group_id))):
+        tombstones += [offset_tombstone(*key) for key in keys if key.partition not in topics.get(key.topic, ())]
+        yield
     return tombstones
 
 
-def forget_topics(shard: GroupShard, partition_counts: Mapping[str, int], _now_ms: int) -> LongOperation:
-    """Delete the offsets of partitions that were removed, also the pending ones, in slices.
+def forget_topics(shard: GroupShard, partition_counts: Mapping[str, int], _now_ms: int) -> Pausing[CoordinatorResult]:
+    """Delete the offsets of partitions that were removed, also the pending ones.
 
     `partition_counts` has the number of partitions that each topic still has, 0 for a topic that was deleted.
     """
     tombstones: list[CoordinatorRecord] = []
-    cost = 0
     for group_id, topics in shard.offsets.items():
-        cost += 1
         for topic in topics.keys() & partition_counts.keys():
-            for partition in topics[topic]:
-                if partition >= partition_counts[topic]:
-                    tombstones.append(offset_tombstone(group_id, topic, partition))
-                cost += 1
-                if cost >= STEP_OFFSETS:
-                    cost = 0
-                    yield
-        if cost >= STEP_OFFSETS:
-            cost = 0
-            yield
-    for count, key in enumerate(shard.pending.by_key, 1):
-        is_gone = key.partition >= partition_counts.get(key.topic, key.partition + 1)
-        if is_gone and shard.offset(*key) is None:
-            tombstones.append(offset_tombstone(*key))
-        if not count % STEP_OFFSETS:
-            yield
+            count = partition_counts[topic]
+            for some in portions(tuple(topics[topic])):
+                tombstones += [offset_tombstone(group_id, topic, partition) for partition in some if partition >= count]
+                yield
+        yield
+    for keys in portions(tuple(shard.pending.by_key)):
+        for key in keys:
+            is_gone = key.partition >= partition_counts.get(key.topic, key.partition + 1)
+            if is_gone and shard.offset(*key) is None:
+                tombstones.append(offset_tombstone(*key))
+        yield
     return CoordinatorResult(records=tombstones, is_atomic=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from pybroker.coordinator.classic.join import JoinRequest
     from pybroker.coordinator.group import GroupRequests
     from pybroker.coordinator.offsets import Committer, NewOffsets
-    from pybroker.coordinator.runtime.gathering import Source
-    from pybroker.coordinator.runtime.result import LongOperation, Operation
+    from pybroker.coordinator.runtime.gathered import Source
+    from pybroker.coordinator.runtime.result import Operation
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from pybroker.purgatory.timer import OperationTimer
     from pybroker.replication.partition import Partition
     from pybroker.replication.replica_manager import ReplicaManager
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
@@ -64,9 +65,6 @@ HASHES_MAX: Final = 10_000
 """The number of groups whose hashes are kept."""
 
 CLEAN_UP_STEPS: Final = 100
-
-STEP_TIMERS: Final = 200
-"""After this many timers of members the end of the loading gives the loop back."""
 
 CLEAN_UP_PAUSE_MS: Final = 10
 """The time between two slices of a clean-up. A slice takes about 5 ms if all that it looks at expires."""
@@ -130,7 +128,6 @@ class GroupCoordinator:
             new_shard=lambda: GroupShard(settings),
             serialize=to_bytes,
             call_soon=call_soon,
-            parts_of_timer=lambda key: key[1:2] if isinstance(key, tuple) else None,  # (what ends, the group, ...)
         )
         self._loader = Loader(
             self.runtime,
@@ -174,13 +171,11 @@ class GroupCoordinator:
     def _load(self, number: int, replica: Partition) -> None:
         self._loader.start(number, replica.log, self._first_operation, partial(end_lost_transactions, replica.log))
 
-    def _first_operation(self, shard: GroupShard, now_ms: int) -> LongOperation:
+    def _first_operation(self, shard: GroupShard, now_ms: int) -> Pausing[CoordinatorResult]:
         result = yield from first_operation(shard, self._partition_count, now_ms)
         for group in shard.all_groups():
-            size = len(result.timers)
             self._requests(shard, group.group_id).resume(result, now_ms)
-            if len(result.timers) // STEP_TIMERS > size // STEP_TIMERS:
-                yield
+            yield
         # The partitions look for old offsets a thousandth of the interval apart, so that they do not all hold up the loop at
         # once.
         interval_ms, self._loaded = self._config.offsets_retention_check_interval_ms, self._loaded + 1
@@ -194,10 +189,10 @@ class GroupCoordinator:
     def _next_clean_up(self, more_ms: int = 0) -> TimerChange:
         return TimerChange("clean up", self._config.offsets_retention_check_interval_ms + more_ms, self._clean_up)
 
-    def _clean_up(self, shard: GroupShard, now_ms: int) -> LongOperation:
+    def _clean_up(self, shard: GroupShard, now_ms: int) -> Pausing[CoordinatorResult]:
         return self._clean_up_some(expiry.places(shard), shard, now_ms)
 
-    def _clean_up_some(self, rest: expiry.Places, shard: GroupShard, now_ms: int) -> LongOperation:
+    def _clean_up_some(self, rest: expiry.Places, shard: GroupShard, now_ms: int) -> Pausing[CoordinatorResult]:
         result, is_done = yield from expiry.clean_up(shard, rest, now_ms)
         if result.records:
             logger.info("The coordinator writes %d tombstones for expired offsets and empty groups", len(result.records))
@@ -249,8 +244,7 @@ class GroupCoordinator:
         self._write(group_id, lambda shard, now_ms: self._requests(shard, group_id).leave(request, now_ms), done)
 
     def _write(self, group_id: GroupId, operation: Operation, done: Done) -> None:
-        """Run an operation that reads and changes this group alone."""
-        self.runtime.write(self._partition(group_id), operation, done, parts=(group_id,))
+        self.runtime.write(self._partition(group_id), operation, done)
 
     def _requests(self, shard: GroupShard, group_id: GroupId) -> GroupRequests:
         """Return what serves the group's members, which differs by kind. Only this method asks of which kind the group is."""
@@ -311,7 +305,6 @@ class GroupCoordinator:
             ),
             done,
             source,
-            parts=(committer.group_id,),
         )
 
     def topic_partition(self, group_id: GroupId) -> TopicPartition:
@@ -345,13 +338,7 @@ class GroupCoordinator:
 
         `done` gets NONE when the marker is durable, or the error.
         """
-        self.runtime.complete_transaction(
-            partition,
-            marker,
-            lambda shard: replay_marker(shard, producer_id, is_commit),
-            done,
-            lambda shard: shard.pending.groups_of(producer_id),
-        )
+        self.runtime.complete_transaction(partition, marker, lambda shard: replay_marker(shard, producer_id, is_commit), done)
 
     def fetch(
         self,
@@ -363,9 +350,9 @@ class GroupCoordinator:
         member_epoch: MemberEpoch = NO_MEMBER_EPOCH,
         is_stable: bool = False,
     ) -> None:
-        """Fetch offsets of the group. `select` is called when no long work holds the group, which is at once in most
-        cases; `done` gets its result when all that it saw is durable. It may be a generator that returns the result; the offsets
-        do not change meanwhile.
+        """Fetch offsets of the group. `select` is called when no long work is under way, which is at once in most cases; `done`
+        gets its result when all that it saw is durable. It may be a generator that returns the result; the offsets do not change
+        meanwhile.
 
         `done` gets an ErrorCode instead when a KIP-848 member is unknown or its epoch is stale. `is_stable` asks which offsets
         open transactions have written.
@@ -382,8 +369,7 @@ class GroupCoordinator:
         self._write(group_id, lambda shard, now_ms: offsets.delete_offsets(shard, group_id, unwanted, now_ms), done)
 
     def _read(self, group_id: GroupId, query: Callable[[GroupShard], Any], done: Done) -> None:
-        """Run a query that reads this group alone."""
-        self.runtime.read(self._partition(group_id), query, done, parts=(group_id,))
+        self.runtime.read(self._partition(group_id), query, done)
 
     # Administration
 
@@ -405,7 +391,7 @@ class GroupCoordinator:
         """Describe a KIP-848 group; `done` gets a DescribedGroup of ConsumerGroupDescribe, or GROUP_ID_NOT_FOUND."""
         image, default = self._controller.image, self._config.group_consumer_assignors[0]
 
-        def query(shard: GroupShard) -> Generator[None, None, Any]:
+        def query(shard: GroupShard) -> Pausing[Any]:
             found = yield from describe_consumer(shard, group_id, image, default)
             return found or ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -436,7 +422,6 @@ class GroupCoordinator:
                 partition,
                 lambda shard, now_ms, names=names: administration.delete_groups(shard, names, now_ms),  # type: ignore[misc]
                 collector(names),
-                parts=frozenset(names),
             )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.group import Group
     from pybroker.coordinator.runtime.result import CoordinatorRecord
     from pybroker.model import GroupId, MemberId, ProducerId
+    from pybroker.sharing.work import Pausing
 
 TopicOffsets = dict[str, dict[int, CommittedOffset]]
 
@@ -120,13 +121,12 @@ class GroupShard:
         self._ensure_group(group_id)
         self.pending.put(producer_id, group_id, topic, offsets)
 
-    def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> Iterator[None]:
-        """Replay the end of a producer's transaction: its offsets count, or are gone. Yields between steps."""
-        for count, some in enumerate(self.pending.end(producer_id, is_commit=is_commit)):
-            if count:
-                yield
-            for (group_id, topic, partition), committed in some:
+    def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> Pausing[None]:
+        """Replay the end of a producer's transaction: its offsets count, or are gone."""
+        for counting in self.pending.end(producer_id, is_commit=is_commit):
+            for (group_id, topic, partition), committed in counting:
                 self._offsets_of(group_id, topic)[partition] = committed
+            yield
 
     def _ensure_group(self, group_id: GroupId) -> None:
         """Make a simple group for an offset without a group: Empty, without a protocol."""

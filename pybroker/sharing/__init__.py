@@ -3,4 +3,5 @@
 work          what long work is: a generator that yields wherever others may get their turn; how far it is run at a time
 loop          runs the work of a request on the loop, and makes a Future of it if it does not end within a slice
 background    runs the work of the broker itself, beside requests
+mailbox       runs work on one state, one after the other
 """

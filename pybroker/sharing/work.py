@@ -119,6 +119,11 @@ def portions(elements: Sequence[Element]) -> Iterator[Sequence[Element]]:
             yield elements[start : start + _PORTION]
 
 
+def slice_end() -> float:
+    """Return the time (`perf_counter`) at which a slice that begins now is over."""
+    return perf_counter() + SLICE_S
+
+
 def run_slice(
     work: Generator[Step, None, Result], end: float | None = None, now: Callable[[], float] | None = None
 ) -> tuple[bool, Step | None, Result | None]:

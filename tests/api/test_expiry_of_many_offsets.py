@@ -47,7 +47,7 @@ def test_many_offsets_expire_in_slices(tmp_path: Path) -> None:
 def test_an_offset_that_is_committed_between_two_slices_keeps_the_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str
 ) -> None:
-    monkeypatch.setattr(expiry, "STEP_OFFSETS", 1)
+    monkeypatch.setattr(expiry, "OFFSETS_MAX", 1)
     _, shard = filled(tmp_path, groups=0, topics=2, partitions=1)
     now_ms = NOW_MS + CHECK_MS
     rest = expiry.places(shard)
@@ -66,7 +66,7 @@ def test_an_offset_that_is_committed_between_two_slices_keeps_the_group(
 
 
 def test_a_group_that_is_removed_between_two_slices_is_no_more_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "STEP_OFFSETS", 1)
+    monkeypatch.setattr(expiry, "OFFSETS_MAX", 1)
     _, shard = filled(tmp_path, groups=1, topics=2, partitions=1)
     rest = expiry.places(shard)
     assert not run_through(expiry.clean_up(shard, rest, NOW_MS + CHECK_MS))[1]

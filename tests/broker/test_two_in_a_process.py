@@ -15,7 +15,6 @@ from pybroker.broker.broker_server import BrokerServer, StartError
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.load import load
-from pybroker.coordinator.runtime import loader
 from pybroker.log.files.open_files import OPEN_FILES
 from pybroker.metadata.controller import Controller
 from testing.wire.one_request import Wire, values
@@ -46,6 +45,7 @@ def _process_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def config_of(folder: Path) -> BrokerConfig:
     overrides = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0", "offsets.topic.num.partitions": "1"}
+    overrides["offsets.load.buffer.size"] = "1"
     return load(overrides=overrides).config
 
 
@@ -126,9 +126,15 @@ async def test_a_start_that_fails_leaves_no_bound_of_open_files(tmp_path: Path, 
 
 @pytest.mark.usefixtures("_process_as_before")
 def test_only_a_process_that_is_a_broker_freezes_loaded_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def use_twice(address: str) -> None:
+        use(address, b"one", 11)
+        wire = Wire(address)
+        assert wire.commit("group", "t", 0, 12) == 0, "in a second batch, which is read for itself"
+        wire.close()
+
     async def commit() -> None:
         broker, address = await started(tmp_path)
-        await asyncio.to_thread(use, address, b"one", 11)
+        await asyncio.to_thread(use_twice, address)
         await broker.stop()
 
     async def load_embedded() -> None:
@@ -138,7 +144,6 @@ def test_only_a_process_that_is_a_broker_freezes_loaded_groups(tmp_path: Path, m
 
     freezes: list[str] = []
     monkeypatch.setattr(gc, "freeze", lambda: freezes.append("all objects"))
-    monkeypatch.setattr(loader, "FREEZE_RECORDS", 1)
     asyncio.run(commit())
     asyncio.run(load_embedded())
     assert not freezes

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pybroker.coordinator.group import Group, GroupType
+from pybroker.coordinator.runtime import runtime
 from pybroker.coordinator.runtime.active import ShardTimer
-from pybroker.coordinator.runtime.runtime import CoordinatorRuntime
 from pybroker.coordinator.service import GroupCoordinator
 from pybroker.coordinator.shard import GroupShard
 
@@ -128,10 +128,10 @@ class Events:
         patch.setattr(GroupCoordinator, "_first_operation", watched)
 
     def _watch_records(self, patch: pytest.MonkeyPatch) -> None:
-        original = CoordinatorRuntime._follow
+        original = runtime.follow
 
-        def watched(runtime: Any, active: Any, result: Any, code: Any, done: Any) -> None:
-            with self.during("records refused" if code else "records durable", [], lambda: self._of_shard(active.shard)):
-                original(runtime, active, result, code, done)
+        def watched(on_durable: Any, code: Any, shard: Any, now_ms: int) -> Any:
+            with self.during("records refused" if code else "records durable", [], lambda: self._of_shard(shard)):
+                return original(on_durable, code, shard, now_ms)
 
-        patch.setattr(CoordinatorRuntime, "_follow", watched)
+        patch.setattr(runtime, "follow", watched)

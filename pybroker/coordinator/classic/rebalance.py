@@ -16,13 +16,12 @@ Source: GroupMetadataManager.prepareRebalance, completeClassicGroupJoin, tryComp
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.records import group_record
-from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation, Operation, ParkedResponse, TimerChange
+from pybroker.coordinator.runtime.result import CoordinatorResult, Operation, ParkedResponse, TimerChange
 from pybroker.model import NO_MEMBER_ID, GenerationId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -31,14 +30,12 @@ from pybroker.protocol.messages.sync_group import SyncGroupResponse
 if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
     from pybroker.model import MemberId
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """A new member does not know its id yet, so it cannot send heartbeats while its first JoinGroup waits."""
-
-STEP_MEMBERS: Final = 200
-"""The number of members that get a response, or are removed, between two yields; each takes up to 8 us."""
 
 
 def session_key(group: ClassicGroup, member_id: MemberId) -> tuple[str, str, str]:
@@ -59,7 +56,7 @@ def sync_key(group: ClassicGroup) -> tuple[str, str]:
 def unless_replaced(group: ClassicGroup, operation: Operation) -> Operation:
     """Return an operation that runs `operation` unless another group has the name by then, or none."""
 
-    def run(shard: GroupShard, now_ms: int) -> CoordinatorResult | LongOperation:
+    def run(shard: GroupShard, now_ms: int) -> CoordinatorResult | Pausing[CoordinatorResult]:
         if shard.classic_groups.get(group.group_id) is not group:
             return CoordinatorResult()
         return operation(shard, now_ms)
@@ -212,29 +209,20 @@ def complete_join(result: CoordinatorResult, group: ClassicGroup, now_ms: int) -
         logger.info(
             "Group %s counts as reading every topic, because a subscription cannot be read or is too long", group.group_id
         )
-    _do_for_each(result, group, _respond_to_joins(result, group))
+    result.rest = chain(result.rest, _respond_to_joins(result, group))
     generation_id = group.generation_id
     expire = unless_replaced(group, lambda shard, now_ms: _expire_sync(shard, group, generation_id=generation_id, now_ms=now_ms))
     result.timers.append(TimerChange(sync_key(group), group.rebalance_timeout_ms, expire))
 
 
-def _do_for_each(result: CoordinatorResult, group: ClassicGroup, work: Iterator[None]) -> None:
-    """Do the work on each member: now, or as the rest of the operation if it has several steps."""
-    result.rest = chain(result.rest, work) if result.rest or len(group.members) > STEP_MEMBERS else ()
-    if not result.rest:
-        for _ in work:
-            pass
-
-
-def _respond_to_joins(result: CoordinatorResult, group: ClassicGroup) -> Iterator[None]:
-    for count, member in enumerate(list(group.members.values()), 1):
+def _respond_to_joins(result: CoordinatorResult, group: ClassicGroup) -> Pausing[None]:
+    for member in list(group.members.values()):
         if (respond := group.take_join(member)) is not None:
             result.parked_responses.append(ParkedResponse(respond, joined_response(group, member)))
         restart_session(result, group, member)
         member.is_new = False
         group.pending_syncs.add(member.member_id)
-        if not count % STEP_MEMBERS:
-            yield
+        yield
 
 
 def joined_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
@@ -267,18 +255,17 @@ def respond_to_syncs(result: CoordinatorResult, group: ClassicGroup, code: Error
     """Respond to every SyncGroup that waits, with the assignment or `code`, and start the sessions of these members again,
     because sessions do not count while members wait.
     """
-    _do_for_each(result, group, _respond_to_syncs(result, group, code))
+    result.rest = chain(result.rest, _respond_to_syncs(result, group, code))
 
 
-def _respond_to_syncs(result: CoordinatorResult, group: ClassicGroup, code: ErrorCode) -> Iterator[None]:
-    for count, member in enumerate(list(group.members.values()), 1):
+def _respond_to_syncs(result: CoordinatorResult, group: ClassicGroup, code: ErrorCode) -> Pausing[None]:
+    for member in list(group.members.values()):
         if member.awaiting_sync is not None:
             response = SyncGroupResponse(error_code=code) if code else sync_response(group, member)
             result.parked_responses.append(ParkedResponse(member.awaiting_sync, response))
             member.awaiting_sync = None
             restart_session(result, group, member)
-        if not count % STEP_MEMBERS:
-            yield
+        yield
 
 
 def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
@@ -291,15 +278,16 @@ def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupRespon
     )
 
 
-def _expire_sync(shard: GroupShard, group: ClassicGroup, *, generation_id: GenerationId, now_ms: int) -> LongOperation:
+def _expire_sync(
+    shard: GroupShard, group: ClassicGroup, *, generation_id: GenerationId, now_ms: int
+) -> Pausing[CoordinatorResult]:
     """Remove the members that have joined but sent no SyncGroup in time; the others rebalance again."""
     result = CoordinatorResult()
     in_time = group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.generation_id == generation_id
     if in_time and group.pending_syncs:
         logger.info("Group %s: %d members did not sync in time and are removed", group.group_id, len(group.pending_syncs))
-        for count, member_id in enumerate(sorted(group.pending_syncs), 1):
+        for member_id in sorted(group.pending_syncs):
             drop(result, group, group.members[member_id])
-            if not count % STEP_MEMBERS:
-                yield
+            yield
         prepare(shard, result, group, now_ms)
     return result

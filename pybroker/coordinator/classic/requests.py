@@ -16,13 +16,14 @@ from pybroker.coordinator.classic.sync import sync
 from pybroker.coordinator.runtime.result import CoordinatorResult
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.runtime.result import LongOperation, ParkedResponse, Respond
+    from pybroker.coordinator.runtime.result import ParkedResponse, Respond
     from pybroker.coordinator.shard import GroupShard
     from pybroker.model import GroupId, MemberId
     from pybroker.protocol.error_codes import ErrorCode
     from pybroker.protocol.messages.heartbeat import HeartbeatRequest
     from pybroker.protocol.messages.leave_group import LeaveGroupRequest
     from pybroker.protocol.messages.sync_group import SyncGroupRequest
+    from pybroker.sharing.work import Pausing
 
 
 class ClassicGroupRequests:
@@ -42,7 +43,7 @@ class ClassicGroupRequests:
         """Serve a JoinGroup; the function of the same name describes it."""
         return join(self._shard, request, now_ms)
 
-    def sync(self, request: SyncGroupRequest, respond: Respond, _now_ms: int) -> CoordinatorResult | LongOperation:
+    def sync(self, request: SyncGroupRequest, respond: Respond, _now_ms: int) -> CoordinatorResult | Pausing[CoordinatorResult]:
         """Serve a SyncGroup; the function of the same name describes it."""
         return sync(self._shard, request, respond)
 

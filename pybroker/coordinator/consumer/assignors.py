@@ -17,13 +17,16 @@ Source: UniformAssignor, RangeAssignor; the results have the same properties as 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.coordinator.consumer.member import NOTHING, STEP, Assignment
-from pybroker.model import MemberId
-from pybroker.sharing.work import Pace, Pausing
+from pybroker.coordinator.consumer.member import NOTHING, Assignment
+from pybroker.sharing.work import portions
+
+if TYPE_CHECKING:
+    from pybroker.model import MemberId
+    from pybroker.sharing.work import Pausing
 
 
 class Subscriber(NamedTuple):
@@ -36,10 +39,8 @@ class Subscriber(NamedTuple):
 
 
 Partition = tuple[bytes, int]
-Assignor = Callable[[list[Subscriber], Mapping[bytes, int]], Pausing[dict[MemberId, Assignment]]]
-"""A function of the subscribers and of the number of partitions by topic id; every subscriber is in the result. It does not yield
-where there are few of both.
-"""
+Assignor = Callable[[list[Subscriber], Mapping[bytes, int]], "Pausing[dict[MemberId, Assignment]]"]
+"""A function of the subscribers and of the number of partitions by topic id; every subscriber is in the result."""
 
 
 def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Pausing[dict[MemberId, Assignment]]:
@@ -51,7 +52,6 @@ def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes,
         subscribers, key=lambda subscriber: (subscriber.instance_id is None, subscriber.instance_id or subscriber.member_id)
     )
     readers_of = yield from _readers(in_order, partition_counts)
-    pace = Pace(STEP)
     for topic_id, count in partition_counts.items():
         readers = readers_of[topic_id]
         if not readers:
@@ -63,8 +63,7 @@ def assign_range(subscribers: list[Subscriber], partition_counts: Mapping[bytes,
             if end > start:
                 collected[member_id][topic_id] = frozenset(range(start, end))
             start = end
-        if pace.is_due(count + len(readers)):
-            yield
+        yield
     return dict(collected)
 
 
@@ -75,31 +74,24 @@ def assign_uniform(subscribers: list[Subscriber], partition_counts: Mapping[byte
     else:
         shares = yield from _share_unlike(subscribers, partition_counts)
     targets: dict[MemberId, dict[bytes, frozenset[int]]] = {}
-    pace = Pace(STEP)
-    for member_id, partitions in shares.items():
+    for member_id, share in shares.items():
         numbers: dict[bytes, set[int]] = {}
-        for topic_id, number in partitions:
-            numbers.setdefault(topic_id, set()).add(number)
-            if pace.is_due():
-                yield
-        target = targets[member_id] = {}
-        for topic_id, some in numbers.items():
-            target[topic_id] = frozenset(some)
-            if pace.is_due():
-                yield
+        for some in portions(tuple(share)):
+            for topic_id, number in some:
+                numbers.setdefault(topic_id, set()).add(number)
+            yield
+        targets[member_id] = {topic_id: frozenset(found) for topic_id, found in numbers.items()}
     return dict(targets)
 
 
 def _readers(subscribers: list[Subscriber], partition_counts: Mapping[bytes, int]) -> Pausing[dict[bytes, list[MemberId]]]:
     """Return the subscribers of each topic, in their order."""
     readers: dict[bytes, list[MemberId]] = {topic_id: [] for topic_id in partition_counts}
-    pace = Pace(STEP)
     for subscriber in subscribers:
         for topic_id in subscriber.topic_ids:
             if topic_id in readers:
                 readers[topic_id].append(subscriber.member_id)
-        if pace.is_due(1 + len(subscriber.topic_ids)):
-            yield
+        yield
     return readers
 
 
@@ -110,42 +102,36 @@ def _keep_targets(
     readable: set[bytes] = set()
     assigned: set[Partition] = set()
     shares: dict[MemberId, set[Partition]] = {}
-    pace = Pace(STEP)
     for topic_ids in {subscriber.topic_ids for subscriber in subscribers}:
         readable |= topic_ids
-        if pace.is_due(len(topic_ids)):
-            yield
+        yield
     for subscriber in subscribers:
         share = shares[subscriber.member_id] = set()
         for topic_id, numbers in subscriber.target.items():
             if topic_id in subscriber.topic_ids:
                 count = partition_counts.get(topic_id, 0)
                 share |= {(topic_id, number) for number in numbers if number < count} - assigned
-            if pace.is_due(len(numbers)):
-                yield
         assigned |= share
+        yield
     free: list[Partition] = []
     for topic_id, count in partition_counts.items():
         if topic_id in readable:
             free += [(topic_id, number) for number in range(count) if (topic_id, number) not in assigned]
-            if pace.is_due(count):
-                yield
+            yield
     return shares, free
 
 
-def _in_order(partitions: Iterable[Partition]) -> Pausing[list[Partition]]:
+def _in_order(partitions: Collection[Partition]) -> Pausing[list[Partition]]:
     """Return the partitions in order. To sort the topics, and then the numbers of each, is quicker than to compare pairs."""
     numbers: dict[bytes, list[int]] = {}
-    pace = Pace(STEP)
-    for topic_id, number in partitions:
-        numbers.setdefault(topic_id, []).append(number)
-        if pace.is_due():
-            yield
+    for some in portions(tuple(partitions)):
+        for topic_id, number in some:
+            numbers.setdefault(topic_id, []).append(number)
+        yield
     ordered: list[Partition] = []
     for topic_id in sorted(numbers):
         ordered += [(topic_id, number) for number in sorted(numbers[topic_id])]
-        if pace.is_due(len(numbers[topic_id])):
-            yield
+        yield
     return ordered
 
 
@@ -163,13 +149,12 @@ def _share_alike(subscribers: list[Subscriber], partition_counts: Mapping[bytes,
             free += too_many
     heap = [(len(share), member_id) for member_id, share in shares.items()]
     heapq.heapify(heap)
-    pace = Pace(STEP)
-    for partition in (yield from _in_order(free)):
-        size, member_id = heap[0]
-        shares[member_id].add(partition)
-        heapq.heapreplace(heap, (size + 1, member_id))
-        if pace.is_due():
-            yield
+    for some in portions((yield from _in_order(free))):
+        for partition in some:
+            size, member_id = heap[0]
+            shares[member_id].add(partition)
+            heapq.heapreplace(heap, (size + 1, member_id))
+        yield
     return shares
 
 
@@ -181,7 +166,6 @@ def _share_unlike(
     numbers: dict[bytes, list[int]] = {}
     for topic_id, number in free:  # in the order of their numbers
         numbers.setdefault(topic_id, []).append(number)
-    pace = Pace(STEP)
     # Partitions that few members may have come first.
     for topic_id in sorted(numbers, key=lambda topic_id: (len(readers[topic_id]), topic_id)):
         heap = [(len(shares[member_id]), member_id) for member_id in readers[topic_id]]
@@ -190,8 +174,7 @@ def _share_unlike(
             size, member_id = heap[0]
             shares[member_id].add((topic_id, number))
             heapq.heapreplace(heap, (size + 1, member_id))
-        if pace.is_due(len(heap) + len(numbers[topic_id])):
-            yield
+        yield
     while (yield from _move(shares, readers)):  # each move makes the sum of squares smaller, so this ends
         pass
     return shares
@@ -205,22 +188,19 @@ def _move(shares: dict[MemberId, set[Partition]], readers: Mapping[bytes, list[M
 
     is_better = False
     least_of: dict[bytes, MemberId] = {}  # by topic, the reader that has least; until a partition is moved
-    pace = Pace(STEP)
     for member_id in sorted(shares, key=size_and_id, reverse=True):
         for partition in (yield from _in_order(shares[member_id])):
             topic_id = partition[0]
             least = least_of.get(topic_id)
             if least is None:
                 least = least_of[topic_id] = min(readers[topic_id], key=size_and_id)
-                if pace.is_due(len(readers[topic_id])):
-                    yield
+                yield
             if len(shares[least]) + 1 < len(shares[member_id]):
                 shares[member_id].discard(partition)
                 shares[least].add(partition)
                 least_of.clear()
                 is_better = True
-            if pace.is_due():
-                yield
+            yield
     return is_better
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.consumer.assignors import ASSIGNORS, Subscriber
-from pybroker.coordinator.consumer.member import JOIN_EPOCH, NOTHING, STEP, Assignment, ConsumerMember
+from pybroker.coordinator.consumer.member import JOIN_EPOCH, NOTHING, Assignment, ConsumerMember
 from pybroker.coordinator.consumer.patterns.matching import match
 from pybroker.coordinator.consumer.reconciliation import next_step
 from pybroker.coordinator.consumer.records import (
@@ -28,13 +28,14 @@ from pybroker.coordinator.consumer.records import (
 )
 from pybroker.model import group_epoch
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.sharing.work import Pace, Pausing
+from pybroker.sharing.work import portions
 
 if TYPE_CHECKING:
     from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.runtime.result import CoordinatorRecord
     from pybroker.metadata.image import ClusterImage
     from pybroker.model import MemberId
+    from pybroker.sharing.work import Pausing
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ class GroupDraft:
     # Subscriptions
 
     def refresh(self, before: ConsumerMember | None, after: ConsumerMember) -> Pausing[None]:
-        """Raise the epoch if the group reads other topics than before, or if its subscriptions have changed, in slices.
+        """Raise the epoch if the group reads other topics than before, or if its subscriptions have changed.
 
         Raises KafkaError for a regular expression that cannot be used.
         """
@@ -129,17 +130,15 @@ class GroupDraft:
         """Return the topics that members read, as the image has them."""
         image_topics = self._image.topics
         names: set[str] = set()
-        pace = Pace(STEP)
         for some in (*(member.topic_names for member in self.members.values()), *self._regexes.values()):
             names.update(name for name in some if name in image_topics)
-            if pace.is_due(1 + len(some)):
-                yield
+            yield
         topics: dict[str, tuple[bytes, int]] = {}
-        for name in names:
-            topic = image_topics[name]
-            topics[name] = bytes(topic.topic_id), len(topic.partitions)
-            if pace.is_due():
-                yield
+        for some in portions(tuple(names)):
+            for name in some:
+                topic = image_topics[name]
+                topics[name] = bytes(topic.topic_id), len(topic.partitions)
+            yield
         return topics
 
     def _match_regexes(self) -> Pausing[bool]:
@@ -148,7 +147,6 @@ class GroupDraft:
         wanted = {member.topic_regex for member in self.members.values() if member.topic_regex}
         matched: dict[str, frozenset[str]] = {}
         is_changed = False
-        pace = Pace(STEP)
         for regex in wanted:
             matched_before = group.regexes.get(regex)
             if matched_before is not None and group.image is image:
@@ -160,8 +158,7 @@ class GroupDraft:
                 self.records.append(
                     regex_record(group.group_id, regex, matched[regex], revision=image.revision, now_ms=self._now_ms)
                 )
-            if pace.is_due(1 + len(matched[regex])):
-                yield
+            yield
         for regex in group.regexes.keys() - wanted:
             self.records.append(regex_tombstone(group.group_id, regex))
         self._regexes = matched
@@ -170,7 +167,7 @@ class GroupDraft:
     # Assignments
 
     def retarget(self, settings: ConsumerGroupSettings) -> Pausing[None]:
-        """Make a new target for all members if the epoch is ahead of the target, in slices."""
+        """Make a new target for all members if the epoch is ahead of the target."""
         if self.epoch <= self.target_epoch:
             return
         group_id = self.group.group_id
@@ -178,12 +175,10 @@ class GroupDraft:
         counts = dict(self._topics.values())
         assignor = ASSIGNORS[self.group.assignor(self.members, settings.assignors[0])]
         targets = yield from assignor(subscribers, counts)
-        pace = Pace(STEP)
         for member_id, target in targets.items():
             if target != self.targets.get(member_id):
                 self.records.append(target_record(group_id, member_id, target))
-            if pace.is_due(1 + sum(map(len, target.values()))):
-                yield
+            yield
         self.targets = targets
         self.target_epoch = self.epoch
         self.records.append(target_epoch_record(group_id, epoch=self.epoch, now_ms=self._now_ms))
@@ -193,15 +188,13 @@ class GroupDraft:
         topics = self._topics
         shared: dict[frozenset[bytes], frozenset[bytes]] = {}
         subscribers: list[Subscriber] = []
-        pace = Pace(STEP)
         for member in self.members.values():
             matched = self._regexes.get(member.topic_regex or "", ())
             topic_ids = frozenset([topics[name][0] for some in (member.topic_names, matched) for name in some if name in topics])
             topic_ids = shared.setdefault(topic_ids, topic_ids)
             target = self.targets.get(member.member_id, NOTHING)
             subscribers.append(Subscriber(member.member_id, member.instance_id, topic_ids, target))
-            if pace.is_due(1 + len(member.topic_names) + len(matched)):
-                yield
+            yield
         return subscribers
 
     def step(self, member: ConsumerMember, owned: Callable[[], Assignment | None]) -> ConsumerMember:

@@ -37,14 +37,14 @@ from pybroker.coordinator.consumer.member import (
 from pybroker.coordinator.consumer.records import current_record
 from pybroker.coordinator.migration.upgrade import Upgrade, upgrade
 from pybroker.coordinator.records import group_tombstone
-from pybroker.coordinator.runtime.result import CoordinatorResult, begun
+from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.model import NO_MEMBER_ID, GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages import consumer_group_heartbeat as messages
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.runtime.result import CoordinatorRecord, LongOperation
+    from pybroker.coordinator.runtime.result import CoordinatorRecord
     from pybroker.coordinator.shard import GroupShard
     from pybroker.metadata.image import ClusterImage
     from pybroker.sharing.work import Pausing
@@ -64,14 +64,8 @@ class ConsumerHeartbeat:
     settings: ConsumerGroupSettings
 
 
-def heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatorResult | LongOperation:
-    """Serve a heartbeat, in slices if it takes long. The response is a ConsumerGroupHeartbeatResponse for an error too, with a
-    text.
-    """
-    return begun(_served(shard, beat, now_ms))
-
-
-def _served(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongOperation:
+def heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Pausing[CoordinatorResult]:
+    """Serve a heartbeat. The response is a ConsumerGroupHeartbeatResponse for an error too, with a text."""
     try:
         check(beat.request, beat.version, beat.settings.assignors)
         if beat.request.member_epoch < JOIN_EPOCH:
@@ -81,7 +75,7 @@ def _served(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongOper
         return CoordinatorResult(response=ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
 
 
-def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> LongOperation:
+def _heartbeat(shard: GroupShard, beat: ConsumerHeartbeat, now_ms: int) -> Pausing[CoordinatorResult]:
     request = beat.request
     group, records, change = yield from _group(shard, beat, now_ms)
     draft = GroupDraft(group, beat.image, now_ms)

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 Assignment = Mapping[bytes, frozenset[int]]
 """Partitions by topic id; every topic in it has partitions."""
 
-STEP: Final = 2_000
-"""The number of partitions, members or topics that are looked at between two yields, in about 1 ms."""
-
 NAMES_MAX: Final = 20_000
 """The number of topics that a member may name, or report partitions of. In a record of the log, 20,000 names of the usual length
 are about as much as max.message.bytes allows by default.

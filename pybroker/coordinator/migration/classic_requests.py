@@ -32,7 +32,7 @@ from pybroker.coordinator.consumer.draft import GroupDraft
 from pybroker.coordinator.consumer.member import NAMES_MAX, ClassicMetadata, ConsumerMember, MemberState
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, read_subscription, write_assignment
 from pybroker.coordinator.migration import downgrade
-from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation, ParkedResponse, Respond, begun
+from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond
 from pybroker.model import NO_MEMBER_ID, MemberId
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.shard import GroupShard
     from pybroker.metadata.image import ClusterImage
     from pybroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
@@ -69,11 +70,8 @@ class ClassicRequestsToConsumerGroup:
             return CoordinatorResult()
         return CoordinatorResult(records=self._group.tombstones())
 
-    def join(self, request: JoinRequest, now_ms: int) -> CoordinatorResult | LongOperation:
-        """Serve a JoinGroup, in slices if it takes long; the response is sent when the changes are durable. Raises KafkaError."""
-        return begun(self._join(request, now_ms))
-
-    def _join(self, request: JoinRequest, now_ms: int) -> LongOperation:
+    def join(self, request: JoinRequest, now_ms: int) -> Pausing[CoordinatorResult]:
+        """Serve a JoinGroup; the response is sent when the changes are durable. Raises KafkaError."""
         shard, group, image, settings = self._shard, self._group, self._image, self._settings
         is_new = request.member_id == NO_MEMBER_ID
         instance_id = request.group_instance_id

@@ -10,12 +10,12 @@ Source: GroupMetadataManager.validateOnlineUpgrade, convertToConsumerGroup, Cons
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic.rebalance import refuse_waiting
 from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.group import ConsumerGroup
-from pybroker.coordinator.consumer.member import NAMES_MAX, STEP, ClassicMetadata, ConsumerMember, assignment_of
+from pybroker.coordinator.consumer.member import NAMES_MAX, ClassicMetadata, ConsumerMember, assignment_of
 from pybroker.coordinator.consumer.records import (
     REPLAYS,
     current_record,
@@ -29,7 +29,6 @@ from pybroker.coordinator.records import group_tombstone
 from pybroker.model import MemberEpoch, group_epoch
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.sharing.work import Pace, Pausing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,12 +37,9 @@ if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
     from pybroker.metadata.image import ClusterImage
     from pybroker.model import GroupEpoch, GroupId
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
-
-
-RECORD_WEIGHT: Final = 20
-"""A record without topics counts as this many topics."""
 
 
 class Upgrade:
@@ -66,7 +62,7 @@ class Upgrade:
         REPLAYS[record.type_id](self.group, record.key, record.value)
 
     def finish(self, result: CoordinatorResult) -> Pausing[None]:
-        """Respond to the requests that wait, and start the sessions of the new group's members, in slices.
+        """Respond to the requests that wait, and start the sessions of the new group's members.
 
         If the new group is not made, because its records cannot be written, these sessions do nothing.
         """
@@ -75,19 +71,16 @@ class Upgrade:
             "Group %s in generation %d becomes a consumer group with %d members of the classic protocol",
             *(classic.group_id, classic.generation_id, len(classic.members)),
         )
-        pace = Pace(STEP)
         for classic_member in classic.members.values():
             result.parked_responses += refuse_waiting(classic, classic_member, code, member_id=classic_member.member_id)
-            if pace.is_due(RECORD_WEIGHT):
-                yield
+            yield
         for member in self.group.members.values():
             member_timers.restart_session(result, classic.group_id, member, member.rebalance_timeout_ms)
-            if pace.is_due(RECORD_WEIGHT):
-                yield
+            yield
 
 
 def upgrade(classic: ClassicGroup, image: ClusterImage, *, is_allowed: bool, max_size: int, now_ms: int) -> Pausing[Upgrade]:
-    """Prepare the change, in slices. Raises KafkaError with GROUP_ID_NOT_FOUND when the group cannot change."""
+    """Prepare the change. Raises KafkaError with GROUP_ID_NOT_FOUND when the group cannot change."""
     group_id = classic.group_id
     refusal = "Cannot upgrade classic group {} to consumer group because {}."
     if not is_allowed:
@@ -102,26 +95,22 @@ def upgrade(classic: ClassicGroup, image: ClusterImage, *, is_allowed: bool, max
         logger.info("Classic group %s cannot become a consumer group, and refuses the new member: %s", group_id, error)
         raise _not_found(refusal.format(group_id, "the embedded consumer protocol is malformed")) from error
     change = Upgrade(classic)
-    pace = Pace(STEP)
-    for record, size in _records(group_id, members, group_epoch(classic.generation_id), now_ms):
+    for record in _records(group_id, members, group_epoch(classic.generation_id), now_ms):
         change.add(record)
-        if pace.is_due(RECORD_WEIGHT + size):
-            yield
+        yield
     return change
 
 
-def _records(
-    group_id: GroupId, members: list[ConsumerMember], epoch: GroupEpoch, now_ms: int
-) -> Iterator[tuple[CoordinatorRecord, int]]:
-    """Return the records of the new group, each with the number of topics in it."""
+def _records(group_id: GroupId, members: list[ConsumerMember], epoch: GroupEpoch, now_ms: int) -> Iterator[CoordinatorRecord]:
+    """Return the records of the new group."""
     for member in members:
-        yield member_record(group_id, member), len(member.topic_names)
-    yield epoch_record(group_id, epoch), 0
+        yield member_record(group_id, member)
+    yield epoch_record(group_id, epoch)
     for member in members:
-        yield target_record(group_id, member.member_id, member.assigned), len(member.assigned)
-    yield target_epoch_record(group_id, epoch=epoch, now_ms=now_ms), 0
+        yield target_record(group_id, member.member_id, member.assigned)
+    yield target_epoch_record(group_id, epoch=epoch, now_ms=now_ms)
     for member in members:
-        yield current_record(group_id, member), len(member.assigned)
+        yield current_record(group_id, member)
 
 
 def _members(classic: ClassicGroup, image: ClusterImage) -> Pausing[list[ConsumerMember]]:
@@ -131,12 +120,9 @@ def _members(classic: ClassicGroup, image: ClusterImage) -> Pausing[list[Consume
         return members
     protocol = classic.elected_protocol()
     already_owned: set[tuple[bytes, int]] = set()
-    pace = Pace(STEP)
     for member in classic.members.values():
-        one = _member(member, protocol, group_epoch(classic.generation_id), image, already_owned)
-        members.append(one)
-        if pace.is_due(RECORD_WEIGHT + len(one.topic_names) + sum(map(len, one.assigned.values()))):
-            yield
+        members.append(_member(member, protocol, group_epoch(classic.generation_id), image, already_owned))
+        yield
     return members
 
 

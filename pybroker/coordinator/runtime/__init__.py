@@ -5,7 +5,7 @@
     active   a shard that is here, and what belongs to it
     appender  appends records and waits until they are durable
     gathering  puts the records of operations that come in one turn of the loop into one batch
-    holding  long work on a shard, in slices, for which other operations of the shard wait
+    gathered  what a shard has gathered in a turn
     once     the outcome of an operation, of which only the first counts; the code and the line of an unexpected failure
     replaying    appends a batch, and replays it in slices
     countdown    a callback after several others

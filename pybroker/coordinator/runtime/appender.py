@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +16,7 @@ from pybroker.records import kernels
 from pybroker.records.entries import build_ends, build_section, record_end
 from pybroker.records.errors import RecordTooLargeError
 from pybroker.replication.produce_data import REFUSED, PartitionProduceResult, ProduceResults
+from pybroker.sharing.work import portions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import CoordinatorRecord, Producer
     from pybroker.records.compression import CompressionType
     from pybroker.replication.replica_manager import ReplicaManager
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
@@ -44,15 +46,6 @@ CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
     }
 )
 """The code that clients get for the error of an append: they look for the coordinator again, or try again."""
-
-STEP_RECORDS: Final = 100
-"""The number of records that are written to bytes between two yields."""
-
-STEP_BYTES: Final = 256 * 1024
-"""A step also ends with records of this size together."""
-
-SECTION_RECORDS: Final = 1_000
-"""The number of records that are put into a batch between two yields, about 0.4 us for each."""
 
 Serialized = tuple[bytes, bytes | None]
 """Key and value of a record as they lie in the log; a tombstone has no value."""
@@ -93,19 +86,19 @@ class Appender:
 
     def batches(
         self, active: ActiveShard[Any], records: list[CoordinatorRecord], *, is_atomic: bool
-    ) -> Generator[None, None, list[tuple[list[CoordinatorRecord], list[bytes]]] | ErrorCode]:
+    ) -> Pausing[list[tuple[list[CoordinatorRecord], list[bytes]]] | ErrorCode]:
         """Return the records with their ends (`records/entries.py`) for one batch, or for several of at most
         BATCH_BYTES; a larger record has a batch of its own. Or return the error if the log would refuse the one batch: a
         member may send 100 MB, which would be copied several times.
 
-        Yields after some records. Raises EncodeError.
+        Raises EncodeError.
         """
         least_size = 0
         batches: list[tuple[list[CoordinatorRecord], list[bytes]]] = []
         batch_records: list[CoordinatorRecord] = []
         ends: list[bytes] = []
-        size = step_size = 0
-        for count, record in enumerate(records, 1):
+        size = 0
+        for record in records:
             least_size += self._settings.least_size(record)
             if least_size > BATCH_BYTES and is_atomic and (code := self._refusal(active, least_size)):
                 return code
@@ -116,10 +109,7 @@ class Appender:
             batch_records.append(record)
             ends.append(end)
             size += len(end)
-            step_size += len(end)
-            if not count % STEP_RECORDS or step_size >= STEP_BYTES:
-                step_size = 0
-                yield
+            yield
         if ends:
             batches.append((batch_records, ends))
         return batches
@@ -152,14 +142,16 @@ class Appender:
         batch = build_ends(ends, timestamp_ms=now_ms, compression=self._settings.compression, producer=producer)
         self.append_batch(active, memoryview(batch), len(ends), replay, appended)
 
-    def build_in_steps(self, ends: Sequence[bytes]) -> Generator[None, None, bytearray]:
-        """Build the batch that `append` would build of very many records."""
+    def build_batch(self, ends: Sequence[bytes]) -> Pausing[bytearray]:
+        """Build the batch that `append` builds, of any number of records."""
         sections: list[bytes] = []
-        for start in range(0, len(ends), SECTION_RECORDS):
-            sections.append(kernels.record_section(ends[start : start + SECTION_RECORDS], start))
+        count = 0
+        for some in portions(ends):
+            sections.append(kernels.record_section(some, count))
+            count += len(some)
             yield
         payload, now_ms = b"".join(sections), self._clock.time_ms()
-        return build_section(payload, len(ends), timestamp_ms=now_ms, compression=self._settings.compression)
+        return build_section(payload, count, timestamp_ms=now_ms, compression=self._settings.compression)
 
     def append_batch(
         self,

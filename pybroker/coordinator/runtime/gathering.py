@@ -30,57 +30,24 @@ Source: CoordinatorRuntime.append, with `group.coordinator.append.linger.ms`, in
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.coordinator.runtime.appender import BATCH_BYTES
+from pybroker.coordinator.runtime.gathered import Gathered
 from pybroker.coordinator.runtime.once import code_of, log_failure
 from pybroker.coordinator.runtime.result import ends_of
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pybroker.coordinator.runtime.active import ActiveShard
     from pybroker.coordinator.runtime.appender import Appender
+    from pybroker.coordinator.runtime.gathered import Source
     from pybroker.coordinator.runtime.result import CoordinatorResult
 
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE})
 """The errors of an append that fewer records may not get."""
-
-
-class Source(Protocol):
-    """An object that has one request in work at a time: a connection."""
-
-    @property
-    def has_next_request(self) -> bool:
-        """Whether other requests, which wait for the one in work, are there already."""
-
-
-class Gathered(NamedTuple):
-    """A result whose records are not appended yet, with the ends of these records."""
-
-    result: CoordinatorResult
-    ends: Sequence[bytes]
-    done: Callable[[Any], None]
-
-
-class Turn:
-    """The results that a shard has gathered, and what it knows of the present turn and of the one before."""
-
-    __slots__ = ("count", "gathered", "is_begun", "is_shared", "size", "source")
-
-    def __init__(self) -> None:
-        self.gathered: list[Gathered] = []
-        self.size = 0  # of the ends in `gathered`, bytes
-        self.count = 0  # the number of results that were gathered in this turn
-        self.is_begun = False
-        self.is_shared = False  # the turn before had requests of several sources
-        self.source: Source | None = None  # of the last request that was not gathered
-
-    def end(self) -> None:
-        """Forget this turn, except whether it had several sources."""
-        self.is_shared = self.count + (not self.is_shared) > 1
-        self.count, self.is_begun, self.source = 0, False, None
 
 
 class Gathering:

@@ -11,22 +11,21 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
 from operator import length_hint
-from time import perf_counter
 from typing import TYPE_CHECKING, Final, Generic
 
 from pybroker.coordinator.runtime.active import S
+from pybroker.coordinator.runtime.once import log_failure
 from pybroker.protocol.wire import DecodeError
 from pybroker.records.batch import batches
 from pybroker.records.control import ControlType, control_type
 from pybroker.records.entries import entries
 from pybroker.records.errors import CorruptRecordError
-from pybroker.sharing.work import SLICE_S
-from pybroker.turns.jobs import job
+from pybroker.sharing.mailbox import Mailbox
 
 if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import Operation
@@ -35,30 +34,24 @@ if TYPE_CHECKING:
     from pybroker.model import Offset, ProducerId
     from pybroker.records.batch import BatchView
     from pybroker.records.entries import Entry
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
-STEP_RECORDS: Final = 100
-"""The number of records of one batch that are replayed between two yields. A commit of many offsets is one batch."""
+_SOME_RECORDS: Final = 100
+"""The number of records that are replayed between two yields."""
 
-FREEZE_RECORDS: Final = 20_000
-"""After this many replayed records the loader calls its `freeze`. In a process that is one broker, this is `gc.freeze`: the
-garbage collector ignores all present objects from then on. They live long. If the collector visited a million offsets again and
-again, the loading would take a third longer, and later collections 100 ms. An embedded broker freezes nothing.
-"""
+_OVER: Final = object()
 
 NAMED_RECORDS: Final = 10
 """The log names this many records of a partition that cannot be decoded, and has the number of all."""
 
 _MARKERS: Final = frozenset({ControlType.COMMIT, ControlType.ABORT})
 
-Loading = Iterator[int]
-"""An iterator that replays some records of a batch per step and yields their number."""
-
-ReplayBatch = Callable[[S, "BatchView", Iterator["Entry"], Counter[int]], Iterator[None] | None]
+ReplayBatch = Callable[[S, "BatchView", Iterator["Entry"], Counter[int]], Iterator[None]]
 """Replays some records of a batch into the shard, and counts the types that mean nothing there. The batch may belong to an open
-transaction; its marker comes later. Where a record may be large, what is returned replays the records in slices. A record that
-raises DecodeError or struct.error has changed nothing, and is the last one that was taken from the iterator.
+transaction; its marker comes later. A record that raises DecodeError or struct.error has changed nothing, and is the last one
+that was taken from the iterator.
 """
 
 ReplayMarker = Callable[[S, "ProducerId", bool], Iterator[None]]
@@ -71,7 +64,12 @@ def no_markers(_shard: object, _producer_id: ProducerId, _is_commit: bool) -> It
 
 
 class Loader(Generic[S]):
-    """A loader of shards, which works while the loop is running. `call_soon` runs its argument in the loop's next iteration."""
+    """A loader of shards, which works while the loop is running. `call_soon` runs its argument in the loop's next iteration.
+
+    In a process that is one broker, `freeze` is `gc.freeze`: the garbage collector ignores all present objects from then on. They
+    live long. If the collector visited a million offsets again and again, the loading would take a third longer, and later
+    collections 100 ms. An embedded broker freezes nothing.
+    """
 
     def __init__(
         self,
@@ -84,17 +82,13 @@ class Loader(Generic[S]):
         freeze: Callable[[], None] | None = None,
     ) -> None:
         self._runtime = runtime
-        self._call_soon = call_soon
-        self._replay_batch = replay_batch
-        self._replay_marker = replay_marker
-        self._bytes_max = bytes_max
-        self._freeze = freeze
-        self._queue: deque[tuple[int, S, Loading, Operation]] = deque()
-        self._replayed = 0  # since the last freeze
-        self._waiting: list[Callable[[], None]] = []
+        self._mailbox = Mailbox(call_soon, "loading of a coordinator")
+        self._replay_log = partial(
+            replay_log, replay_batch=replay_batch, replay_marker=replay_marker, bytes_max=bytes_max, freeze=freeze
+        )
 
     def start(
-        self, partition: int, log: Log, loaded: Operation, examine: Callable[[S], Loading] = lambda _shard: iter(())
+        self, partition: int, log: Log, loaded: Operation, examine: Callable[[S], Iterator[None]] = lambda _shard: iter(())
     ) -> None:
         """Load the shard of `partition` from `log`; `loaded` is its first operation. An empty log is loaded at once.
 
@@ -103,50 +97,20 @@ class Loader(Generic[S]):
         shard = self._runtime.begin_loading(partition)
         if log.log_start_offset == log.log_end_offset:
             self._end(partition, loaded)
-            return
-        loading = replay_log(shard, log, self._replay_batch, self._replay_marker, bytes_max=self._bytes_max)
-        self._queue.append((partition, shard, chain(loading, examine(shard)), loaded))
-        if len(self._queue) == 1:
-            self._call_soon(self._slice)
+        else:
+            work = chain(self._replay_log(shard, log), examine(shard))
+            self._mailbox.add(partial(self._load, partition, shard, work, loaded), partial(self._give_up, partition))
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call `callback` as soon as nothing is left to load, which may be at once."""
-        if self._queue:
-            self._waiting.append(callback)
-        else:
-            callback()
+        """Call `callback` as soon as what is being loaded now is loaded, which may be at once."""
+        self._mailbox.run(callback, partial(log_failure, f"What follows the loading of {self._runtime.topic}"))
 
-    @job("loading of a coordinator")
-    def _slice(self) -> None:
-        replayed_count = 0
-        end = perf_counter() + SLICE_S
-        while self._queue:
-            partition, shard, loading, loaded = self._queue[0]
-            if not self._runtime.is_loading(partition, shard):
-                self._queue.popleft()  # unloaded meanwhile
-                continue
-            try:
-                step = next(loading, None)
-            except Exception as error:  # whatever it is, the next shards must be loaded
-                self._give_up(partition, error)
-                continue
-            if step is None:
-                self._queue.popleft()
+    def _load(self, partition: int, shard: S, work: Iterator[None], loaded: Operation) -> Pausing[None]:
+        while self._runtime.is_loading(partition, shard):  # else it was unloaded meanwhile
+            if next(work, _OVER) is _OVER:
                 self._end(partition, loaded)
-            else:
-                replayed_count += step
-            if perf_counter() >= end:
-                break  # after a step at least, however short a slice is
-        self._replayed += replayed_count
-        if self._freeze is not None and self._replayed >= FREEZE_RECORDS:
-            self._freeze()
-            self._replayed = 0
-        if self._queue:
-            self._call_soon(self._slice)
-            return
-        waiting, self._waiting = self._waiting, []
-        for callback in waiting:
-            callback()
+                return
+            yield
 
     def _end(self, partition: int, loaded: Operation) -> None:
         try:
@@ -166,16 +130,24 @@ class Loader(Generic[S]):
 
 
 def replay_log(
-    shard: S, log: Log, replay_batch: ReplayBatch[S], replay_marker: ReplayMarker[S] = no_markers, *, bytes_max: int
-) -> Loading:
+    shard: S,
+    log: Log,
+    replay_batch: ReplayBatch[S],
+    replay_marker: ReplayMarker[S] = no_markers,
+    *,
+    bytes_max: int,
+    freeze: Callable[[], None] | None = None,
+) -> Pausing[None]:
     """Replay everything that is in `log`; damaged batches, and records that cannot be decoded, are logged and skipped.
 
-    Raises KafkaError, OSError, ImportError of a codec.
+    `freeze` is called between two reads. Raises KafkaError, OSError, ImportError of a codec.
     """
     offset = log.log_start_offset
     end_offset = log.log_end_offset
     skipped, unreadable = Counter[int](), 0
     while offset < end_offset:
+        if freeze is not None and offset > log.log_start_offset:
+            freeze()
         batches_read: list[BatchView] = []
         reason = ""
         try:
@@ -198,9 +170,7 @@ def replay_log(
                 _log_damage(log, "a wrong checksum", first_offset=batch.base_offset, end_offset=offset)
             elif batch.is_control:
                 if batch.record_count and (kind := control_type(batch)) in _MARKERS:  # compaction may have emptied it
-                    for _ in replay_marker(shard, batch.producer_id, kind is ControlType.COMMIT):
-                        yield 0
-                    yield 1
+                    yield from replay_marker(shard, batch.producer_id, kind is ControlType.COMMIT)
             else:
                 unreadable = yield from _replay_records(shard, log, batch, replay_batch, skipped, unreadable)
     if unreadable:
@@ -211,23 +181,22 @@ def replay_log(
 
 def _replay_records(  # noqa: PLR0917  (each is of another kind)
     shard: S, log: Log, batch: BatchView, replay_batch: ReplayBatch[S], skipped: Counter[int], unreadable: int
-) -> Generator[int, None, int]:
+) -> Pausing[int]:
     """Replay the records of a batch. Returns `unreadable`, and one more for each record that cannot be decoded."""
     records = entries(batch)
     index = 0
-    while some := list(islice(records, STEP_RECORDS)):
+    while some := list(islice(records, _SOME_RECORDS)):
         left = iter(some)
         while True:
             try:
-                for _ in replay_batch(shard, batch, left, skipped) or ():
-                    yield 0
+                yield from replay_batch(shard, batch, left, skipped)
                 break
             except (DecodeError, struct.error) as error:
                 unreadable += 1
                 if unreadable <= NAMED_RECORDS:
                     _log_unreadable(log, error, batch=batch, index=index + len(some) - length_hint(left) - 1)
         index += len(some)
-        yield len(some)
+        yield
     return unreadable
 
 

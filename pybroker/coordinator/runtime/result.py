@@ -8,7 +8,7 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorResult; etcd-io/r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -17,17 +17,15 @@ from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from pybroker.model import ProducerEpoch, ProducerId
+    from pybroker.sharing.work import Pausing
 
 Respond = Callable[[Any], None]
 """The way to respond to a parked request: call it once, with the response."""
 
-LongOperation = Generator[None, None, "CoordinatorResult"]
-"""The generator that an operation returns if it takes long: it yields wherever others may get their turn. No other operation runs
-meanwhile.
+Operation = Callable[[Any, int], "CoordinatorResult | Pausing[CoordinatorResult]"]
+"""A function of the shard and the wall time in ms. It may change the shard's soft state, but nothing else; see `runtime`. If it
+takes long, it is a generator, and no other operation on the shard runs meanwhile.
 """
-
-Operation = Callable[[Any, int], "CoordinatorResult | LongOperation"]
-"""A function of the shard and the wall time in ms. It may change the shard's soft state, but nothing else; see `runtime`."""
 
 
 class Producer(NamedTuple):
@@ -83,16 +81,6 @@ class TimerChange(NamedTuple):
     is_kept: bool = False
 
 
-def begun(operation: LongOperation) -> CoordinatorResult | LongOperation:
-    """Run `operation` to its first yield; return its result if it has none, as in most cases, else the rest of it."""
-    try:
-        next(operation)
-    except StopIteration as stopped:
-        result: CoordinatorResult = stopped.value
-        return result
-    return operation
-
-
 @dataclass(slots=True)
 class CoordinatorResult:
     """The orders of an operation to the runtime.
@@ -112,7 +100,6 @@ class CoordinatorResult:
         rest: what is left of the operation, in slices; it adds to this result, before anything of the result is carried out.
         on_durable: called with NONE when the records are durable, otherwise with the error, and with the time; its result is
             carried out like this one.
-        parts: the parts of the shard that the operation is about, which the runtime notes for `on_durable`; None for all of it.
     """
 
     response: Any = None
@@ -127,4 +114,3 @@ class CoordinatorResult:
     timers: list[TimerChange] = field(default_factory=list)
     rest: Iterable[None] = ()
     on_durable: Callable[[ErrorCode, int], CoordinatorResult] | None = None
-    parts: Collection[Hashable] | None = None

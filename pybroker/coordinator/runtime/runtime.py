@@ -13,8 +13,8 @@ How an operation runs
 
 Long operations
     An operation may be a generator that yields wherever others may get their turn, and its records are written to bytes and
-    replayed in slices. An operation that takes longer than a slice holds the shard, and operations on other parts of the shard
-    pass: see `holding`. An operation on `parts` reads and changes nothing of the shard but these; without parts, anything.
+    replayed in slices. Whatever comes for the shard meanwhile waits in the shard's mailbox, and is done in its order: operations
+    and reads, timers, and what follows when records are durable.
 
 The life of a shard
     While it is loading, in slices so that the event loop can do other work, requests get COORDINATOR_LOAD_IN_PROGRESS. Then it is
@@ -26,43 +26,33 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
-from time import perf_counter
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from pybroker.coordinator.runtime.active import ActiveShard, S, ShardTimer, ignore
-from pybroker.coordinator.runtime.appender import CLIENT_CODES, SECTION_RECORDS, Appender, RuntimeSettings, Serialize
+from pybroker.coordinator.runtime.appender import CLIENT_CODES, Appender, RuntimeSettings, Serialize
 from pybroker.coordinator.runtime.countdown import Countdown
 from pybroker.coordinator.runtime.gathering import TOO_LARGE, Gathering
-from pybroker.coordinator.runtime.once import Once
-from pybroker.coordinator.runtime.replaying import Append, append_and_replay, replay_records
+from pybroker.coordinator.runtime.once import Once, log_failure
+from pybroker.coordinator.runtime.replaying import append_and_replay, replay_records
 from pybroker.coordinator.runtime.result import CoordinatorResult, ends_of
 from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.sharing import work as sharing
+from pybroker.sharing.mailbox import Mailbox
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
-    from pybroker.coordinator.runtime.gathering import Source
-    from pybroker.coordinator.runtime.holding import Failed, Parts
-    from pybroker.coordinator.runtime.result import (
-        LongOperation,
-        Operation,
-        ParkedResponse,
-        TimerChange,
-    )
+    from pybroker.coordinator.runtime.gathered import Source
+    from pybroker.coordinator.runtime.result import Operation, ParkedResponse, TimerChange
     from pybroker.purgatory.timer import OperationTimer
     from pybroker.replication.replica_manager import ReplicaManager
+    from pybroker.sharing.mailbox import Failed
+    from pybroker.sharing.work import Pausing
 
-ROUND_RESPONSES: Final = 32
-"""The number of responses to waiting requests that are made in one round of the loop, and sent in the next: in about 1 ms."""
-
-STEP_TIMERS: Final = 100
-"""The number of timers that are started between two yields."""
-
-STEPS_OF_ALL: Final = 10
-"""After this many steps of an operation on all shards, the others do it in a later turn."""
+_FEW: Final = 100
+"""The number of timers that are started at once, in 0.2 ms."""
 
 Done = Callable[[Any], None]
 """A callback that gets the response, or an ErrorCode when there is none."""
@@ -81,12 +71,8 @@ class CoordinatorRuntime(Generic[S]):
         new_shard: Callable[[], S],
         serialize: Serialize,
         call_soon: Callable[[Callable[[], None]], object] = lambda work: work(),
-        parts_of_timer: Callable[[Hashable], Parts | None] = lambda _key: None,
     ) -> None:
-        """Prepare the runtime; `call_soon` runs its argument in the loop's next iteration. `parts_of_timer` returns the parts
-        that the operation of a timer with this key is about, or None.
-        """
-        self.parts_of_timer = parts_of_timer
+        """Prepare the runtime; `call_soon` runs its argument in the loop's next iteration."""
         self._settings = settings
         self._clock = clock
         self._timer = timer
@@ -94,6 +80,7 @@ class CoordinatorRuntime(Generic[S]):
         self._appender = Appender(settings, clock, replicas, serialize)
         self._call_soon = call_soon
         self._gathering = Gathering(self._appender, call_soon, self._durable)
+        self._responses = Mailbox(call_soon, "responses of a coordinator")
         self._active: dict[int, ActiveShard[S]] = {}
 
     # Shards
@@ -136,7 +123,7 @@ class CoordinatorRuntime(Generic[S]):
     def end_loading(self, partition: int, loaded: Operation, failed: Callable[[Exception], None] | None = None) -> None:
         """Make the shard active, because it has replayed its log; `loaded` is its first operation.
 
-        If it fails, that is raised, or goes to `failed` if the operation took longer than a slice.
+        If it fails, that is raised, or goes to `failed` if the operation is a long one.
         """
         active = self._active[partition]
         active.is_loaded = True
@@ -157,51 +144,34 @@ class CoordinatorRuntime(Generic[S]):
 
     # Operations
 
-    def write(self, partition: int, operation: Operation, done: Done, *, parts: Parts | None = None) -> None:
+    def write(self, partition: int, operation: Operation, done: Done) -> None:
         """Run `operation`. `done` gets its response when its records are durable, or the error: once, or not at all when the
         operation parked the request.
         """
-        active = self._active.get(partition)
-        if active is None:
-            done(ErrorCode.NOT_COORDINATOR)
-        elif not active.is_loaded:
-            done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        else:
-            self.run(active, operation, done, parts=parts)
+        active = self._loaded(partition, done)
+        if active is not None:
+            self.run(active, operation, done)
 
-    def write_to_all(self, operation: Callable[[S, int], LongOperation]) -> None:
-        """Run `operation`, for which no client waits, on all shards that are loaded. Later operations wait for it."""
-        steps_count = 0
+    def write_to_all(self, operation: Operation) -> None:
+        """Run `operation`, for which no client waits, on all shards that are loaded, each in a turn of its own.
 
-        def counted(shard: S, now_ms: int) -> LongOperation:
-            nonlocal steps_count
-            work = operation(shard, now_ms)
-            try:
-                while True:
-                    next(work)
-                    steps_count += 1
-                    yield
-            except StopIteration as stopped:
-                result: CoordinatorResult = stopped.value
-                return result
+        Later operations wait for it.
+        """
+        for active in tuple(self._active.values()):
+            if active.is_loaded:
+                once = Once(ignore, active.topic_partition)
+                active.mailbox.add(
+                    partial(self._begin_if_here, active, partial(self._operate, active, operation), once), once.fail
+                )
 
-        for partition, active in tuple(self._active.items()):
-            if steps_count >= STEPS_OF_ALL:
-                active.holding.pause()
-            self.write(partition, counted, ignore)
-
-    def gather(self, partition: int, operation: Operation, done: Done, source: Source, *, parts: Parts | None = None) -> None:
+    def gather(self, partition: int, operation: Operation, done: Done, source: Source) -> None:
         """Run `operation` as `write` does; records that may share a batch wait for those of other sources in the same turn.
 
         `source` is the connection. See `gathering`.
         """
         active = self._active.get(partition)
-        if active is None or not active.is_loaded:
+        if active is None or not active.is_loaded or active.mailbox.is_busy:
             self.write(partition, operation, done)
-            return
-        holding = active.holding
-        if holding.is_held and not holding.may_pass(parts):
-            self.run(active, operation, done, parts=parts)
             return
         try:
             result = operation(active.shard, self._clock.time_ms())
@@ -209,39 +179,44 @@ class CoordinatorRuntime(Generic[S]):
             done(error.code)
             return
         gathering = self._gathering
-        if not isinstance(result, Generator) and result.may_share and result.bulks and gathering.takes(active, source):
+        if isinstance(result, CoordinatorResult) and result.may_share and result.bulks and gathering.takes(active, source):
             gathering.add(active, result, done)
             self._start_timers(active, result.timers)
-        elif self._is_free(active, parts):
-            self._carry_out(active, result, done, parts=parts)
-        else:
-            self.run(active, operation, done, parts=parts)
+            return
+        gathering.flush(active)
+        if isinstance(result, CoordinatorResult) and _is_short(result) and not active.mailbox.is_busy:
+            self._carry_out_at_once(active, result, done)
+        else:  # a response may have brought long work
+            self.run(active, operation, done)
 
-    def read(self, partition: int, query: Callable[[S], Any], done: Done, *, parts: Parts | None = None) -> None:
+    def read(self, partition: int, query: Callable[[S], Any], done: Done) -> None:
         """Pass the result of `query` on the shard's state to `done`, once all of that state is durable.
 
         A query that takes long is a generator, which returns the result.
         """
+        active = self._loaded(partition, done)
+        if active is not None:
+            self._do(active, partial(self._read, active, query), done)
+
+    def _loaded(self, partition: int, done: Done) -> ActiveShard[S] | None:
+        """Return the shard, or None after `done` got the reason why no operation runs there."""
         active = self._active.get(partition)
         if active is None:
             done(ErrorCode.NOT_COORDINATOR)
-            return
-        if not active.is_loaded:
+        elif not active.is_loaded:
             done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            return
-        self._when_free(active, partial(self._read, active, query, parts), done, parts=parts)
-
-    def _read(self, active: ActiveShard[S], query: Callable[[S], Any], parts: Parts | None, done: Done) -> None:
-        response = query(active.shard)
-        if isinstance(response, Generator):
-            once = Once(done, active.topic_partition)
-            active.holding.run(self._read_in_steps(active, response, once), once.fail, parts)
         else:
-            self._respond_when_durable(active, response, done)
+            return active
+        return None
 
-    def _read_in_steps(
-        self, active: ActiveShard[S], query: Generator[None, None, Any], done: Done
-    ) -> Generator[None, None, None]:
+    def _read(self, active: ActiveShard[S], query: Callable[[S], Any], done: Done) -> Pausing[None] | None:
+        response = query(active.shard)
+        if isinstance(response, GeneratorType):
+            return self._read_in_slices(active, response, done)
+        self._respond_when_durable(active, response, done)
+        return None
+
+    def _read_in_slices(self, active: ActiveShard[S], query: Pausing[Any], done: Done) -> Pausing[None]:
         self._respond_when_durable(active, (yield from query), done)
 
     def _respond_when_durable(self, active: ActiveShard[S], response: Any, done: Done) -> None:
@@ -251,133 +226,86 @@ class CoordinatorRuntime(Generic[S]):
             self._appender.when_durable(active, lambda code: done(ErrorCode.NOT_COORDINATOR if code else response))
 
     def complete_transaction(
-        self,
-        partition: int,
-        marker: memoryview,
-        replay: Callable[[S], Iterator[None]],
-        done: Callable[[ErrorCode], None],
-        parts_of: Callable[[S], Parts | None] = lambda _shard: None,
+        self, partition: int, marker: memoryview, replay: Callable[[S], Pausing[None]], done: Callable[[ErrorCode], None]
     ) -> None:
         """Append the marker of a transaction, which is a batch of one record, and replay it with the steps of `replay`.
 
-        `done` gets NONE when the marker is durable, or the error. `parts_of` returns the parts that the replay changes.
+        `done` gets NONE when the marker is durable, or the error.
         """
-        active = self._active.get(partition)
-        if active is None:
-            done(ErrorCode.NOT_COORDINATOR)
-        elif not active.is_loaded:
-            done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        else:
+        active = self._loaded(partition, done)
+        if active is not None:
             append = partial(self._appender.append_batch, active, marker, 1)
+            self._do(active, partial(append_and_replay, append, partial(replay, active.shard)), done)
 
-            def run(done: Done) -> None:
-                once = Once(done, active.topic_partition)
-                work = append_and_replay(append, lambda: replay(active.shard), once)
-                active.holding.run(work, once.fail, parts_of(active.shard))  # as they are now: what came before has its effect
+    def run(self, active: ActiveShard[S], operation: Operation, done: Done = ignore, failed: Failed | None = None) -> None:
+        """Run `operation` on a shard that is loaded, and carry out its result, when its turn comes."""
+        self._do(active, partial(self._operate, active, operation), done, failed)
 
-            self._when_free(active, run, done, parts=parts_of(active.shard))
-
-    def run(
+    def _do(
         self,
         active: ActiveShard[S],
-        operation: Operation,
+        begin: Callable[[Done], Pausing[None] | None],
         done: Done,
         failed: Failed | None = None,
-        *,
-        parts: Parts | None = None,
     ) -> None:
-        """Run `operation` on a shard that is loaded, and carry out its result; later, if these parts of the shard are held."""
-        self._when_free(active, partial(self._run, active, operation, failed, parts), done, failed, parts=parts)
+        """Pass `done` to `begin`, after what was gathered and after what is in the mailbox. What it returns is done in slices."""
+        once, mailbox = Once(done, active.topic_partition), active.mailbox
+        if not mailbox.is_busy:
+            self._gathering.flush(active)  # a response may bring long work
+        if mailbox.is_busy:
+            mailbox.run(partial(self._begin_if_here, active, begin, once), failed or once.fail)
+        elif (work := begin(once)) is not None:
+            mailbox.run(lambda: work, failed or once.fail)
 
-    def _run(self, active: ActiveShard[S], operation: Operation, failed: Failed | None, parts: Parts | None, done: Done) -> None:
-        try:
-            result = operation(active.shard, self._clock.time_ms())
-        except KafkaError as error:
-            done(error.code)
-            return
-        self._carry_out(active, result, done, failed, parts)
-
-    def _when_free(
-        self,
-        active: ActiveShard[S],
-        work: Callable[[Done], None],
-        done: Done,
-        failed: Failed | None = None,
-        *,
-        parts: Parts | None,
-    ) -> None:
-        """Pass `done` to `work` when the parts are free, or NOT_COORDINATOR to `done` if the shard is unloaded by then."""
-        if self._is_free(active, parts):
-            work(done)
-        else:
-            once = Once(done, active.topic_partition)
-            active.holding.wait(partial(self._work_if_here, active, work, once), failed or once.fail, parts)
-
-    def _work_if_here(self, active: ActiveShard[S], work: Callable[[Done], None], done: Done) -> None:
+    def _begin_if_here(
+        self, active: ActiveShard[S], begin: Callable[[Done], Pausing[None] | None], done: Done
+    ) -> Pausing[None] | None:
+        """Begin, or pass NOT_COORDINATOR to `done` if the shard was unloaded meanwhile."""
         if self._is_here(active):
             self._gathering.flush(active)
-            work(done)
-        else:
-            done(ErrorCode.NOT_COORDINATOR)
-
-    def _is_free(self, active: ActiveShard[S], parts: Parts | None) -> bool:
-        """Append what was gathered if `parts` are free, and return whether they still are: a response may bring long work."""
-        holding = active.holding
-        if not holding.is_held or holding.may_pass(parts):
-            self._gathering.flush(active)
-        return not holding.is_held or holding.may_pass(parts)
+            return begin(done)
+        done(ErrorCode.NOT_COORDINATOR)
+        return None
 
     def _is_here(self, active: ActiveShard[S]) -> bool:
         return self._active.get(active.topic_partition.partition) is active
 
-    def _carry_out(
-        self,
-        active: ActiveShard[S],
-        result: CoordinatorResult | LongOperation,
-        done: Done,
-        failed: Failed | None = None,
-        parts: Parts | None = None,
-    ) -> None:
-        if isinstance(result, CoordinatorResult):
-            result.parts = parts
-            if _is_one_step(result):
-                self._carry_out_in_one_step(active, result, done)
-                return
-        once = Once(done, active.topic_partition)
-        if isinstance(result, CoordinatorResult):
-            work = self._carry_out_in_steps(active, result, once)
-        else:
-            work = self._operate(active, result, parts, once)
-        active.holding.run(work, failed or once.fail, parts)
-
-    def _operate(
-        self, active: ActiveShard[S], operation: LongOperation, parts: Parts | None, done: Done
-    ) -> Generator[None, None, None]:
+    def _operate(self, active: ActiveShard[S], operation: Operation, done: Done) -> Pausing[None] | None:
         try:
-            result = yield from operation
+            result = operation(active.shard, self._clock.time_ms())
+            if not isinstance(result, CoordinatorResult):
+                result = _begun(result)
+        except KafkaError as error:
+            done(error.code)
+            return None
+        if isinstance(result, CoordinatorResult) and _is_short(result):
+            self._carry_out_at_once(active, result, done)
+            return None
+        return self._carry_out(active, result, done)
+
+    def _carry_out(
+        self, active: ActiveShard[S], result: CoordinatorResult | Pausing[CoordinatorResult], done: Done
+    ) -> Pausing[None]:
+        try:
+            if not isinstance(result, CoordinatorResult):
+                result = yield from result
         except KafkaError as error:
             done(error.code)
             return
-        result.parts = parts
-        yield from self._carry_out_in_steps(active, result, done)
-
-    def _carry_out_in_steps(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> Generator[None, None, None]:
         yield from result.rest
         if result.records:
             yield from self._append_records(active, result, done)
         else:
             self._append_bulks(active, result, done)
-        for start in range(0, len(result.timers), STEP_TIMERS):
-            if start:
-                yield
-            self._start_timers(active, result.timers[start : start + STEP_TIMERS])
-        self._respond(iter(result.parked_responses))
+        for change in result.timers:
+            self._start_timers(active, (change,))
+            yield
+        self._respond(result.parked_responses)
 
-    def _carry_out_in_one_step(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
+    def _carry_out_at_once(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
         self._append_bulks(active, result, done)
         self._start_timers(active, result.timers)
-        if result.parked_responses:
-            self._respond(iter(result.parked_responses))
+        self._respond(result.parked_responses)
 
     def _append_bulks(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
         if result.bulks:
@@ -388,50 +316,35 @@ class CoordinatorRuntime(Generic[S]):
                     bulk.replay(active.shard)
 
             self._appender.append(active, ends, replay, partial(self._durable, active, result, done), result.producer)
-        else:
-            self._when_durable(active, result, done)
-
-    def _when_durable(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> None:
-        """Respond to an operation without records as soon as everything that it may have read is durable."""
-        if result.response is not None:
+        elif result.response is not None:  # it waits for what the operation may have read
             self._appender.when_durable(active, partial(self._durable, active, result, done))
         else:
             self._durable(active, result, done, ErrorCode.NONE)
 
-    def _respond(self, parked_responses: Iterator[ParkedResponse]) -> None:
+    def _append_records(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> Pausing[None]:
+        batches = yield from self._appender.batches(active, result.records, is_atomic=result.is_atomic)
+        if isinstance(batches, ErrorCode):
+            self._durable(active, result, done, batches)
+            return
+        durable = Countdown(len(batches), partial(self._durable, active, result, done))
+        for records, ends in batches:
+            batch = yield from self._appender.build_batch(ends)
+            if self._is_here(active):
+                append = partial(self._appender.append_batch, active, memoryview(batch), len(ends))
+                replay = partial(replay_records, active.shard, records if result.is_replayed else ())
+                yield from append_and_replay(append, replay, durable.note)
+            else:  # unloaded meanwhile
+                durable.note(ErrorCode.NOT_COORDINATOR)
+
+    def _respond(self, parked_responses: list[ParkedResponse]) -> None:
         """Respond to requests that waited, in slices: a new generation responds to all members of its group."""
-        end = perf_counter() + sharing.SLICE_S
-        for count, parked in enumerate(parked_responses, start=1):
-            parked.respond(parked.response)
-            if count == ROUND_RESPONSES or perf_counter() >= end:
-                self._call_soon(lambda: self._respond(parked_responses))
-                return
+        if parked_responses:
+            self._responses.run(partial(_responded, parked_responses), partial(log_failure, "A response of a coordinator"))
 
     def _start_timers(self, active: ActiveShard[S], changes: Iterable[TimerChange]) -> None:
         for key, delay_ms, operation, is_kept in changes:
             if not (is_kept and key in active.timers):
                 self._set_timer(active, key, delay_ms, operation)
-
-    def _durable(self, active: ActiveShard[S], result: CoordinatorResult, done: Done, code: ErrorCode) -> None:
-        """Respond, and carry out what comes after the records. They are durable, or `code` is the reason why they are not."""
-        if code:
-            code = result.too_large if code in TOO_LARGE else CLIENT_CODES.get(code, code)
-        if not code and result.response is not None:
-            done(result.response)
-        elif code and (result.on_durable is None or result.response is not None):  # else `on_durable` responds in its own way
-            done(code)
-        if result.on_durable is not None:
-            self._continue(active, result, code)
-
-    def _continue(self, active: ActiveShard[S], result: CoordinatorResult, code: ErrorCode) -> None:
-        """Carry out what comes after records, unless the shard is unloaded by then."""
-        if self._is_here(active):
-            self._when_free(active, partial(self._follow, active, result, code), ignore, parts=result.parts)
-
-    def _follow(self, active: ActiveShard[S], result: CoordinatorResult, code: ErrorCode, done: Done) -> None:
-        on_durable = result.on_durable
-        assert on_durable is not None
-        self._run(active, lambda _shard, now_ms: on_durable(code, now_ms), None, result.parts, done)
 
     def _set_timer(self, active: ActiveShard[S], key: Hashable, delay_ms: int | None, operation: Operation | None) -> None:
         timer = active.timers.get(key)
@@ -443,29 +356,45 @@ class CoordinatorRuntime(Generic[S]):
         if not self._is_here(active):
             return  # unloaded meanwhile
         if timer is None:
-            timer = active.timers[key] = ShardTimer(self, active, key)
+            timer = active.timers[key] = ShardTimer(self.run, active, key)
         timer.operation = operation
         self._timer.add(timer, delay_ms)
 
-    # Appending
-
-    def _append_records(self, active: ActiveShard[S], result: CoordinatorResult, done: Done) -> Generator[None, None, None]:
-        batches = yield from self._appender.batches(active, result.records, is_atomic=result.is_atomic)
-        if isinstance(batches, ErrorCode):
-            self._durable(active, result, done, batches)
-            return
-        durable = Countdown(len(batches), partial(self._durable, active, result, done))
-        for records, ends in batches:
-            append: Append = partial(self._appender.append, active, ends)
-            if len(ends) > SECTION_RECORDS:
-                built = yield from self._appender.build_in_steps(ends)
-                append = partial(self._appender.append_batch, active, memoryview(built), len(ends))
-            if self._is_here(active):
-                replay = partial(replay_records, active.shard, *((records, ends) if result.is_replayed else ((), ())))
-                yield from append_and_replay(append, replay, durable.note)
-            else:  # unloaded meanwhile
-                durable.note(ErrorCode.NOT_COORDINATOR)
+    def _durable(self, active: ActiveShard[S], result: CoordinatorResult, done: Done, code: ErrorCode) -> None:
+        """Respond, and carry out what comes after the records. They are durable, or `code` is the reason why they are not."""
+        if code:
+            code = result.too_large if code in TOO_LARGE else CLIENT_CODES.get(code, code)
+        on_durable = result.on_durable
+        if not code and result.response is not None:
+            done(result.response)
+        elif code and (on_durable is None or result.response is not None):  # else `on_durable` responds in its own way
+            done(code)
+        if on_durable is not None and self._is_here(active):
+            self.run(active, partial(follow, on_durable, code))
 
 
-def _is_one_step(result: CoordinatorResult) -> bool:
-    return not (result.records or result.rest or len(result.timers) > STEP_TIMERS)
+def _begun(operation: Pausing[CoordinatorResult]) -> CoordinatorResult | Pausing[CoordinatorResult]:
+    """Run `operation` to its first yield; return its result if it has none, as in most cases, else the rest of it."""
+    try:
+        next(operation)
+    except StopIteration as stopped:
+        result: CoordinatorResult = stopped.value
+        return result
+    return operation
+
+
+def follow(
+    on_durable: Callable[[ErrorCode, int], CoordinatorResult], code: ErrorCode, _shard: object, now_ms: int
+) -> CoordinatorResult:
+    """Return what follows when records are durable or refused, as an operation."""
+    return on_durable(code, now_ms)
+
+
+def _is_short(result: CoordinatorResult) -> bool:
+    return not (result.records or result.rest or len(result.timers) > _FEW)
+
+
+def _responded(parked_responses: list[ParkedResponse]) -> Pausing[None]:
+    for respond, response in parked_responses:
+        respond(response)
+        yield

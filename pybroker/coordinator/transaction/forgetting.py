@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.transaction.shard import TransactionShard
     from pybroker.model import TopicPartition
     from pybroker.protocol.error_codes import ErrorCode
+    from pybroker.sharing.work import Pausing
 
 STEP_COST: Final = 2_000
 WRITE_COST: Final = 20
@@ -28,14 +29,14 @@ PARTITIONS_OF_COST: Final = 10
 """The number of partitions of a transaction that cost as much to look at, and to copy, as a transaction."""
 
 
-def missing(shard: TransactionShard, exists: Callable[[TopicPartition], bool]) -> Iterator[int]:
-    """Find the partitions of a loaded shard that do not exist any more, for `START`. Yields 0 between steps."""
+def missing(shard: TransactionShard, exists: Callable[[TopicPartition], bool]) -> Pausing[None]:
+    """Find the partitions of a loaded shard that do not exist any more, for `START`."""
     for one in shard.transactions.values():
         for topic_partition in one.partitions:
             if not exists(topic_partition):
                 shard.gone.add(topic_partition)
-            yield 0
-        yield 0
+            yield
+        yield
 
 
 def begin(shard: TransactionShard, _now_ms: int, gone: Mapping[str, int]) -> CoordinatorResult:

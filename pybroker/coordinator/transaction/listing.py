@@ -7,7 +7,7 @@ KIP-1152.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,6 +18,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pybroker.coordinator.transaction.shard import TransactionShard
+    from pybroker.sharing.work import Pausing
 
 NAMES: Final = {state: "".join(word.capitalize() for word in state.name.split("_")) for state in State}
 """The states by the names that requests and responses have."""
@@ -72,9 +73,7 @@ def describe(shard: TransactionShard, transactional_id: str) -> Transaction | Er
     return shard.transactions.get(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
 
 
-def matching(
-    shards: Iterable[TransactionShard], filters: Filters, now_ms: int
-) -> Generator[None, None, list[tuple[str, Transaction]]]:
+def matching(shards: Iterable[TransactionShard], filters: Filters, now_ms: int) -> Pausing[list[tuple[str, Transaction]]]:
     """Find the ids that pass the filters; yield between ids, which may change meanwhile.
 
     Raises KafkaError with INVALID_REGULAR_EXPRESSION.

@@ -11,7 +11,7 @@ is younger than the beginning of the transaction.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.transaction.state import State
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.transaction.state import Transaction
     from pybroker.log.producers.producer_entry import ProducerEntry
     from pybroker.model import ProducerId, TopicPartition
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
@@ -28,17 +29,14 @@ EntryOf = Callable[["TopicPartition", "ProducerId"], "ProducerEntry | None"]
 """Returns what the log of a partition knows of a producer, if there are both."""
 
 
-def name_lost_decisions(shard: TransactionShard, entry_of: EntryOf) -> Iterator[int]:
-    """Log each open transaction of a loaded shard that has its marker in some of its partitions already.
-
-    Yields 0 between steps.
-    """
+def name_lost_decisions(shard: TransactionShard, entry_of: EntryOf) -> Pausing[None]:
+    """Log each open transaction of a loaded shard that has its marker in some of its partitions already."""
     for transactional_id, one in shard.transactions.items():
         ended = []
         for topic_partition in one.partitions if one.state is State.ONGOING else ():
             if _has_marker(one, entry_of(topic_partition, one.producer_id)):
                 ended.append(topic_partition)
-            yield 0
+            yield
         if ended:
             logger.error(
                 "Transaction of %s (producer %d, epoch %d) is open, but the machine has lost the decision that ended it: %s had "
@@ -49,7 +47,7 @@ def name_lost_decisions(shard: TransactionShard, entry_of: EntryOf) -> Iterator[
                 ", ".join(map(str, sorted(ended))),
                 len(one.partitions),
             )
-        yield 0
+        yield
 
 
 def _has_marker(transaction: Transaction, entry: ProducerEntry | None) -> bool:

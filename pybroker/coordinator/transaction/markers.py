@@ -12,8 +12,8 @@ Source: TransactionMarkerChannelManager; KafkaApis.handleWriteTxnMarkersRequest.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.coordinator.transaction.marker_results import MarkerResults
@@ -25,8 +25,7 @@ from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.replication.produce_data import REFUSED
-from pybroker.sharing.work import run_slice
-from pybroker.turns.jobs import job
+from pybroker.sharing.mailbox import Mailbox
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.transaction.ending import Ending
     from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId
     from pybroker.replication.replica_manager import ReplicaManager
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
@@ -77,10 +77,9 @@ class MarkerWriter:
         self._replicas = replicas
         self._clock = clock
         self._groups = groups
-        self._call_soon = call_soon
         self._timeout_ms = timeout_ms
         self._sent = sent
-        self._queue: deque[Generator[None, None, None]] = deque()
+        self._mailbox = Mailbox(call_soon, "markers of transactions")
         self._results = MarkerResults(self._has_open_transaction)
         self._removal_count = 0
         self._removed: dict[str, tuple[int, int]] = {}
@@ -98,17 +97,17 @@ class MarkerWriter:
 
     def write_all(self, markers: Iterable[tuple[Marker, Iterable[TopicPartition]]], written: Written) -> None:
         """Write each marker to its partitions, after all that was given before; `written` gets the codes of each marker."""
-        is_idle = not self._queue
-        self._queue.extend(self._write_all(*one, written, self._removal_count) for one in markers)
-        if is_idle:
-            self._run()
+        if not self._mailbox.is_busy:
+            self._removed.clear()
+        for marker, partitions in markers:
+            self._mailbox.run(partial(self._write_all, marker, partitions, written, self._removal_count), _log_bug)
 
     def note_removed(self, topics: Mapping[str, int]) -> None:
         """Note that topics were deleted, by their numbers of partitions, so that no marker that waits goes to a new partition of
         the same name.
         """
         self._results.forget(topics)
-        if self._queue:
+        if self._mailbox.is_busy:
             self._removal_count += 1
             for topic, count in topics.items():
                 self._removed[topic] = self._removal_count, max(count, self._removed.get(topic, (0, 0))[1])
@@ -118,25 +117,9 @@ class MarkerWriter:
         entry = None if isinstance(found, ErrorCode) else found.log.producers.producers.get(producer_id)
         return entry is not None and entry.transaction_first_offset >= 0
 
-    @job("markers of transactions")
-    def _run(self) -> None:
-        is_over, _, _ = run_slice(self._all())
-        if not is_over:
-            self._call_soon(self._run)
-
-    def _all(self) -> Generator[None, None, None]:
-        while self._queue:
-            try:
-                for _ in self._queue[0]:
-                    yield
-            except Exception:  # whatever it is, the markers of the other transactions must be written
-                logger.exception("Markers cannot be written, which is a bug; their transaction ends after the next start")
-            self._queue.popleft()
-        self._removed.clear()
-
     def _write_all(
         self, marker: Marker, partitions: Iterable[TopicPartition], written: Written, removal_count: int
-    ) -> Generator[None, None, None]:
+    ) -> Pausing[None]:
         waiting = set(partitions)
         codes: dict[TopicPartition, ErrorCode] = {}
 
@@ -210,3 +193,7 @@ class MarkerWriter:
             lambda code: done(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_READY else code),
             is_commit=marker.is_commit,
         )
+
+
+def _log_bug(error: Exception) -> None:
+    logger.error("Markers cannot be written, which is a bug; their transaction ends after the next start", exc_info=error)

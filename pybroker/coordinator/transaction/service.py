@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pybroker.purgatory.timer import OperationTimer
     from pybroker.replication.partition import Partition
     from pybroker.replication.replica_manager import ReplicaManager
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +140,7 @@ class TransactionCoordinator:
         first = partial(unattended.first_operation, partition=number, epoch=CoordinatorEpoch(replica.leader_epoch))
         self._loader.start(number, replica.log, first, self._examine)
 
-    def _examine(self, shard: TransactionShard) -> Iterator[int]:
+    def _examine(self, shard: TransactionShard) -> Pausing[None]:
         """Look through a shard that has replayed its log, before it serves requests."""
         yield from name_lost_decisions(shard, self._entry_of)
         yield from forgetting.missing(shard, self._exists)
@@ -204,7 +205,7 @@ class TransactionCoordinator:
         """Look up an id; `done` gets its Transaction, or a code."""
         self.runtime.read(self._partition(transactional_id), lambda shard: listing.describe(shard, transactional_id), done)
 
-    def list_ids(self, filters: listing.Filters) -> Generator[None, None, list[tuple[str, Transaction]] | ErrorCode]:
+    def list_ids(self, filters: listing.Filters) -> Pausing[list[tuple[str, Transaction]] | ErrorCode]:
         """Find the ids that pass the filters, between which others may get their turn; or COORDINATOR_LOAD_IN_PROGRESS, or
         INVALID_REGULAR_EXPRESSION.
         """

@@ -82,7 +82,6 @@ async def test_many_members_get_their_generation_and_their_assignments_in_steps(
     leader = (await whole.ask(join_request(), 3)).member_id
     whole.call_soon = asyncio.get_running_loop().call_soon
     monkeypatch.setattr(sharing, "SLICE_S", 0.0)
-    monkeypatch.setattr(rebalance, "STEP_MEMBERS", 2)
     joins = [whole.send(join_request(), 3) for _ in range(19)]
     again = join_request(leader)
     joins.append(whole.send(again, 3))
@@ -101,18 +100,17 @@ async def test_many_members_get_their_generation_and_their_assignments_in_steps(
     assert [whole.read(await one, requests[0], 3).assignment for one in syncs] == [one.encode() for one in ids]
 
 
-async def test_many_members_that_do_not_sync_are_removed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rebalance, "STEP_MEMBERS", 2)
+async def test_many_members_that_do_not_sync_are_removed_in_steps() -> None:
     group = ClassicGroup(GroupId("g"), state=GroupState.PREPARING_REBALANCE)
     for one in members(7):
         group.add(one, lambda _response: None)
     result = CoordinatorResult()
     rebalance.complete_join(result, group, 0)
     assert not result.parked_responses
-    assert len(list(result.rest)) == 3
+    assert len(list(result.rest)) == 7
     assert len(result.parked_responses) == len(group.pending_syncs) == 7
     work = rebalance._expire_sync(mock.Mock(), group, generation_id=group.generation_id, now_ms=0)
-    assert len(list(work)) == 3
+    assert len(list(work)) == 7
     assert not group.members
 
 

@@ -26,7 +26,7 @@ from pybroker.coordinator.consumer.member import partitions_of
 from pybroker.coordinator.group import GroupRequests
 from pybroker.coordinator.migration.classic_requests import ClassicRequestsToConsumerGroup
 from pybroker.coordinator.records import from_bytes, to_bytes
-from pybroker.coordinator.runtime.result import CoordinatorResult, LongOperation, Operation
+from pybroker.coordinator.runtime.result import CoordinatorResult, Operation
 from pybroker.coordinator.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage, empty_image
 from pybroker.model import BrokerId, GroupId, LeaderEpoch, MemberId, TopicId
@@ -35,7 +35,7 @@ from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pybroker.protocol.messages.sync_group import SyncGroupRequest
-from pybroker.sharing.work import run_through
+from pybroker.sharing.work import Pausing, run_through
 from testing.error_codes import error_code
 from tests.coordinator.consumer.consumer_state import check_owned_once, check_subscriptions, state_of
 from tests.coordinator.scenario import assigned, subscription
@@ -52,7 +52,7 @@ SETTINGS = ConsumerGroupSettings(
 Partition = tuple[bytes, int]
 
 
-def at_once(result: CoordinatorResult | LongOperation) -> CoordinatorResult:
+def at_once(result: CoordinatorResult | Pausing[CoordinatorResult]) -> CoordinatorResult:
     """Return the result of an operation, all of whose steps are done at once."""
     return result if isinstance(result, CoordinatorResult) else run_through(result)
 
@@ -314,7 +314,9 @@ class Machine(RuleBasedStateMachine):
         if client.owned <= client.assignment:  # the client takes new partitions when it has given up the others
             client.owned = set(client.assignment)
 
-    def classic(self, client: Client, operation: Callable[[GroupRequests, int], CoordinatorResult | LongOperation]) -> int:
+    def classic(
+        self, client: Client, operation: Callable[[GroupRequests, int], CoordinatorResult | Pausing[CoordinatorResult]]
+    ) -> int:
         group = self.coordinator.group
         if group is None:
             client.forget()

@@ -63,8 +63,6 @@ async def joined(whole: Whole, member_id: str) -> int:
     """Let a member join; return the code of the response."""
     response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     join: dict[str, Any] = {"epoch": 0, "subscribed_topic_names": NAMES}
-    whole.groups.runtime.write(
-        0, lambda shard, _now_ms: beat(shard, IMAGE, member_id, **join), response.set_result, parts=(GROUP,)
-    )
+    whole.groups.runtime.write(0, lambda shard, _now_ms: beat(shard, IMAGE, member_id, **join), response.set_result)
     outcome = await response
     return int(getattr(outcome, "error_code", outcome))

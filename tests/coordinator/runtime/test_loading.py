@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.records.entries import Entry
-from pybroker.sharing.work import SLICE_S
+from pybroker.sharing import work
 from testing.scenes.api.groups import GROUP, broker, commit_request
 from testing.scenes.api.whole import NOW_MS, Whole
 from testing.turns import run_watched
@@ -53,7 +52,7 @@ async def offset(whole: Whole) -> int:
 def load_all_in_turn(whole: Whole) -> None:
     """Run the slices of loading in turn, as the event loop does, until none is left."""
     turns: list[Callable[[], None]] = []
-    whole.groups._loader._call_soon = turns.append
+    whole.groups._loader._mailbox._call_soon = turns.append
     whole.groups.stop()
     whole.groups.start()
     while turns:
@@ -205,13 +204,12 @@ async def test_whatever_fails_a_partition_the_others_are_loaded(
     await whole.ask(commit_request(offset=4), 8)  # in partition 1
     await whole.ask(commit_request(group_id="h", offset=5), 8)  # in partition 0
 
-    def replay(shard: GroupShard, batch: BatchView, some: Iterator[Entry], skipped: Counter[int]) -> None:
-        for _ in loading.replay_batch(shard, batch, some, skipped):
-            pass
+    def replay(shard: GroupShard, batch: BatchView, some: Iterator[Entry], skipped: Counter[int]) -> Iterator[None]:
+        yield from loading.replay_batch(shard, batch, some, skipped)
         if "h" in shard.offsets:
             raise error
 
-    monkeypatch.setattr(whole.groups._loader, "_replay_batch", replay)
+    monkeypatch.setitem(whole.groups._loader._replay_log.keywords, "replay_batch", replay)
     load_all_in_turn(whole)
     assert await offset(whole) == 4
     response = await whole.ask(OffsetFetchRequest(group_id="h", topics=None), 7)
@@ -279,16 +277,15 @@ async def test_many_offsets_of_several_groups_in_a_batch(tmp_path: Path) -> None
 
 
 async def test_loading_gives_the_loop_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    times = itertools.count(step=0.4 * SLICE_S)  # three steps, each of a batch, are a slice
-    monkeypatch.setattr(loader, "perf_counter", times.__next__)
     whole = await broker(tmp_path)
     for number in range(10):
         await whole.ask(commit_request(offset=number), 8)
     turns: list[Callable[[], None]] = []
-    whole.groups._loader._call_soon = turns.append
+    whole.groups._loader._mailbox._call_soon = turns.append
     whole.groups.stop()
     whole.groups.start()
-    for expected in (3, 6, 9):
+    monkeypatch.setattr(work, "SLICE_S", 0.0)
+    for expected in range(1, 11):
         request: OffsetCommitRequest = commit_request(offset=99)
         response = await whole.ask(request, 8)
         assert response.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -297,8 +294,8 @@ async def test_loading_gives_the_loop_its_turn(tmp_path: Path, monkeypatch: pyte
         loaded = shard.offset(GroupId(GROUP), "t", 0)
         assert loaded is not None
         assert loaded.offset == expected - 1
-    turns.pop()()
-    assert turns == []
+    while turns:
+        turns.pop()()
     assert await offset(whole) == 9
 
 
@@ -312,7 +309,7 @@ def test_a_batch_of_many_offsets_is_loaded_in_slices(tmp_path: Path) -> None:
         whole = await broker(tmp_path)
         append(whole, data)
         whole.groups.stop()
-        whole.groups._loader._call_soon = asyncio.get_running_loop().call_soon
+        whole.groups._loader._mailbox._call_soon = asyncio.get_running_loop().call_soon
         await asyncio.sleep(0)
         whole.groups.start()
         await turned_until(lambda: not whole.groups.runtime.loading_count, "the end of the loading")
@@ -328,7 +325,7 @@ async def test_a_partition_that_is_lost_while_it_is_loaded(tmp_path: Path) -> No
     whole = await broker(tmp_path)
     await whole.ask(commit_request(offset=1), 8)
     turns: list[Callable[[], None]] = []
-    whole.groups._loader._call_soon = turns.append
+    whole.groups._loader._mailbox._call_soon = turns.append
     whole.groups.stop()
     whole.groups.start()
     whole.groups.stop()
@@ -344,7 +341,7 @@ async def test_a_caller_that_waits_for_the_loading_is_called_when_the_last_parti
     assert called == [0]  # nothing to load: at once
     await whole.ask(commit_request(offset=4), 8)
     turns: list[Callable[[], None]] = []
-    whole.groups._loader._call_soon = turns.append
+    whole.groups._loader._mailbox._call_soon = turns.append
     whole.groups.stop()
     whole.groups.start()
     whole.groups.when_loaded(lambda: called.append(whole.groups.runtime.loading_count))
@@ -357,9 +354,9 @@ async def test_a_caller_that_waits_for_the_loading_is_called_when_the_last_parti
 async def test_each_slice_replays_something_however_short_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = await broker(tmp_path)
     await whole.ask(commit_request(offset=5), 8)
-    monkeypatch.setattr(loader, "SLICE_S", 0.0)
+    monkeypatch.setattr(work, "SLICE_S", 0.0)
     turns: list[Callable[[], None]] = []
-    whole.groups._loader._call_soon = turns.append
+    whole.groups._loader._mailbox._call_soon = turns.append
     whole.groups.stop()
     whole.groups.start()
     for _ in range(2):  # a step replays the commit, and one ends

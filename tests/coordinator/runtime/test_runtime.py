@@ -20,7 +20,7 @@ from pybroker.purgatory.timer import OperationTimer
 from pybroker.records.batch import batches
 from pybroker.records.compression import CompressionType
 from pybroker.replication.produce_data import REFUSED, SETTLED, PartitionProduceResult
-from pybroker.sharing import work as sharing
+from pybroker.sharing import work
 from testing.scenes.no_wake_up import never
 
 RECORD = group_tombstone(GroupId("g"))
@@ -143,7 +143,7 @@ def test_the_response_goes_out_when_the_records_are_durable(scene: RuntimeScene)
 
 
 def test_the_responses_to_all_members_of_a_group_go_out_in_slices(scene: RuntimeScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
+    monkeypatch.setattr(work, "SLICE_S", 0.0)
     responses: list[str] = []
     parked = [ParkedResponse(responses.append, name) for name in ("a", "b", "c")]
     begun: list[int] = []

@@ -63,7 +63,7 @@ def use_loop(whole: Whole) -> list[None]:
 
     whole.timer.slice_s = 0.005
     whole.timer._call_at = lambda _at_ms, work: loop.call_soon(work)
-    whole.transactions.markers._call_soon = call_soon
+    whole.transactions.markers._mailbox._call_soon = call_soon
     return slices
 
 
@@ -88,7 +88,7 @@ def timed_out(folder: Path, count: int, *, limit_ms: float = LIMIT_MS) -> Turns:
             whole.clock.advance(2)
             whole.timer._woken()
             await asyncio.sleep(0)
-        await turned_until(lambda: not whole.transactions.markers._queue, "the markers")
+        await turned_until(lambda: not whole.transactions.markers._mailbox.is_busy, "the markers")
 
     turns = run_watched(end, limit_ms=limit_ms)
     (shard,) = whole.transactions.runtime.shards
@@ -113,7 +113,7 @@ def over_partitions(folder: Path, count: int, *, limit_ms: float = LIMIT_MS) -> 
     async def end() -> Any:
         slices = use_loop(whole)
         assert await producer.end(commit=True) == ErrorCode.NONE
-        await turned_until(lambda: not whole.transactions.markers._queue, "the markers")
+        await turned_until(lambda: not whole.transactions.markers._mailbox.is_busy, "the markers")
         assert len(slices) >= SLICES_MIN
 
     turns = run_watched(end, limit_ms=limit_ms)

@@ -160,11 +160,12 @@ async def test_markers_that_wait_in_the_queue_do_not_go_to_a_topic_that_was_made
     producer = Producer(whole, 2)
     assert await producer.init() == NONE
     assert await producer.send(0, b"a") == NONE
-    whole.transactions.markers._queue.append(iter(()))  # type: ignore[arg-type]  # the work of another transaction
+    mailbox = whole.transactions.markers._mailbox
+    mailbox.is_busy = True  # with the work of another transaction
     assert await producer.end(commit=True) == NONE
     await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
     await whole.create("t", 2)
-    whole.transactions.markers._run()
+    mailbox._slice()
     assert whole.replicas.partition_or_raise(PARTITION).log.log_end_offset == 0
     assert await producer.init() == NONE
 
@@ -177,7 +178,7 @@ async def test_a_topic_that_is_made_again_during_the_loading_gets_no_marker(tmp_
     with refusing(whole, "t"):
         assert await producer.end(commit=True) == NONE
     loaded: list[Callable[[], None]] = []
-    whole.transactions._loader._call_soon = loaded.append
+    whole.transactions._loader._mailbox._call_soon = loaded.append
     for partition in (0, 1):
         whole.transactions.runtime.unload(partition)
     whole.transactions.start()

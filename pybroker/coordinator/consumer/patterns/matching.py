@@ -14,9 +14,10 @@ from pybroker.metadata.names import is_internal
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Set
+    from collections.abc import Set
 
     from pybroker.metadata.image import ClusterImage
+    from pybroker.sharing.work import Pausing
 
 MATCHED_MAX: Final = 1_000
 """The number of regular expressions that an image remembers."""
@@ -33,7 +34,7 @@ class _Failed(NamedTuple):
     reason: str
 
 
-def match(regex: str, image: ClusterImage, before: ClusterImage | None) -> Generator[None, None, frozenset[str]]:
+def match(regex: str, image: ClusterImage, before: ClusterImage | None) -> Pausing[frozenset[str]]:
     """Find the topics of `image` that the expression matches; yield between names, if the image does not know it. `before` is an
     image that may remember it.
 
@@ -54,7 +55,7 @@ def match(regex: str, image: ClusterImage, before: ClusterImage | None) -> Gener
     return found.names
 
 
-def _find(regex: str, image: ClusterImage, before: ClusterImage | None) -> Generator[None, None, _Matched | _Failed]:
+def _find(regex: str, image: ClusterImage, before: ClusterImage | None) -> Pausing[_Matched | _Failed]:
     earlier = None if before is None else before.derived.get(_Matched, {}).get(regex)
     names: set[str] = set()
     new: Set[str] = image.topics.keys()

@@ -1,4 +1,4 @@
-"""Other groups of a partition are served while a group with many offsets is deleted, or a transaction with many offsets ends."""
+"""While a group with many offsets is deleted, or a transaction with many offsets ends, other requests of the partition wait."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ class Scene:
 
     def __init__(self, whole: Whole, producer: OffsetProducer, member_id: str, beat: ConsumerGroupHeartbeatRequest) -> None:
         self.whole, self.producer, self.member_id, self.beat = whole, producer, member_id, beat
-        self.second = OffsetProducer(whole, 1, tid="second")
 
     @classmethod
     async def start(cls, folder: Path) -> Scene:
@@ -58,10 +57,7 @@ class Scene:
         assert joined.error_code == NONE
         beat = ConsumerGroupHeartbeatRequest(group_id="new", member_id="m" * 22, member_epoch=joined.member_epoch)
         assert (await whole.ask(beat, 1)).error_code == NONE
-        scene = cls(whole, producer, member_id, beat)
-        assert await scene.second.init() == NONE
-        assert await scene.second.open_offsets(GROUP) == NONE
-        return scene
+        return cls(whole, producer, member_id, beat)
 
     @property
     def shard(self) -> GroupShard:
@@ -104,36 +100,33 @@ class Scene:
         return asyncio.ensure_future(self.producer.end(commit=True))
 
 
-def is_held(scene: Scene) -> bool:
+def is_busy(scene: Scene) -> bool:
     (active,) = scene.whole.groups.runtime._active.values()
-    return active.holding.is_held
+    return active.mailbox.is_busy
 
 
-async def others(scene: Scene, offset: int) -> None:
-    """Send requests of the other groups, each of which must have its response while the shard is held."""
-    whole = scene.whole
+def others(scene: Scene, offset: int) -> list[tuple[Any, Any, int]]:
+    """Send requests of the other groups, which wait; return their responses to be with the requests and versions."""
     beat = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=scene.member_id)
     commit = commit_request(offset=offset, generation_id_or_member_epoch=1, member_id=scene.member_id)
-    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)], require_stable=True)
-    for request, version in ((beat, 0), (scene.beat, 1), (commit, 7), (fetch, 8)):
-        sent = whole.send(request, version)
-        assert isinstance(sent, bytes), "it has its response at once"
-    response = whole.read(sent, fetch, 8).groups[0]
-    assert [one.committed_offset for topic in response.topics for one in topic.partitions] == [offset]
-    assert await scene.second.commit(offset + 1000, 1) == [NONE]
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)])
+    asked = [(beat, 0), (scene.beat, 1), (commit, 7), (fetch, 8)]
+    return [(scene.whole.send(request, version), request, version) for request, version in asked]
 
 
-@pytest.mark.parametrize("held", ["delete", "end"])
-async def test_other_groups_are_served_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: str) -> None:
+@pytest.mark.parametrize("long", ["delete", "end"])
+async def test_other_groups_wait_and_are_served_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long: str
+) -> None:
     scene = await Scene.start(tmp_path)
-    scene.write(is_pending=held == "end")
+    scene.write(is_pending=long == "end")
     monkeypatch.setattr(sharing, "SLICE_S", 0.0)
     later: list[Callable[[], None]] = []
     scene.whole.call_soon = later.append
-    under_way = scene.delete() if held == "delete" else scene.end()
-    while not is_held(scene):
+    under_way = scene.delete() if long == "delete" else scene.end()
+    while not is_busy(scene):
         await asyncio.sleep(0)
-        if later and not is_held(scene):
+        if later and not is_busy(scene):
             later.pop(0)()
     fetched: list[Any] = []
 
@@ -141,30 +134,24 @@ async def test_other_groups_are_served_meanwhile(tmp_path: Path, monkeypatch: py
         return len(found.topics.get("t", ()))
 
     scene.whole.groups.fetch(LARGE, select, fetched.append)
-    offset, steps = 10, 0
-    while is_held(scene):
-        if steps % 5 == 0:
-            await others(scene, offset)
-            offset += 1
-            assert fetched == [], "what is about the same group waits"
-        steps += 1
-        later.pop(0)()
-        await asyncio.sleep(0)
-    assert steps > 10
+    sent = [*others(scene, 10), *others(scene, 11)]
+    assert fetched == []
     while later:
         later.pop(0)()
+        await asyncio.sleep(0)
     scene.whole.call_soon = lambda work: work()
     response = await under_way
-    assert fetched == [0 if held == "delete" else OFFSETS]
-    assert (response.results[0].error_code if held == "delete" else response) == NONE
+    assert fetched == [0 if long == "delete" else OFFSETS], "all of the change, or nothing"
+    assert (response.results[0].error_code if long == "delete" else response) == NONE
+    responses = [scene.whole.read(await settled(one), request, version) for one, request, version in sent]
+    offsets = [one.groups[0].topics[0].partitions[0].committed_offset for one in responses[3::4]]
+    assert offsets == [10, 11]
+    assert {one.error_code for one in (*responses[0::4], *responses[1::4])} == {NONE}
     assert len(scene.shard.offsets.get(LARGE, {}).get("t", {})) == fetched[0]
-    assert scene.shard.offsets[GroupId(GROUP)]["t"][0].offset == offset - 1
     scene.check_log()
 
 
-async def test_many_offsets_are_fetched_in_steps_while_other_groups_are_served(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_offsets_are_fetched_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = await Scene.start(tmp_path)
     topics = ["t", *(f"t{number}" for number in range(9))]
     for topic in topics:
@@ -177,12 +164,8 @@ async def test_many_offsets_are_fetched_in_steps_while_other_groups_are_served(
     assert isinstance(sent, asyncio.Future)
     waits = scene.whole.send(commit_request(group_id=LARGE, offset=77), 7)
     assert isinstance(waits, asyncio.Future), "the offsets do not change meanwhile"
-    await others(scene, 10)
-    steps = 0
     while later:
         later.pop(0)()
-        steps += 1
-    assert steps > 2
     (group,) = scene.whole.read(await settled(sent), request, 8).groups
     assert [topic.name for topic in group.topics] == topics
     for topic in group.topics:
