@@ -12,7 +12,6 @@ import pytest
 from pybroker.protocol import codec
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.create_partitions import (
-    CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
@@ -29,7 +28,6 @@ from pybroker.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from pybroker.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from testing.scenes.api.codes import codes_in
 from testing.scenes.api.whole import Whole, frame_of, settled
 from testing.turns import run_watched
@@ -60,20 +58,7 @@ def setting(name: str) -> AlterConfigsResource:
 
 REQUESTS: Final[dict[str, tuple[Any, int, dict[ErrorCode, int]]]] = {
     "topics": (creation(*map(topic, NAMES)), 4, {ErrorCode.POLICY_VIOLATION: ELEMENTS}),
-    "the same topic": (creation(*[topic("t")] * ELEMENTS), 4, {ErrorCode.INVALID_REQUEST: 1}),
     "one topic with partitions": (creation(assigned(ELEMENTS // 2)), 4, {ErrorCode.POLICY_VIOLATION: 1}),
-    "one partition with replicas": (
-        creation(
-            topic(
-                "t",
-                num_partitions=-1,
-                replication_factor=-1,
-                assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[1] * (ELEMENTS - 1))],
-            )
-        ),
-        4,
-        {ErrorCode.INVALID_REPLICA_ASSIGNMENT: 1},
-    ),
     "one topic with settings": (
         creation(topic("t", configs=[CreatableTopicConfig(name=name, value="1") for name in NAMES[1:]])),
         4,
@@ -84,19 +69,7 @@ REQUESTS: Final[dict[str, tuple[Any, int, dict[ErrorCode, int]]]] = {
         1,
         {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ELEMENTS},
     ),
-    "more partitions of one topic": (
-        CreatePartitionsRequest(
-            topics=[
-                CreatePartitionsTopic(
-                    name="t", count=9_999, assignments=[CreatePartitionsAssignment(broker_ids=[1])] * (ELEMENTS // 2)
-                )
-            ]
-        ),
-        1,
-        {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1},
-    ),
-    "deletion": (DeleteTopicsRequest(topic_names=NAMES), 3, {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ELEMENTS}),
-    "deletion by name": (
+    "deletion": (
         DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in NAMES]),
         6,
         {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ELEMENTS},
@@ -105,11 +78,6 @@ REQUESTS: Final[dict[str, tuple[Any, int, dict[ErrorCode, int]]]] = {
         IncrementalAlterConfigsRequest(resources=list(map(setting, NAMES[: ELEMENTS // 2]))),
         1,
         {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ELEMENTS // 2},
-    ),
-    "features": (
-        UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature=name, max_version_level=1) for name in NAMES]),
-        1,
-        {ErrorCode.INVALID_UPDATE_VERSION: ELEMENTS},
     ),
     "a page": (
         DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in NAMES]),
@@ -120,12 +88,12 @@ REQUESTS: Final[dict[str, tuple[Any, int, dict[ErrorCode, int]]]] = {
 """The request with its version, and how many elements get which code."""
 
 
-def handled(folder: Path, request: Any, version: int, **config: Any) -> tuple[Counter[int], list[str]]:
+def handled(folder: Path, request: Any, version: int) -> tuple[Counter[int], list[str]]:
     """Return how many elements get which code, and the long turns."""
     found: Counter[int] = Counter()
 
     async def ask() -> None:
-        whole = await Whole(folder, **config).start()
+        whole = await Whole(folder).start()
         frame = frame_of(request, version)
         await asyncio.sleep(0)  # what the client does is no part of the turn
         sent = await settled(whole.dispatcher.handle(whole.connection, frame))
@@ -144,11 +112,3 @@ needs_native = pytest.mark.skipif(not codec.IS_NATIVE, reason="to decode and enc
 def test_the_loop_is_held_for_less_than_50_ms(tmp_path: Path, name: str) -> None:
     request, version, expected = REQUESTS[name]
     assert handled(tmp_path, request, version) == (expected, [])
-
-
-@needs_native
-@pytest.mark.judges_time
-def test_a_deletion_that_is_switched_off(tmp_path: Path) -> None:
-    request, version, _ = REQUESTS["deletion"]
-    expected = {ErrorCode.TOPIC_DELETION_DISABLED: ELEMENTS}
-    assert handled(tmp_path, request, version, delete_topic_enable=False) == (expected, [])

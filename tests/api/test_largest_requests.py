@@ -20,7 +20,6 @@ from pybroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from pybroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -85,8 +84,8 @@ def commit(*topics: OffsetCommitRequestTopic) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id=GROUP, topics=list(topics))
 
 
-def offset(number: int, text: str | None = None) -> OffsetCommitRequestPartition:
-    return OffsetCommitRequestPartition(partition_index=number, committed_offset=7, committed_metadata=text)
+def offset(number: int) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(partition_index=number, committed_offset=7)
 
 
 def in_transaction(producer: OffsetProducer, *topics: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequest:
@@ -130,21 +129,9 @@ Case = tuple[Callable[[OffsetProducer], tuple[Any, int]], dict[ErrorCode, int]]
 
 CASES: dict[str, Case] = {
     "commit of partitions": (lambda _: (_COMMIT, 8), {NONE: PARTITIONS}),
-    "commit with texts": (
-        lambda _: (commit(OffsetCommitRequestTopic(name="t", partitions=[offset(n, "m") for n in range(PARTITIONS)])), 8),
-        {NONE: PARTITIONS},
-    ),
-    "commit of topics": (
-        lambda _: (commit(*[OffsetCommitRequestTopic(name=f"t{n}", partitions=[offset(0)]) for n in range(TOPICS)]), 8),
-        {NONE: TOPICS},
-    ),
     "commit of topics by id": (
         lambda _: (commit(*[OffsetCommitRequestTopic(topic_id=one, partitions=[offset(0)]) for one in TOPIC_IDS]), 10),
         {NONE: TOPICS},
-    ),
-    "commit of what does not exist": (
-        lambda _: (commit(OffsetCommitRequestTopic(name="t", partitions=[offset(n) for n in range(-5, PARTITIONS - 5)])), 8),
-        {NONE: PARTITIONS - 5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 5},
     ),
     "commit of partitions in a transaction": (
         lambda one: (
@@ -153,24 +140,9 @@ CASES: dict[str, Case] = {
         ),
         {NONE: PARTITIONS},
     ),
-    "commit of topics in a transaction": (
-        lambda one: (
-            in_transaction(one, *[TxnOffsetCommitRequestTopic(name=f"t{n}", partitions=[pending(0)]) for n in range(TOPICS)]),
-            3,
-        ),
-        {NONE: TOPICS},
-    ),
     "partitions of a transaction": (
         lambda one: (addition(one, AddPartitionsToTxnTopic(name="t", partitions=list(range(PARTITIONS)))), 3),
         {NONE: PARTITIONS},
-    ),
-    "topics of a transaction": (
-        lambda one: (addition(one, *[AddPartitionsToTxnTopic(name=f"t{n}", partitions=[0]) for n in range(TOPICS)]), 3),
-        {NONE: TOPICS},
-    ),
-    "partitions of a transaction of which one is missing": (
-        lambda one: (addition(one, AddPartitionsToTxnTopic(name="t", partitions=list(range(1, PARTITIONS + 1)))), 3),
-        {ErrorCode.OPERATION_NOT_ATTEMPTED: PARTITIONS - 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1},
     ),
     "verification of a transaction": (
         lambda one: (verification(one), 4),
@@ -219,7 +191,6 @@ def names_of(request: type[Any], topic: type[Any]) -> Any:
 
 ABOUT_MANY_TOPICS: dict[str, tuple[Any, int]] = {
     "metadata": (names_of(MetadataRequest, MetadataRequestTopic), 12),
-    "partitions of topics": (names_of(DescribeTopicPartitionsRequest, TopicRequest), 0),
     "offsets": (
         ListOffsetsRequest(
             replica_id=-1,

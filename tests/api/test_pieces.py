@@ -129,40 +129,6 @@ def test_a_large_request_gives_the_loop_back(tmp_path: Path, request_: Any, vers
     assert turns.long_texts() == []
 
 
-async def test_a_small_request_is_handled_at_once(tmp_path: Path) -> None:
-    whole = await broker(tmp_path)
-    assert isinstance(whole.send(epochs(100, 99), 3), bytes)
-
-
-SMALL: list[tuple[Any, int]] = [
-    (OffsetFetchRequest(groups=[group("g", 100), OffsetFetchRequestGroup(group_id="everything", topics=None)]), 8),
-    (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=f"group-{one}", topics=None) for one in range(6)]), 8),
-    (DescribeGroupsRequest(groups=NAMES[:6]), 5),
-    (ConsumerGroupDescribeRequest(group_ids=NAMES[:6]), 1),
-    (DeleteGroupsRequest(groups_names=NAMES[:51]), 2),
-]
-"""Requests of few bytes with more elements than one piece has."""
-
-
-@pytest.mark.parametrize(("request_", "version"), SMALL)
-async def test_a_request_is_cut_by_the_number_of_its_elements(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: Any, version: int
-) -> None:
-    whole = await broker(tmp_path)
-    api = load_api(type(request_).__schema__.api_key)
-    assert len(frame_of(request_, version)) < 1_000
-    handled: list[Any] = []
-    served = api.handle
-
-    def handle(services: Any, context: Any, piece: Any) -> Any:
-        handled.append(piece)
-        return served(services, context, piece)
-
-    monkeypatch.setattr(dispatch, "load_api", lambda _: dataclasses.replace(api, handle=handle))
-    assert await whole.ask(request_, version) is not None
-    assert len(handled) > 1
-
-
 async def test_a_group_that_fails_between_two_pieces_fails_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0.0)
     whole = await broker(tmp_path)

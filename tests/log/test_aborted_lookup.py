@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log.aborted_lookup import SEGMENT_ENTRIES, look_up_in_memory
 from pybroker.log.cleaner.rewrite import _aborted
 from pybroker.log.cleaner.transactions import CleanedTransactions
 from pybroker.log.files.filesystem import Filesystem
@@ -58,21 +57,6 @@ def test_a_fetch_from_a_log_with_very_many_aborted_transactions_holds_the_loop_f
     assert [one.first_offset for one in found] == list(range(1000, 2000, 10))
     assert turns.long_texts() == []
     assert not cold
-    log.release()
-
-
-def test_the_loop_looks_at_a_bounded_number_of_entries(tmp_path: Path) -> None:
-    count = ENTRIES_MAX + 1000
-    log = with_entries(tmp_path, count)
-    assert len(log.segments[0].transaction_index.entries) == count
-    assert [one.first_offset for one in looked_up(log, ColdLookups(), 10 * count - 95, FAR)] == list(
-        range(10 * count - 90, 10 * count, 10)
-    )
-    cold = ColdLookups()
-    assert looked_up(log, cold, 0, FAR) == []
-    assert cold
-    cold.take()()
-    assert looked_up(log, cold, 0, FAR) == entries(count)
     log.release()
 
 
@@ -175,19 +159,4 @@ def test_the_cleaner_notes_very_many_aborted_transactions_in_steps(tmp_path: Pat
             pass
     assert turns.long_texts() == []
     assert len(transactions._known) == ENTRIES // 10
-    log.release()
-
-
-def test_the_loop_looks_at_a_bounded_number_of_segments_without_aborted_transactions(tmp_path: Path) -> None:
-    log = Disk(tmp_path, segment_bytes=100).create()
-    for _ in range(30):
-        append(log, batch())
-    for segment in log.segments:
-        segment.transaction_index.load()
-
-    def looked_at(entries_max: int) -> tuple[AbortedTransactions | None, int]:
-        return look_up_in_memory(log, fetch_offset=Offset(0), upper_offset=FAR, entries_max=entries_max)
-
-    assert looked_at(1000) == ([], 30 * SEGMENT_ENTRIES)
-    assert looked_at(10 * SEGMENT_ENTRIES) == (None, 11 * SEGMENT_ENTRIES)
     log.release()

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from pybroker.config.broker import BrokerConfig
-from pybroker.config.topic import TopicConfig
 from pybroker.metadata.config_changes import (
     LIST_MAX,
     TOPIC_KIND,
     ConfigChange,
     Edit,
     Operation,
-    Settings,
-    plan_config_changes,
 )
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.entries import configs_key, encode_configs
@@ -89,28 +85,6 @@ async def test_hosts_are_looked_up_before_a_change_and_not_for_later_ones(monkey
     assert controller.hosts.found(limits) == {"192.0.2.7": 5}
     assert await controller.alter_configs([setting(OF_ALL, log_retention_ms="7"), setting(OF_ONE, log_roll_ms="8")]) == [None] * 2
     assert len(looked_up) == 1
-
-
-async def test_defaults_are_checked_with_each_topics_settings_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    controller = await started(MemoryStore(), *(f"same-{number}" for number in range(50)))
-    for number in range(50):
-        configs = {"retention.ms": str(number + 1)}
-        (outcome,) = await controller.create_topics([NewTopic(name=f"own-{number}", configs=configs)])
-        assert outcome.error is None
-    resolved: list[int] = []  # in which step
-    steps = 0
-    resolve = TopicConfig.resolve
-
-    def count(config: BrokerConfig, values: Mapping[str, str]) -> TopicConfig:
-        resolved.append(steps)
-        return resolve(config, values)
-
-    monkeypatch.setattr(TopicConfig, "resolve", count)
-    settings = Settings(controller.static_config, controller.config, unusable={})
-    for _ in plan_config_changes(controller.image, settings, [setting(OF_ALL, log_retention_ms="7")]):
-        steps += 1
-    assert len(resolved) == 1 + 50, "the settings of each topic, and none"
-    assert len(set(resolved)) >= 50, "one after the other"
 
 
 async def test_cleaner_threads_at_most_double_and_at_most_halve_as_in_kafka() -> None:

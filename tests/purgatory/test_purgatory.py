@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pybroker.clock import ManualClock, WakeUp
-from pybroker.purgatory.purgatory import KEYS_OF_TRY, LARGE_KEYS, TRIES_PER_LOOK, DelayedOperation, Purgatory
+from pybroker.purgatory.purgatory import LARGE_KEYS, TRIES_PER_LOOK, DelayedOperation, Purgatory
 from pybroker.purgatory.timer import OperationTimer
 from testing.scenes.no_wake_up import never
 
@@ -357,19 +357,6 @@ def test_an_event_that_very_many_wait_for_gives_the_loop_back() -> None:
     assert [one.completions for one in waiting] == [1] * 99 + [0]
     assert all(one.tries == 3 for one in waiting[:50]), "each is tried once by the event"
     assert (purgatory.watched, purgatory.delayed) == (2, 2)
-
-
-def test_long_operations_that_wait_for_the_same_event_give_the_loop_back_sooner() -> None:
-    purgatory, turns = step_by_step()
-    waiting = [Waiting() for _ in range(5)]
-    for one in waiting:
-        purgatory.try_complete_else_watch(one, range(KEYS_OF_TRY * TRIES_PER_LOOK), 1000)
-        one.is_ready = True
-    assert purgatory.check_and_complete(7) == 1
-    assert [one.completions for one in waiting] == [1, 0, 0, 0, 0]
-    while turns:
-        turns.pop(0)()
-    assert [one.completions for one in waiting] == [1] * 5
 
 
 def test_many_events_at_once_give_the_loop_back() -> None:

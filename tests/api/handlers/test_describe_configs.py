@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -55,24 +54,6 @@ async def test_a_resource_that_is_named_again_is_described_once(tmp_path: Path) 
     kinds = [(result.resource_type, result.resource_name) for result in results]
     assert kinds == [(BROKER, "1"), (LOGGER, "1"), (BROKER, ""), (TOPIC, "nope"), *[(BROKER, "1")] * 3]
     assert [[config.name for config in result.configs] for result in results[4:]] == [["log.dirs"], ["node.id"], []]
-
-
-async def test_resources_are_described_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0.0)
-    whole = await Whole(tmp_path).start()
-    resources = [
-        DescribeConfigsResource(resource_type=GROUP, resource_name=f"group-{number}", configuration_keys=None)
-        for number in range(5)
-    ]
-    resources[4].configuration_keys = [*(f"key-{number}" for number in range(2_990)), "consumer.session.timeout.ms"]
-    request = DescribeConfigsRequest(resources=resources)
-    sent = whole.send(request, 4)
-    for _ in range(6):
-        await asyncio.sleep(0)
-        assert not sent.done(), "each resource is a step, and so are some of the keys"
-    results = whole.read(await sent, request, 4).results
-    assert [len(result.configs) > 1 for result in results] == [True, True, True, True, False]
-    assert [config.name for config in results[4].configs] == ["consumer.session.timeout.ms"]
 
 
 async def test_what_cannot_be_described(tmp_path: Path) -> None:
