@@ -11,7 +11,7 @@ import click
 
 from pybroker.cli.directories_command import filesystem_of_disk, load_config, refusals, with_store, with_store_as_it_lies
 from pybroker.cli.main import ConfigurationError
-from pybroker.cli.start import env_option
+from pybroker.cli.start import env_option, override_option
 
 if TYPE_CHECKING:
     from pybroker.adoption.from_kafka import Adoption, Plan
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Change nothing; print what would be adopted.")
 @click.option("--partial", is_flag=True, help="Adopt one broker of several; create partitions that are not in DIR, empty.")
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="The properties file of the broker's start.")
-@click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
+@override_option
 @env_option
 def command(
     *,

@@ -14,7 +14,7 @@ from typing import Final
 import click
 
 from pybroker.cli.main import RunError
-from pybroker.cli.start import prepare, properties_of, serve
+from pybroker.cli.start import override_option, prepare, properties_of, serve
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
     context_settings={"allow_interspersed_args": False},
 )
 @click.option("--config", type=click.Path(path_type=Path), help="A properties file to use instead of one that is mounted.")
-@click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
+@override_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def command(*, config: Path | None, overrides: tuple[str, ...], words: tuple[str, ...]) -> None:
     """Run a broker by the environment variables of other images of Kafka; docs/containers.md lists them.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from pybroker.cli.main import ConfigurationError, RunError
-from pybroker.cli.start import env_option, load_configuration, properties_of
+from pybroker.cli.start import env_option, load_configuration, override_option, properties_of
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
@@ -28,25 +28,30 @@ def command() -> None:
     """Manage log directories that are missing, and metadata that was lost. The broker must be stopped."""
 
 
-def _config_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that identify the broker: those of `pybroker start`."""
+def _of_broker(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that identify the broker, those of `pybroker start`; the command gets the configuration in `loaded`."""
+
+    def command(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...], env: bool, **others: Any) -> None:
+        function(loaded=load_config(config, data_dir, overrides, env=env), **others)
+
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    command.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     for option in (
         env_option,
-        click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated."),
+        override_option,
         click.option("--data-dir", metavar="DIR", help="The data directory; the same as --override log.dirs=DIR."),
         click.argument("config", required=False, type=click.Path(path_type=Path)),
     ):
-        function = option(function)
-    return function
+        command = option(command)
+    return command
 
 
 @command.command("list", short_help="Print the directories that the broker has used.")
-@_config_options
-def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...], env: bool) -> None:
+@_of_broker
+def list_(*, loaded: BrokerConfig) -> None:
     """Print the directories that the broker has used, each as present, missing, away or forgotten, and the new ones."""
     from pybroker.adoption.known_directories import described
 
-    loaded = load_config(config, data_dir, overrides, env=env)
     rows = with_store(loaded, lambda store: described(store, loaded, filesystem_of_disk()), is_made=False)
     widths = [max(len(row[column]) for row in (_HEADINGS, *rows)) for column in range(len(_HEADINGS))]
     for row in (_HEADINGS, *rows):
@@ -55,12 +60,11 @@ def list_(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ..
 
 @command.command("forget", short_help="Give up a directory whose disk is lost for good.")
 @click.argument("directory_id", metavar="ID")
-@_config_options
-def forget(*, directory_id: str, config: Path | None, data_dir: str | None, overrides: tuple[str, ...], env: bool) -> None:
+@_of_broker
+def forget(*, directory_id: str, loaded: BrokerConfig) -> None:
     """Give up the directory ID, whose disk is lost for good. The next start creates its partitions again, empty."""
     from pybroker.adoption import known_directories
 
-    loaded = load_config(config, data_dir, overrides, env=env)
     try:
         forgotten: KnownDirectory = with_store(
             loaded,
@@ -75,16 +79,8 @@ def forget(*, directory_id: str, config: Path | None, data_dir: str | None, over
 @command.command("adopt", short_help="Rebuild lost metadata from this broker's logs.")
 @click.option("--allow-missing", is_flag=True, help="Create partitions that are in no directory, empty.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting for all topics; may be repeated.")
-@_config_options
-def adopt(
-    *,
-    allow_missing: bool,
-    settings: tuple[str, ...],
-    config: Path | None,
-    data_dir: str | None,
-    overrides: tuple[str, ...],
-    env: bool,
-) -> None:
+@_of_broker
+def adopt(*, allow_missing: bool, settings: tuple[str, ...], loaded: BrokerConfig) -> None:
     """Rebuild lost metadata from the logs in the directories of this broker. For those of an Apache Kafka use 'pybroker adopt'.
 
     Topics get the broker's default settings and those of --set. Retention works from the start on: if a topic was kept longer
@@ -95,7 +91,6 @@ def adopt(
     from pybroker.config.setting import ConfigError
     from pybroker.config.topic import TopicConfig
 
-    loaded = load_config(config, data_dir, overrides, env=env)
     wanted = properties_of(settings, "--set")
     try:
         TopicConfig.resolve(loaded, wanted)
@@ -120,8 +115,8 @@ def adopt(
 
 
 @command.command("set-aside", short_help="Rename all logs, so that the broker starts without topics.")
-@_config_options
-def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str, ...], env: bool) -> None:
+@_of_broker
+def set_aside(*, loaded: BrokerConfig) -> None:
     """Give every log a name that ends in -stray, so that the broker starts without topics.
 
     The command removes no file that holds records.
@@ -129,7 +124,6 @@ def set_aside(*, config: Path | None, data_dir: str | None, overrides: tuple[str
     from pybroker.adoption import lost_metadata
     from pybroker.broker.old_data import sqlite_path
 
-    loaded = load_config(config, data_dir, overrides, env=env)
     with refusals(), lost_metadata.locked(loaded, filesystem_of_disk()) as directories:
         if sqlite_path(loaded) is None:
             kept = asyncio.run(lost_metadata.set_aside(None, loaded, directories))

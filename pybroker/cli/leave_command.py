@@ -9,7 +9,7 @@ import click
 
 from pybroker.cli.adopt_command import load_owned
 from pybroker.cli.directories_command import filesystem_of_disk, refusals, with_store, with_store_as_it_lies
-from pybroker.cli.start import env_option
+from pybroker.cli.start import env_option, override_option
 
 if TYPE_CHECKING:
     from pybroker.adoption.leaving import Departure
@@ -31,7 +31,7 @@ _RELEASES = ("3.9", "4.0", "4.1", "4.2", "4.3")
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing; print what Kafka would get.")
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="The properties file of this broker's start.")
-@click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
+@override_option
 @env_option
 def command(
     *, directories: tuple[Path, ...], release: str, dry_run: bool, config: Path | None, overrides: tuple[str, ...], env: bool

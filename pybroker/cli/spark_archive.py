@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from pybroker.cli.spark_options import SparkOptions, isolation_option, job, spark_options
-
-if TYPE_CHECKING:
-    from pybroker.spark.isolation import Isolation
+from pybroker.cli.spark_options import SparkOptions, check_topics, isolation_option, job, spark_options
 
 
 @click.command("archive", short_help="Copy new records of topics to Parquet files.")
@@ -31,29 +28,22 @@ if TYPE_CHECKING:
     help="Join small files at the end and whenever there are this many; 0 means never.",
 )
 @click.option(
-    "--file-mb", default=128, show_default=True, type=click.IntRange(min=1), help="Size in MB up to which files are joined."
+    "--file-mb",
+    "file_bytes",
+    default=128,
+    show_default=True,
+    type=click.IntRange(min=1),
+    callback=lambda _context, _option, mb: mb << 20,
+    help="Size in MB up to which files are joined.",
 )
-@click.option("--allow-loss", is_flag=True, help="Continue when records were deleted before they were archived.")
+@click.option(
+    "--allow-loss", "is_loss_allowed", is_flag=True, help="Continue when records were deleted before they were archived."
+)
 @click.option("--retry-s", default=60.0, show_default=True, help="Seconds to wait for a cluster that went away.")
 @isolation_option
 @click.option("--verify", is_flag=True, help="Compare all files with the manifest instead of archiving.")
 @spark_options
-def command(
-    *,
-    where: SparkOptions,
-    path: Path,
-    bootstrap: str | None,
-    topics: tuple[str, ...],
-    pattern: str | None,
-    interval_s: float | None,
-    batch_records: int,
-    compact_after: int,
-    file_mb: int,
-    allow_loss: bool,
-    retry_s: float,
-    isolation: Isolation,
-    verify: bool,
-) -> None:
+def command(*, where: SparkOptions, path: Path, verify: bool, **options: Any) -> None:
     """Copy the records that are new in topics to Parquet files under PATH, each record exactly once."""
     if verify:
         from pybroker.spark.archive import verify as verification
@@ -62,26 +52,12 @@ def command(
             found = verification.verify(spark, path)
         click.echo(f"{found.records:,} records in {found.files:,} files match the manifest")
         return
-    if bootstrap is None:
+    if options["bootstrap"] is None:
         raise click.UsageError("--bootstrap-server is needed")
-    if bool(topics) == (pattern is not None):
-        raise click.UsageError("give either --topic or --pattern")
+    check_topics(options)
     from pybroker.spark.archive import job as archive
 
-    options = archive.ArchiveOptions(
-        bootstrap=bootstrap,
-        path=path,
-        topics=topics,
-        pattern=pattern,
-        interval_s=interval_s,
-        batch_records=batch_records,
-        compact_after=compact_after,
-        file_bytes=file_mb << 20,
-        is_loss_allowed=allow_loss,
-        retry_s=retry_s,
-        isolation=isolation,
-    )
     with job("archive", where) as spark:
-        result = archive.run(spark, options)
+        result = archive.run(spark, archive.ArchiveOptions(path=path, **options))
     lost = f"; {result.lost:,} were deleted before they could be archived" if result.lost else ""
     click.echo(f"{result.records:,} records archived in {result.seconds:.1f} s, {result.files:,} files in all{lost}")

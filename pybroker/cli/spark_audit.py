@@ -5,21 +5,19 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pybroker.cli.spark_options import SparkOptions, isolation_option, job, spark_options
+from pybroker.cli.spark_options import SparkOptions, check_topics, isolation_option, job, pair, spark_options, time_option
 
 if TYPE_CHECKING:
     from pybroker.spark.audit.incremental import Passed
     from pybroker.spark.audit.options import AuditOptions
     from pybroker.spark.audit.sources import Tier
-    from pybroker.spark.isolation import Isolation
 
 LOST_OR_DOUBLED: Final = 3
 """The exit code of an audit that ran to its end and found lost or doubled records."""
-_TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"])
 
 
 @click.command("audit", short_help="Compare what producers sent with what each tier has.")
@@ -54,11 +52,14 @@ _TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"
     type=click.FloatRange(min=0),
     help="Seconds after its end at which a bucket closes.",
 )
-@click.option("--close-all", is_flag=True, help="Close the last buckets too, because the producers have ended.")
-@click.option("--from-time", type=_TIME, metavar="TIME", help="Only buckets at or after this time (UTC).")
-@click.option("--to-time", type=_TIME, metavar="TIME", help="Only buckets before this time (UTC).")
+@click.option("--close-all", "is_all_closed", is_flag=True, help="Close the last buckets too, because the producers have ended.")
+@time_option("--from-time", "from_ms", help_text="Only buckets at or after this time (UTC).")
+@time_option("--to-time", "to_ms", help_text="Only buckets before this time (UTC).")
 @click.option(
-    "--incremental", is_flag=True, help="Read only what is new since the previous pass; PATH keeps the state that this needs."
+    "--incremental",
+    "is_incremental",
+    is_flag=True,
+    help="Read only what is new since the previous pass; PATH keeps the state that this needs.",
 )
 @click.option(
     "--every",
@@ -81,70 +82,52 @@ _TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"
     type=click.IntRange(min=1),
     help="Maximum records in a pass; with --incremental.",
 )
-@click.option("--allow-loss", is_flag=True, help="Continue when records were deleted before a pass could read them.")
+@click.option(
+    "--allow-loss", "is_loss_allowed", is_flag=True, help="Continue when records were deleted before a pass could read them."
+)
 @click.option("--retry-s", default=60.0, show_default=True, help="Seconds to wait for a cluster that went away.")
 @isolation_option
 @spark_options
 def command(
     *,
     where: SparkOptions,
-    path: Path,
     tiers: tuple[str, ...],
     renames: tuple[str, ...],
-    topics: tuple[str, ...],
-    pattern: str | None,
     counts: str | None,
-    counts_topic: str,
     no_counts: bool,
-    bucket_s: int,
-    grace_s: float,
-    close_all: bool,
-    from_time: dt.datetime | None,
-    to_time: dt.datetime | None,
-    incremental: bool,
+    is_incremental: bool,
     interval_s: float | None,
     keep_s: float,
     pass_records: int,
-    allow_loss: bool,
-    retry_s: float,
-    isolation: Isolation,
+    is_loss_allowed: bool,
+    **options: Any,
 ) -> None:
     """Compare what producers sent with what each tier has, by sequence numbers, and write the result to PATH.
 
     The exit code is 3 when records are lost or doubled.
     """
-    if bool(topics) == (pattern is not None):
-        raise click.UsageError("give either --topic or --pattern")
-    if (incremental or interval_s is not None) and (from_time or to_time):
+    check_topics(options)
+    is_incremental |= interval_s is not None
+    if is_incremental and (options["from_ms"] is not None or options["to_ms"] is not None):
         raise click.UsageError("--incremental and --every take neither --from-time nor --to-time")
     from pybroker.spark.audit.options import AuditOptions, Incremental
     from pybroker.spark.errors import PipelineError
 
-    how = Incremental(interval_s=interval_s, keep_s=keep_s, pass_records=pass_records, is_loss_allowed=allow_loss)
+    how = Incremental(interval_s=interval_s, keep_s=keep_s, pass_records=pass_records, is_loss_allowed=is_loss_allowed)
     try:
         chosen = _tiers(tiers, renames)
         clusters = [tier.source for tier in chosen if tier.folder is None]
         if counts is None and not clusters and not no_counts:
             raise click.UsageError("no tier is a cluster: give --counts, the cluster with the producers' counts, or --no-counts")
-        options = AuditOptions(
-            path=path,
+        audited = AuditOptions(
             tiers=chosen,
-            topics=topics,
-            pattern=pattern,
             counts=None if no_counts else counts or clusters[0],
-            counts_topic=counts_topic,
-            bucket_s=bucket_s,
-            grace_s=grace_s,
-            is_all_closed=close_all,
-            from_ms=_ms(from_time),
-            to_ms=_ms(to_time),
-            retry_s=retry_s,
-            incremental=how if incremental or interval_s is not None else None,
-            isolation=isolation,
+            incremental=how if is_incremental else None,
+            **options,
         )
     except PipelineError as error:
         raise click.UsageError(str(error)) from error
-    _run(where, options)
+    _run(where, audited)
 
 
 def _run(where: SparkOptions, options: AuditOptions) -> None:
@@ -183,19 +166,8 @@ def _printer() -> Callable[[Passed], None]:
 def _tiers(given: tuple[str, ...], renames: tuple[str, ...]) -> tuple[Tier, ...]:
     from pybroker.spark.audit.sources import SAME_NAME, Tier
 
-    names = dict(_pair("--rename", one) for one in renames)
-    tiers = tuple(Tier(name, source, names.pop(name, SAME_NAME)) for name, source in (_pair("--tier", one) for one in given))
+    names = dict(pair("--rename", one) for one in renames)
+    tiers = tuple(Tier(name, source, names.pop(name, SAME_NAME)) for name, source in (pair("--tier", one) for one in given))
     if names:
         raise click.UsageError(f"--rename {next(iter(names))}: no --tier has this name")
     return tiers
-
-
-def _pair(option: str, text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name or not value:
-        raise click.UsageError(f"{option} {text}: must be NAME=VALUE")
-    return name, value
-
-
-def _ms(time: dt.datetime | None) -> int | None:
-    return None if time is None else int(time.replace(tzinfo=dt.UTC).timestamp() * 1000)

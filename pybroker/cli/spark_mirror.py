@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import click
 
-from pybroker.cli.spark_options import SparkOptions, failures_in_one_line, job, spark_options
+from pybroker.cli.spark_options import SparkOptions, check_topics, failures_in_one_line, job, pair, spark_options
 from pybroker.model import Offset
 
 
@@ -25,7 +26,12 @@ from pybroker.model import Offset
     metavar="TOPIC=NAME",
     help="Call TOPIC of the source NAME in the target; may be repeated.",
 )
-@click.option("--copy-retention", is_flag=True, help="Create topics with the source's retention instead of an unlimited one.")
+@click.option(
+    "--copy-retention",
+    "copies_retention",
+    is_flag=True,
+    help="Create topics with the source's retention instead of an unlimited one.",
+)
 @click.option(
     "--every",
     "interval_s",
@@ -33,7 +39,9 @@ from pybroker.model import Offset
     metavar="SECONDS",
     help="Look for new records every SECONDS until interrupted.",
 )
-@click.option("--allow-loss", is_flag=True, help="Continue when records were deleted before they were mirrored.")
+@click.option(
+    "--allow-loss", "is_loss_allowed", is_flag=True, help="Continue when records were deleted before they were mirrored."
+)
 @click.option("--retry-s", default=60.0, show_default=True, help="Seconds to wait for a cluster that went away.")
 @click.option("--local", "is_local", is_flag=True, help="Copy in threads of this process, without Spark.")
 @click.option(
@@ -46,20 +54,11 @@ def command(
     *,
     where: SparkOptions,
     path: Path,
-    source: str | None,
-    target: str | None,
-    topics: tuple[str, ...],
-    pattern: str | None,
-    prefix: str,
-    renamed: tuple[str, ...],
-    copy_retention: bool,
-    interval_s: float | None,
-    allow_loss: bool,
-    retry_s: float,
     is_local: bool,
-    workers: int,
     origin: str | None,
     mapped: str | None,
+    renamed: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Copy topics to another cluster, batch by batch and unchanged where possible.
 
@@ -68,44 +67,20 @@ def command(
     if origin is not None or mapped is not None:
         _look_up(path, origin, mapped)
         return
-    if source is None or target is None:
+    if options["source"] is None or options["target"] is None:
         raise click.UsageError("--source and --target are needed")
-    if bool(topics) == (pattern is not None):
-        raise click.UsageError("give either --topic or --pattern")
+    check_topics(options)
+    options["renamed"] = dict(pair("--rename", one, "TOPIC=NAME") for one in renamed)
     from pybroker.spark.mirror import job as mirror
 
-    options = mirror.MirrorOptions(
-        path=path,
-        source=source,
-        target=target,
-        topics=topics,
-        pattern=pattern,
-        prefix=prefix,
-        renamed=_pairs(renamed),
-        copies_retention=copy_retention,
-        interval_s=interval_s,
-        is_loss_allowed=allow_loss,
-        retry_s=retry_s,
-        workers=workers,
-    )
     with failures_in_one_line("mirror"), nullcontext() if is_local else job("mirror", where) as spark:
-        result = mirror.run(spark, options)
+        result = mirror.run(spark, mirror.MirrorOptions(path=path, **options))
     counts, seconds = result.counts, result.seconds
     rate = counts.size / seconds / 1e6 if seconds else 0.0
     kept = f"{counts.verbatim:,} batches as they were, {counts.rebuilt:,} rebuilt"
     out = f"; {counts.aborted:,} batches of aborted transactions left out" if counts.aborted else ""
     lost = f"; {result.lost:,} offsets were deleted before they could be mirrored" if result.lost else ""
     click.echo(f"{counts.records:,} records mirrored in {seconds:.1f} s, {rate:.1f} MB/s, {kept}{out}{lost}")
-
-
-def _pairs(renamed: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for option in renamed:
-        name, separator, target = option.partition("=")
-        if not (separator and name and target):
-            raise click.UsageError(f"--rename {option}: must be TOPIC=NAME")
-        found[name] = target
-    return found
 
 
 def _look_up(path: Path, origin: str | None, mapped: str | None) -> None:

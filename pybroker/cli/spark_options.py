@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pybroker.cli.main import RunError
+from pybroker.cli.start import properties_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pybroker.spark.isolation import Isolation
+
+_TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"])
 
 INTERRUPTED: Final = 130
 """The exit code after Ctrl-C, the same as a shell's."""
@@ -34,13 +38,7 @@ def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --master, --jars and --conf to a command, which receives them in its argument `where`."""
 
     def command(*, master: str, jars: Path | None, conf: tuple[str, ...], **others: Any) -> Any:
-        settings = {}
-        for option in conf:
-            name, separator, value = option.partition("=")
-            if not separator or not name.strip():
-                raise click.UsageError(f"--conf {option}: must be NAME=VALUE")
-            settings[name.strip()] = value
-        return function(where=SparkOptions(master, jars, settings), **others)
+        return function(where=SparkOptions(master, jars, properties_of(conf, "--conf")), **others)
 
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     command.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
@@ -51,6 +49,29 @@ def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+def pair(option: str, text: str, form: str = "NAME=VALUE") -> tuple[str, str]:
+    """Parse the value of an option that has this form. Raises UsageError."""
+    name, separator, value = text.partition("=")
+    if not separator or not name or not value:
+        raise click.UsageError(f"{option} {text}: must be {form}")
+    return name, value
+
+
+def check_topics(options: Mapping[str, Any]) -> None:
+    """Raise UsageError unless there is one of the options --topic and --pattern."""
+    if bool(options["topics"]) == (options["pattern"] is not None):
+        raise click.UsageError("give either --topic or --pattern")
+
+
+def time_option(*names: str, help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add an option with a time in UTC, which the command gets in ms since 1970, or None."""
+
+    def in_ms(_context: click.Context, _option: click.Parameter, time: dt.datetime | None) -> int | None:
+        return None if time is None else int(time.replace(tzinfo=dt.UTC).timestamp() * 1000)
+
+    return click.option(*names, type=_TIME, metavar="TIME", help=help_text, callback=in_ms)
 
 
 def isolation_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,26 +27,20 @@ if TYPE_CHECKING:
 @click.option("--to-offset", type=click.IntRange(min=0), help="Only records before this offset of each partition.")
 @click.option("--rate", default=0.0, type=click.FloatRange(min=0), help="Records per second; 0 means as fast as possible.")
 @click.option("--codec", default="none", show_default=True, help="none, gzip, snappy, lz4 or zstd.")
-@click.option("--again", is_flag=True, help="Write everything once more, even what was written before.")
-@click.option("--allow-expired", is_flag=True, help="Write even records that are older than the topic's retention.")
-@click.option("--retry-s", default=120.0, show_default=True, help="Seconds to wait for a cluster that went away.")
+@click.option("--again", "is_again", is_flag=True, help="Write everything once more, even what was written before.")
+@click.option(
+    "--allow-expired", "is_expiry_allowed", is_flag=True, help="Write even records that are older than the topic's retention."
+)
+@click.option("--retry-s", "timeout_s", default=120.0, show_default=True, help="Seconds to wait for a cluster that went away.")
 @spark_options
 def command(
     *,
     where: SparkOptions,
-    path: Path,
-    bootstrap: str,
-    topics: tuple[str, ...],
-    to: str | None,
     from_time: str | None,
     to_time: str | None,
     from_offset: Offset | None,
     to_offset: Offset | None,
-    rate: float,
-    codec: str,
-    again: bool,
-    allow_expired: bool,
-    retry_s: float,
+    **options: Any,
 ) -> None:
     """Write the archive at PATH back to topics; a second run continues where a stopped one ended."""
     from_ms, to_ms = start_ms(from_time), start_ms(to_time)
@@ -54,18 +48,7 @@ def command(
         from pybroker.spark.replay import job as replay
         from pybroker.spark.replay.rows import Selection
 
-        options = replay.ReplayOptions(
-            path=path,
-            bootstrap=bootstrap,
-            topics=topics,
-            to=to,
-            selection=Selection(from_offset, to_offset, from_ms, to_ms),
-            rate=rate,
-            codec=codec,
-            is_again=again,
-            is_expiry_allowed=allow_expired,
-            timeout_s=retry_s,
-        )
-        result = replay.run(spark, options)
+        selection = Selection(from_offset, to_offset, from_ms, to_ms)
+        result = replay.run(spark, replay.ReplayOptions(selection=selection, **options))
     before = f", {result.there_before:,} were already there" if result.there_before else ""
     click.echo(f"{result.records:,} records written in {result.seconds:.1f} s{before}")

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any
 
 import click
 
-from pybroker.cli.spark_options import SparkOptions, job, spark_options
-
-if TYPE_CHECKING:
-    import datetime as dt
-
-    from pybroker.model import Offset
-
-_TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"])
+from pybroker.cli.spark_options import SparkOptions, job, spark_options, time_option
 
 
 @click.command("report", short_help="Write a page with numbers and pictures about topics.")
@@ -26,8 +19,8 @@ _TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"
 @click.option("--pattern", help="All topics whose whole name matches this regular expression, instead of --topic.")
 @click.option("--from-offset", type=click.IntRange(min=0), help="Only records from this offset of each partition.")
 @click.option("--to-offset", type=click.IntRange(min=0), help="Only records before this offset of each partition.")
-@click.option("--from-time", type=_TIME, metavar="TIME", help="Start at the first record of this time (UTC) or later.")
-@click.option("--to-time", type=_TIME, metavar="TIME", help="End before the first record of this time (UTC) or later.")
+@time_option("--from-time", "from_ms", help_text="Start at the first record of this time (UTC) or later.")
+@time_option("--to-time", "to_ms", help_text="End before the first record of this time (UTC) or later.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N offsets of each partition.")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Only N offsets of each partition, spread evenly.")
 @click.option("--json", "has_summary", is_flag=True, help="Write a summary in JSON beside the page.")
@@ -40,14 +33,9 @@ def command(
     bootstrap: str,
     topics: tuple[str, ...],
     pattern: str | None,
-    from_offset: Offset | None,
-    to_offset: Offset | None,
-    from_time: dt.datetime | None,
-    to_time: dt.datetime | None,
-    last: int | None,
-    sample: int | None,
     has_summary: bool,
     retry_s: float,
+    **wanted: Any,
 ) -> None:
     """Write a page with numbers and pictures about topics to PATH: a folder, or a file whose name ends in .html."""
     if topics and pattern is not None:
@@ -60,14 +48,7 @@ def command(
         path=path,
         topics=topics,
         pattern=pattern,
-        wanted=Wanted(
-            from_offset=from_offset,
-            to_offset=to_offset,
-            from_ms=_ms(from_time),
-            to_ms=_ms(to_time),
-            last=last,
-            sample=sample,
-        ),
+        wanted=Wanted(**wanted),
         has_summary=has_summary,
         retry_s=retry_s,
     )
@@ -76,9 +57,3 @@ def command(
     count = len(result.report.topics)
     what = f"{count:,} topic{'' if count == 1 else 's'}, {result.records:,} records, {result.size / 1e6:,.1f} MB"
     click.echo(f"{what} read in {result.seconds:.1f} s: {result.page}")
-
-
-def _ms(time: dt.datetime | None) -> int | None:
-    import datetime as dt
-
-    return None if time is None else int(time.replace(tzinfo=dt.UTC).timestamp() * 1000)

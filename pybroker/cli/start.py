@@ -35,7 +35,10 @@ ADDRESS_IN_USE: Final = (
 _FIRST: Final = 1
 
 env_option = click.option("--env", is_flag=True, help="Read KAFKA_* environment variables as properties, as the image does.")
-"""The option of all commands that read the configuration of a broker."""
+override_option = click.option(
+    "--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated."
+)
+"""The options of all commands that read the configuration of a broker."""
 
 
 @click.command("start")
@@ -43,7 +46,7 @@ env_option = click.option("--env", is_flag=True, help="Read KAFKA_* environment 
 @click.option("--host", help="Address of the first listener, 127.0.0.1 by default; 0.0.0.0 or :: means every interface.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of the first listener; 0 means any free port.")
 @click.option("--data-dir", metavar="DIR", help="The data directory; the same as --override log.dirs=DIR.")
-@click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="Set a property; may be repeated.")
+@override_option
 @env_option
 @click.option("--exit-with-parent", is_flag=True, help="Stop when the process that started the broker ends, in whatever way.")
 @click.option("--log-level", "levels", multiple=True, metavar="[MODULE=]LEVEL", help="Level of all logs, or of one module's.")
