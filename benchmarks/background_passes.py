@@ -19,7 +19,7 @@ from pybroker.config.topic import TopicConfig
 from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import BrokerId, TopicId, TopicPartition
-from pybroker.sharing.background import PAUSE_S, SLICE_NS, Background
+from pybroker.sharing.background import PAUSES_PER_SLICE, SLICE_NS, Background
 from pybroker.sharing.work import run_inline
 from testing.simulation.disk import SimulatedDisk
 
@@ -63,7 +63,7 @@ class Later:
 
 def report(name: str, taken: list[int]) -> None:
     slices, longest = len(taken), max(taken) / 1e6
-    idle_s, busy_s = slices * (SLICE_NS / 1e9 + PAUSE_S), slices * (SLICE_NS / 1e9 + BUSY_S)
+    idle_s, busy_s = slices * (1 + PAUSES_PER_SLICE) * SLICE_NS / 1e9, slices * (SLICE_NS / 1e9 + BUSY_S)
     print(f"{name:<34}{sum(taken) / 1e6:>10.0f}{slices:>9}{longest:>12.1f}{idle_s:>12.2f}{busy_s:>9.2f}")
 
 

@@ -421,6 +421,7 @@ class BrokerServer:
             config=lambda: self.controller.config,
             high_watermark=replicas.high_watermark,
             later=loop.call_later,
+            run=self.background.run,
             thread_of=self.disks.helper,
             on_bug=self._count_bug,
         )

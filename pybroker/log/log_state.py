@@ -22,7 +22,7 @@ from pybroker.model import FIRST_OFFSET, LeaderEpoch, Offset
 from pybroker.records.rules import INFLATION_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pybroker.clock import Clock
     from pybroker.config.topic import TopicConfig
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pybroker.log.files.filesystem import Filesystem
     from pybroker.log.results import LostRange
     from pybroker.model import TopicId, TopicPartition
+    from pybroker.sharing.work import Work
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
@@ -61,7 +62,7 @@ class Replacing(Protocol):
     def settle(self) -> None:
         """End the replacement now, in either way, because segments of the log are about to be deleted. Raises OSError."""
 
-    def finish(self) -> Iterator[Callable[[], None]]:
+    def finish(self) -> Work[None]:
         """Give all files their final names. After OSError it may be called again."""
 
 

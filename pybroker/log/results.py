@@ -8,10 +8,12 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from pybroker.model import NO_OFFSET, Offset
+from pybroker.sharing.work import in_thread
 
 if TYPE_CHECKING:
     from pybroker.log.indexes.transaction_index import AbortedTransaction
     from pybroker.model import LeaderEpoch
+    from pybroker.sharing.work import ThreadRunner, Work
 
 T = TypeVar("T")
 
@@ -117,3 +119,10 @@ class Computation(Generic[T]):
             finally:
                 del error  # else it lives as long as its traceback, and that as long as it, with all that the function had
         return self._result.pop()
+
+
+def computed(run: ThreadRunner, function: Callable[[], T]) -> Work[T]:
+    """Wait for what `function` returns in a thread. Raises what it raises."""
+    computation = Computation(function)
+    yield from in_thread(run, computation)
+    return computation.result()

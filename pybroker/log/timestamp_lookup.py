@@ -3,8 +3,8 @@
 The time index of a segment gives the offset up to which everything is older than the target. The search continues from there, by
 batch headers, to the first batch whose max timestamp is not older. Then it looks at the records of that batch.
 
-A search may pass thousands of segments and millions of headers, so the searches are generators that yield every `_HEADERS`
-headers, and with each piece of a batch that they look into. Other work may meanwhile take segments away or cut the log. Then the
+A search may pass thousands of segments and millions of headers, so the searches yield after each header, and with each piece of a
+batch that they look into. Other work may meanwhile take segments away or cut the log. Then the
 search looks its place up again by the offset that it has come to, and continues there: what it has passed does not matter to it
 any more.
 
@@ -15,7 +15,7 @@ Source: UnifiedLog.fetchOffsetByTimestamp, legacyFetchOffsetsBefore; LogSegment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pybroker.log.cold_lookup import cold_indexes, cold_lookup, cold_next, cold_time_lookup, quietly
 from pybroker.log.results import Computation, TimestampedOffset
@@ -27,21 +27,18 @@ from pybroker.records.compression import inflated
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from pybroker.log.log_state import LogState
     from pybroker.log.segments.file_records import SegmentFile
     from pybroker.log.segments.segment import LogSegment
+    from pybroker.sharing.work import Pausing, Work
 
     Result = TypeVar("Result")
-    Searching: TypeAlias = Generator[Callable[[], None] | None, None, Result]
-    Walking: TypeAlias = Generator[None, None, Result]
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
 _ANY_TIME: Final = -(1 << 63)
-_HEADERS: Final = 64
-"""The headers between two yields: about 0.2 ms."""
 _LOOP_BYTES: Final = 1 << 20
 """A longer batch is read in a thread, which also checks its checksum."""
 
@@ -54,7 +51,7 @@ class _ChangedError(Exception):
         self.offset = offset
 
 
-def _pause(log: LogState, offset: Offset, step: Callable[[], None] | None = None) -> Searching[None]:
+def _pause(log: LogState, offset: Offset, step: Callable[[], None] | None = None) -> Work[None]:
     """Give others their turn, while a thread runs `step`.
 
     Raises _ChangedError, and KafkaError if the log cannot be used any more.
@@ -66,13 +63,7 @@ def _pause(log: LogState, offset: Offset, step: Callable[[], None] | None = None
         raise _ChangedError(offset)
 
 
-def _pause_if_cold(log: LogState, segment: LogSegment, at: int, header: BatchView) -> Searching[None]:
-    """Pause after a header if a thread must read the next one first."""
-    if (cold := cold_next(segment, at, header)) is not None:
-        yield from _pause(log, header.next_offset, cold)
-
-
-def _batch(log: LogState, file: SegmentFile, position: int, header: BatchView) -> Searching[BatchView]:
+def _batch(log: LogState, file: SegmentFile, position: int, header: BatchView) -> Work[BatchView]:
     """Read a whole batch, in a thread if it is long or the page cache lacks it. Raises CorruptDataError, OSError."""
     length = header.batch_length
     reading = Computation(lambda: batch_at(file, position, header))
@@ -83,7 +74,7 @@ def _batch(log: LogState, file: SegmentFile, position: int, header: BatchView) -
     return reading.result()
 
 
-def _guarded(log: LogState, search: Callable[[Offset], Searching[Result]]) -> Searching[Result]:
+def _guarded(log: LogState, search: Callable[[Offset], Work[Result]]) -> Work[Result]:
     """Run `search` from the log start offset on, again and again while the log changes under it."""
     log.check_usable()
     start = log.log_start_offset
@@ -98,10 +89,10 @@ def _guarded(log: LogState, search: Callable[[Offset], Searching[Result]]) -> Se
             raise log.log_directory.fail(error) from error
 
 
-def offset_for_timestamp(log: LogState, timestamp: int) -> Searching[TimestampedOffset | None]:
+def offset_for_timestamp(log: LogState, timestamp: int) -> Work[TimestampedOffset | None]:
     """Find the first record at or after `timestamp`; this is `Log.offset_for_timestamp`."""
 
-    def search(start: Offset) -> Searching[TimestampedOffset | None]:
+    def search(start: Offset) -> Work[TimestampedOffset | None]:
         for segment in log.segments.starting_with(start):
             place = Offset(max(segment.base_offset, start))
             if (cold := cold_indexes(log, segment)) is not None:
@@ -118,25 +109,23 @@ def offset_for_timestamp(log: LogState, timestamp: int) -> Searching[Timestamped
     return _guarded(log, search)
 
 
-def _find_in(log: LogState, segment: LogSegment, timestamp: int, start: Offset) -> Searching[TimestampedOffset | None]:
+def _find_in(log: LogState, segment: LogSegment, timestamp: int, start: Offset) -> Work[TimestampedOffset | None]:
     position = segment.position_of(Offset(max(segment.older_until(timestamp), start)))
-    for number, (at, header) in enumerate(segment.scan(position), start=1):
+    for at, header in segment.scan(position):
         if header.max_timestamp >= timestamp and header.last_offset >= start:
             batch = yield from _batch(log, segment.file, at, header)
             record = yield from first_record(batch, timestamp, max(start, log.log_start_offset))
             yield from _pause(log, header.base_offset)
             if record is not None:
                 return _found(batch, record)
-        elif not number % _HEADERS:
-            yield from _pause(log, header.next_offset)
-        yield from _pause_if_cold(log, segment, at, header)
+        yield from _pause(log, header.next_offset, cold_next(segment, at, header))
     return None
 
 
-def offset_of_max_timestamp(log: LogState) -> Searching[TimestampedOffset | None]:
+def offset_of_max_timestamp(log: LogState) -> Work[TimestampedOffset | None]:
     """Find the record with the largest timestamp; this is `Log.offset_of_max_timestamp`."""
 
-    def search(start: Offset) -> Searching[TimestampedOffset | None]:
+    def search(start: Offset) -> Work[TimestampedOffset | None]:
         start = min(start, log.log_start_offset)  # each time from the beginning: the largest may have been taken away
         best: TimestampedOffset | None = None
         segments = []
@@ -161,28 +150,26 @@ def offset_of_max_timestamp(log: LogState) -> Searching[TimestampedOffset | None
     return _guarded(log, search)
 
 
-def _find_max_in(log: LogState, segment: LogSegment, timestamp: int, *, position: int) -> Searching[TimestampedOffset | None]:
+def _find_max_in(log: LogState, segment: LogSegment, timestamp: int, *, position: int) -> Work[TimestampedOffset | None]:
     """Find the first record from `position` on with exactly this timestamp, in the first batch that has it as its largest.
 
     Return None if the index names a batch that has no such record any more: compaction has removed it, or it lies below
     the log start offset.
     """
-    for number, (at, header) in enumerate(segment.scan(position), start=1):
+    for at, header in segment.scan(position):
         if header.max_timestamp == timestamp:
             batch = yield from _batch(log, segment.file, at, header)
             record = yield from first_record(batch, timestamp, log.log_start_offset)
             yield from _pause(log, header.base_offset)
             return None if record is None or record[1] != timestamp else _found(batch, record)
-        if not number % _HEADERS:
-            yield from _pause(log, header.base_offset)
-        yield from _pause_if_cold(log, segment, at, header)
+        yield from _pause(log, header.next_offset, cold_next(segment, at, header))
     return None
 
 
-def _max_of(log: LogState, segment: LogSegment) -> Searching[TimestampedOffset | None]:
+def _max_of(log: LogState, segment: LogSegment) -> Work[TimestampedOffset | None]:
     """Find the record with the largest timestamp of a segment by reading its headers, and those batches that may hold it."""
     best: TimestampedOffset | None = None
-    for number, (at, header) in enumerate(segment.scan(segment.position_of(log.log_start_offset)), start=1):
+    for at, header in segment.scan(segment.position_of(log.log_start_offset)):
         is_larger = best is None or header.max_timestamp > best.timestamp
         if header.max_timestamp >= 0 and header.record_count and is_larger and header.last_offset >= log.log_start_offset:
             batch = yield from _batch(log, segment.file, at, header)
@@ -190,13 +177,11 @@ def _max_of(log: LogState, segment: LogSegment) -> Searching[TimestampedOffset |
             yield from _pause(log, header.base_offset)
             if record is not None and (best is None or record[1] > best.timestamp):
                 best = _found(batch, record)
-        elif not number % _HEADERS:
-            yield from _pause(log, header.base_offset)
-        yield from _pause_if_cold(log, segment, at, header)
+        yield from _pause(log, header.next_offset, cold_next(segment, at, header))
     return best
 
 
-def first_record(batch: BatchView, timestamp: int, start_offset: Offset) -> Walking[tuple[Offset, int] | None]:
+def first_record(batch: BatchView, timestamp: int, start_offset: Offset) -> Pausing[tuple[Offset, int] | None]:
     """Return offset and timestamp of the batch's first record at or after both `timestamp` and `start_offset`.
 
     Yields between pieces of about 256 kB, and holds one at a time. Raises InvalidRecordError, CorruptRecordError.
@@ -207,7 +192,7 @@ def first_record(batch: BatchView, timestamp: int, start_offset: Offset) -> Walk
     return None if found is None or batch.max_timestamp < timestamp else (found[0], batch.max_timestamp)
 
 
-def _largest_timestamp(batch: BatchView, start_offset: Offset) -> Walking[tuple[Offset, int] | None]:
+def _largest_timestamp(batch: BatchView, start_offset: Offset) -> Pausing[tuple[Offset, int] | None]:
     """Return offset and timestamp of the batch's first record with the largest timestamp from `start_offset` on."""
     if batch.attributes & LOG_APPEND_TIME_BIT:
         return (yield from first_record(batch, 0, start_offset))
@@ -216,7 +201,7 @@ def _largest_timestamp(batch: BatchView, start_offset: Offset) -> Walking[tuple[
 
 def _searched(
     batch: BatchView, timestamp: int | None, start_offset: Offset, *, base_timestamp: int
-) -> Walking[tuple[Offset, int] | None]:
+) -> Pausing[tuple[Offset, int] | None]:
     """Search the records, which the batch has in memory: whatever happens to the log meanwhile."""
     walk = sections.Search(batch.record_count, batch.base_offset, base_timestamp, timestamp, start_offset)
     for piece in inflated(batch.compression, batch.payload):

@@ -1,10 +1,10 @@
 """Long work of the broker itself, done on the loop in slices: it gives way to requests, and always progresses.
 
 Idea
-    All jobs together get a slice of `SLICE_NS`, and then the loop has at least `PAUSE_S` for requests. So the jobs take at
-    most a quarter of the loop. They delay a request by one slice, which ends at the first `yield` after its time. A timer begins
-    each slice, and the loop calls the timers that are due in each of its rounds. So under any load there is a slice in every
-    round that begins `PAUSE_S` or more after the last slice.
+    All jobs together get a slice of `SLICE_NS`, and then the loop has three times as long for requests as the slice took. So the
+    jobs take at most a quarter of the loop. They delay a request by one slice, which ends at the first `yield` after its time. A
+    timer begins each slice, and the loop calls the timers that are due in each of its rounds. So under any load there is a slice
+    in every round that begins after such a pause.
 
     The jobs take their slices in turn. A job that waits for a thread takes none.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SLICE_NS: Final = 2_000_000
-PAUSE_S: Final = 0.006
+PAUSES_PER_SLICE: Final = 3
 
 
 Later = Callable[[float, Callable[[], None]], WakeUp]
@@ -52,7 +52,7 @@ class Background:
     one by default; `now_ns` is a clock, which tests may replace.
     """
 
-    __slots__ = ("_jobs", "_later", "_now_ns", "_on_bug", "_waiting", "_wake_up", "is_stopped")
+    __slots__ = ("_jobs", "_later", "_now_ns", "_on_bug", "_pause_until_ns", "_waiting", "_wake_up", "is_stopped")
 
     def __init__(
         self, on_bug: Callable[[], None], later: Later | None = None, now_ns: Callable[[], int] = perf_counter_ns
@@ -63,10 +63,11 @@ class Background:
         self._jobs: deque[_Job] = deque()
         self._waiting: set[_Job] = set()  # for their threads
         self._wake_up: WakeUp | None = None
+        self._pause_until_ns = 0
         self.is_stopped = False
 
     def run(self, name: str, work: Work[None]) -> None:
-        """Run `work` in slices, the first of them after a pause."""
+        """Run `work` in slices, the first of them in a later turn."""
         if self.is_stopped:
             work.close()
             return
@@ -86,11 +87,11 @@ class Background:
     def _request_slice(self) -> None:
         if self._wake_up is None and self._jobs and not self.is_stopped:
             later = self._later or asyncio.get_running_loop().call_later
-            self._wake_up = later(PAUSE_S, self._slice)
+            self._wake_up = later(max(self._pause_until_ns - self._now_ns(), 0) / 1e9, self._slice)
 
     def _slice(self) -> None:
-        self._wake_up = None
-        end_ns = self._now_ns() + SLICE_NS
+        began_ns = self._now_ns()
+        end_ns = began_ns + SLICE_NS
         while self._jobs and not self.is_stopped:
             job = self._jobs.popleft()
             try:
@@ -108,6 +109,8 @@ class Background:
                 self._jobs.append(job)
             if self._now_ns() >= end_ns:
                 break
+        self._wake_up, now_ns = None, self._now_ns()
+        self._pause_until_ns = now_ns + PAUSES_PER_SLICE * (now_ns - began_ns)
         self._request_slice()
 
     def _continue(self, job: _Job, _: object) -> None:

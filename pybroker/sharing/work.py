@@ -152,15 +152,29 @@ def run_through(work: Generator[Callable[[], None] | Any | None, None, Result]) 
         step()
 
 
-def emptied(*collections: list[Any] | dict[Any, Any] | set[Any], count: int = 1_000) -> Pausing[None]:
-    """Empty collections, one after the other, and yield after `count` elements: to free many at once is one long turn."""
+def while_wanted(is_wanted: Callable[[], bool], work: Work[Result]) -> Work[Result | None]:
+    """Do `work` for as long as `is_wanted()` holds wherever it yields, and return what it returns; None if it was ended."""
+    while True:
+        try:
+            step = next(work)
+        except StopIteration as stopped:
+            result: Result = stopped.value
+            return result
+        yield step
+        if not is_wanted():
+            work.close()
+            return None
+
+
+def emptied(*collections: list[Any] | dict[Any, Any] | set[Any]) -> Pausing[None]:
+    """Empty collections, one after the other, and yield after some elements: to free many at once is one long turn."""
     for elements in collections:
         while elements:
             if isinstance(elements, list):
-                del elements[-count:]
+                del elements[-_PORTION:]
             else:
                 take = elements.pop if isinstance(elements, set) else elements.popitem
-                for _ in range(min(count, len(elements))):
+                for _ in range(min(_PORTION, len(elements))):
                     take()
             yield
 

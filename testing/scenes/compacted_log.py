@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import heapq
+import itertools
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,7 @@ from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, Producer, read_batches
+from testing.scenes.slices import STEPS, background
 
 Pair = tuple[bytes, bytes | None]
 
@@ -56,8 +59,11 @@ class CompactedLog:
         *,
         filesystem: Filesystem | None = None,
         overrides: dict[str, str] | None = None,
+        steps: int = STEPS,
         **config: object,
     ) -> None:
+        """Make the log; the cleaner has slices of about `steps` yields."""
+        self.steps = steps
         small = {"segment_bytes": 500, "min_cleanable_dirty_ratio": 0.0, "index_interval_bytes": 100}
         config = {"cleanup_policy": frozenset({"compact"})} | small | config
         self.disk = Disk(folder, filesystem=filesystem, **config)
@@ -71,14 +77,21 @@ class CompactedLog:
     def start(self) -> None:
         self.logs: LogManager = self.disk.manager()
         self.logs.start()
-        self.turns: list[tuple[float, Callable[[], None]]] = []
+        self.turns: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
         self.cleaner = LogCleaner(
             self.logs,
             config=lambda: self.settings,
             high_watermark=self._high_watermark,
-            later=lambda delay_s, work: self.turns.append((delay_s, work)),
+            later=self._later,
+            run=background(self._later, steps=self.steps).run,
         )
         self.cleaner.start()
+        while not self.is_idle:
+            self.turn()
+
+    def _later(self, delay_s: float, work: Callable[[], None]) -> None:
+        heapq.heappush(self.turns, (self.clock.waited_s + delay_s, next(self._numbers), work))
 
     def _high_watermark(self, _: TopicPartition) -> int:
         return self.log.log_end_offset if self.high_watermark is None else self.high_watermark
@@ -94,16 +107,22 @@ class CompactedLog:
         self.log = log
 
     def turn(self) -> float:
-        """Take the next turn, and return the delay that the cleaner asked for."""
-        delay_s, work = self.turns.pop(0)
-        self.clock.waited_s += delay_s
+        """Take the next turn, and return how long the cleaner has waited for it."""
+        due_s, _, work = heapq.heappop(self.turns)
+        delay_s = due_s - self.clock.waited_s
+        self.clock.waited_s = due_s
         work()
         return delay_s
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing but a look is due."""
+        return [work for _, _, work in self.turns] == [self.cleaner.look]
 
     def clean(self) -> None:
         """Take turns until nothing is left to do."""
         self.turn()
-        while self.turns[0][0] < 1:
+        while not self.is_idle or self.turns[0][0] - self.clock.waited_s < 1:
             self.turn()
 
     def put(self, *pairs: Pair, producer: Producer | None = None, sequence: int = 0, **options: object) -> int:

@@ -21,6 +21,7 @@ from pybroker.records.compression import CompressionType
 from pybroker.sharing.work import ThreadRunner, run_inline
 from testing.scenes.compacted_log import CleanerClock, records, settings_of
 from testing.scenes.logs import START_MS, TOPIC_ID, Disk
+from testing.scenes.slices import background
 
 
 class CompactedLogs:
@@ -60,10 +61,12 @@ class CompactedLogs:
             config=lambda: self.settings,
             high_watermark=lambda tp: self._log(tp).log_end_offset,
             later=self._later,
+            run=background(self._later, on_bug=self._count_bug).run,
             thread_of=lambda _: codec_thread,
             on_bug=self._count_bug,
         )
         self.cleaner.start()
+        self.run(0)
 
     def _log(self, tp: TopicPartition) -> Log:
         log = self.logs.get(tp)

@@ -153,9 +153,6 @@ class World:
             mock.patch("pybroker.log.manager.manager.ThreadPoolExecutor", InlineExecutor),
             contextlib.ExitStack() as slices,
             mock.patch("pybroker.turns.rounds.BUDGET_NS", 0),
-            mock.patch("pybroker.log.manager.checkpoint_pass.LOGS_PER_STEP", 1),
-            mock.patch("pybroker.log.cleaner.progress.LOGS_PER_STEP", 1),
-            mock.patch("pybroker.log.manager.passes.PER_STEP", 1),
         ):
             for module, slice_s in SLICES_S.items():
                 slices.enter_context(mock.patch(f"{module}.SLICE_S", slice_s))

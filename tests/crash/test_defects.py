@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 
 from pybroker.log.checkpoints.offset_checkpoint import BelievedOffset, OffsetCheckpoint, StoredOffset
+from pybroker.log.cleaner.cleaner import LogCleaner
 from pybroker.log.cleaner.worker import CleanerWorker
 from pybroker.log.directories.directory import LogDirectory
 from pybroker.log.files.filesystem import Filesystem
@@ -18,6 +19,7 @@ from pybroker.log.log import Log
 from pybroker.log.manager.manager import LogManager
 from pybroker.model import TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.sharing.work import Work
 from testing.simulation.disk import SimulatedDisk
 from tests.crash.history import FailedHistoryError, History, Plan
 
@@ -48,15 +50,15 @@ def _checkpoints_by_name() -> Any:
 
 
 def _target_removed_after_error() -> Any:
-    give_up: Callable[[CleanerWorker, Log, Exception], None] = CleanerWorker._give_up
+    discard = LogCleaner._discard
 
-    def remove_and_give_up(self: CleanerWorker, log: Log, error: Exception) -> None:
-        if self._target is not None:
-            for path in self._target[1].paths:
+    def remove_and_discard(self: LogCleaner, log: Log, worker: CleanerWorker) -> Work[None]:
+        if worker.target is not None:
+            for path in worker.target.paths:
                 log.filesystem.remove(path)
-        give_up(self, log, error)
+        yield from discard(self, log, worker)
 
-    return mock.patch.object(CleanerWorker, "_give_up", remove_and_give_up)
+    return mock.patch.object(LogCleaner, "_discard", remove_and_discard)
 
 
 def _made_again_while_away() -> Any:

@@ -155,7 +155,7 @@ def test_the_cleaner_notes_very_many_aborted_transactions_in_steps(tmp_path: Pat
     transactions = CleanedTransactions()
     with watched(limit_ms=25) as turns:
         steps = _aborted(log, log.segments[0], FAR, transactions)
-        while turns.run(next, steps, None) is not None:
+        while turns.run(next, steps, "over") != "over":
             pass
     assert turns.long_texts() == []
     assert len(transactions._known) == ENTRIES // 10

@@ -7,7 +7,7 @@ half of the bound on turns, because a busy machine makes a step slower; a step t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,9 @@ from pybroker.clock import ManualClock
 from pybroker.log.cleaner import rewrite
 from pybroker.log.cleaner.chunks import PIECE_RECORDS, THREAD_BYTES, sections_of
 from pybroker.log.cleaner.key_offsets import KeyOffsets
-from pybroker.log.cleaner.steps import Step
+from pybroker.log.cleaner.throttle import Throttle
 from pybroker.log.cleaner.transactions import CleanedTransactions
+from pybroker.log.cleaner.worker import CleanerWorker
 from pybroker.log.log import Log
 from pybroker.log.manager import room_pass
 from pybroker.log.manager.manager import LogManager
@@ -27,7 +28,7 @@ from pybroker.records import kernels
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
-from pybroker.sharing.work import ThreadRunner, run_inline
+from pybroker.sharing.work import InThread, ThreadRunner, Work, run_inline
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, HeldThread, append, batch
 from testing.scenes.steps import HeldSteps, all_steps
@@ -265,21 +266,22 @@ def test_a_very_large_batch_is_cleaned_in_short_steps(tmp_path: Path, codec: Com
     rows = [Record(Offset(number), START_MS, b"%d" % (number % 1000), b"v" * 10) for number in range(count)]
     batch = BatchView(memoryview(build_batch(rows, compression=codec)))
     keys, transactions = KeyOffsets(1 << 30), CleanedTransactions()
+    worker = CleanerWorker(0, run_inline, Throttle(setting.clock, lambda: 1e12, lambda _, work: work()))
     steps = itertools.chain(
-        _added(keys, batch),
-        rewrite._kept_of(setting.log, [batch], keys, transactions, START_MS),
+        _added(keys, batch, worker),
+        rewrite._kept_of(setting.log, [batch], keys, transactions, worker, START_MS),
     )
     with watched() as turns:
         while (step := turns.run(next, steps, "over")) != "over":
-            if callable(step):
-                step()
+            if step is not None:
+                step.add_done_callback(lambda _: None)  # work in a thread
     assert turns.long_texts() == []
     assert turns.count > 2 * count // PIECE_RECORDS
     assert len(keys.offsets) == 1000
 
 
-def _added(keys: KeyOffsets, batch: BatchView) -> Iterator[Step]:
-    sections = yield from sections_of([batch])
+def _added(keys: KeyOffsets, batch: BatchView, worker: CleanerWorker) -> Work[None]:
+    sections = yield from sections_of([batch], worker)
     yield from keys.add(batch, sections[0])
 
 
@@ -287,5 +289,9 @@ def test_a_short_batch_that_is_long_uncompressed_is_left_to_the_thread() -> None
     rows = [Record(Offset(0), START_MS, b"k", bytes(2 << 20))]
     batch = BatchView(memoryview(build_batch(rows, compression=CompressionType.ZSTD)))
     assert batch.batch_length < THREAD_BYTES
-    step = next(sections_of([batch]))
-    assert callable(step)
+    given: list[Callable[[], None]] = []
+    worker = CleanerWorker(0, lambda work, _done: given.append(work), Throttle(ManualClock(0), lambda: 1e12, lambda _, __: None))
+    step = next(sections_of([batch], worker))
+    assert isinstance(step, InThread)
+    step.add_done_callback(lambda _: None)
+    assert len(given) == 1

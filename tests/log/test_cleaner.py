@@ -408,12 +408,11 @@ def test_a_damaged_batch_is_kept_and_the_log_left_alone(tmp_path: Path, caplog: 
     assert not setting.names(".cleaned")
 
 
-def test_it_gives_way_to_deletion_and_to_a_shorter_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pybroker.log.cleaner.turns.TURN_NS", 1)
+def test_it_gives_way_to_deletion_and_to_a_shorter_log(tmp_path: Path) -> None:
     for turns in range(1, 60, 4):
         folder = tmp_path / f"{turns}"
         folder.mkdir()
-        setting = CompactedLog(folder)
+        setting = CompactedLog(folder, steps=4)
         last = fill(setting)
         for _ in range(turns):
             setting.turn()
@@ -453,7 +452,7 @@ def test_it_keeps_to_its_rate(tmp_path: Path) -> None:
         setting.put((b"k", b"v" * 50_000))
     setting.roll()
     waited = setting.turn()
-    while setting.turns[0][0] < 15:
+    while not setting.is_idle:
         waited += setting.turn()
     assert 3.5 < waited - 15 < 5, "2 MB are read twice"
 
@@ -470,15 +469,14 @@ def test_a_compacted_log_moves_with_its_gaps(tmp_path: Path) -> None:
     )
     logs.start()
     turns: list[Callable[[], None]] = []
-    later: list[tuple[float, Callable[[], None]]] = []
     setting = CompactedLog.__new__(CompactedLog)
     setting.clock = CleanerClock(START_MS)
-    setting.disk, setting.logs, setting.log, setting.turns = disk, logs, logs.create(TP, TOPIC_ID, disk.config), later
+    setting.disk, setting.logs, setting.log = disk, logs, logs.create(TP, TOPIC_ID, disk.config)
     cleaner = LogCleaner(
         logs,
         config=settings_of,
         high_watermark=lambda _: setting.log.log_end_offset,
-        later=lambda delay_s, work: later.append((delay_s, work)),
+        later=lambda _, __: None,
     )
     setting.put((b"first", b"x"))
     fill(setting)
@@ -488,10 +486,9 @@ def test_a_compacted_log_moves_with_its_gaps(tmp_path: Path) -> None:
     setting.roll()
     cleaner.start()
     for _ in range(2):
-        setting.clean()
+        cleaner.look()
         disk.clock.advance(2 * DAY_MS)
         setting.log.config = disk.config
-        later[:] = [(0, cleaner.look)]
     before, end = setting.records(), setting.log.log_end_offset
     moves = DirectoryMoves(logs, later=turns.append, on_moved=lambda tp, log: None)
     moves.start(TP, logs.directories[1])

@@ -13,6 +13,7 @@ from pybroker.log.cleaner.replace import replace
 from pybroker.log.cleaner.rewrite import new_target
 from pybroker.log.log import Log
 from pybroker.model import LeaderEpoch, Offset
+from pybroker.sharing.work import run_unshared
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.logs import START_MS, TP, Disk, Producer, append, batch
 from testing.simulation.disk import SimulatedDisk
@@ -59,8 +60,7 @@ def test_leader_epochs_are_durable_before_a_segment_is_replaced() -> None:
     expected = filesystem.read_file(log.epochs.path)
     first = log.segments[0]
     target = new_target(log, first.base_offset, START_MS)
-    for work in replace(log, [first], target, truncations=log.truncations):
-        work()
+    run_unshared("replace", replace(log, [first], target, truncations=log.truncations))
     after = filesystem.fork()
     after.crash()
     assert after.read_file(log.epochs.path) == expected

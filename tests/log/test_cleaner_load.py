@@ -58,7 +58,7 @@ def test_a_new_rate_holds_from_the_next_turn_on(tmp_path: Path) -> None:
     setting.settings = load(overrides={"log.cleaner.io.max.bytes.per.second": "100000000"}).config
     setting.turn()  # its delay was chosen before
     fast: list[float] = []
-    while setting.turns[0][0] < 1:
+    while not setting.is_idle:
         fast.append(setting.turn())
     assert len(fast) > 1
     assert max(fast) < 0.02, "100 MB a second"
@@ -90,7 +90,7 @@ def test_no_step_replaces_more_than_a_hundred_segments(tmp_path: Path) -> None:
             filesystem.renames = 0
             setting.turn()
             most = max(most, filesystem.renames)
-            is_over = setting.turns[0][0] >= 1
+            is_over = setting.is_idle
 
     clean()
     assert 100 < most <= 4 * 100 + 8, "those of the old segments, and the new one's"

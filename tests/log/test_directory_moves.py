@@ -153,11 +153,8 @@ def test_deleted_records_stay_deleted(tmp_path: Path, start: int) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_a_checkpoint_that_was_collected_before_the_log_came_has_its_entries(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
-) -> None:
+def test_a_checkpoint_that_was_collected_before_the_log_came_has_its_entries(tmp_path: Path, steps: int) -> None:
     """The collection begins before the log serves here, and is written after that."""
-    monkeypatch.setattr(checkpoint_pass, "LOGS_PER_STEP", 1)
     scene = MoveScene(tmp_path)
     fill(scene.log)
     scene.log.increment_log_start_offset(Offset(5), high_watermark=Offset(24))

@@ -16,9 +16,8 @@ from pybroker.log.checkpoints.offset_checkpoint import COMPANION_SUFFIX
 from pybroker.log.directories.claims import InconsistentDirectoryError, LogDirectoryInUseError
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log_state import LogServices
-from pybroker.log.manager.manager import SEGMENTS_PER_STEP, LogManager
+from pybroker.log.manager.manager import MANY, LogManager
 from pybroker.log.producers.producer_entry import ProducerEntry
-from pybroker.log.producers.producer_state import PRODUCERS_PER_STEP
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, ProducerId, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, content, read_batches
@@ -288,17 +287,18 @@ def test_what_a_deleted_log_has_many_of_is_freed_in_steps(tmp_path: Path) -> Non
     manager = disk.manager(run_steps=steps)
     manager.start()
     log = manager.create(TP, TOPIC_ID, disk.config)
-    for _ in range(3 * SEGMENTS_PER_STEP):
+    for _ in range(5 * MANY):
         append(log, batch())
     segments = [weakref.ref(segment) for segment in log.segments]
-    for number in range(2 * PRODUCERS_PER_STEP):
+    for number in range(5 * MANY):
         log.producers.producers[ProducerId(number)] = ProducerEntry(ProducerId(number))
     manager.delete(TP, TOPIC_ID)
     del log
     alive = []
     while steps.step():
         alive.append(sum(one() is not None for one in segments))
-    assert alive == [100, 50, 0, 0, 0, 0], "three steps for the segments, two for the producers, and the end"
+    assert alive[0] > alive[1] > alive[-1] == 0
+    assert len(alive) > 6, "several steps for the segments, and for the producers"
     small = manager.create(TP, TOPIC_ID, disk.config)
     append(small, batch())
     manager.delete(TP, TOPIC_ID)

@@ -8,10 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from pybroker.sharing.background import PAUSE_S, SLICE_NS, Background
+from pybroker.sharing.background import PAUSES_PER_SLICE, SLICE_NS, Background
 from pybroker.sharing.work import InThread, Work, in_thread
 
 STEP_NS = SLICE_NS // 4
+PAUSE_S = PAUSES_PER_SLICE * SLICE_NS / 1e9
 
 
 class Timer:
@@ -78,6 +79,25 @@ def test_under_any_load_each_round_after_the_pause_has_a_slice(loop: Loop, reque
     for _ in range(rounds_max):
         loop.round(requests_ns)
     assert len(ran) == 400
+
+
+def test_a_job_whose_threads_take_their_time_does_not_wait_after_each(loop: Loop) -> None:
+    """It has its share of the loop, however many threads it waits for."""
+    reports: list[Callable[[OSError | None], None]] = []
+
+    def waiting() -> Work[None]:
+        for _ in range(20):
+            loop.now_ns += STEP_NS // 10
+            yield from in_thread(lambda _work, done: reports.append(done), lambda: None)
+
+    loop.background.run("waits", waiting())
+    loop.round(0)
+    for number in range(20):
+        loop.round(PAUSES_PER_SLICE * STEP_NS // 10)
+        reports[number](None)
+        loop.round(0)
+    assert loop.timers == []
+    assert not loop.background._waiting
 
 
 def test_jobs_take_their_slices_in_turn(loop: Loop) -> None:

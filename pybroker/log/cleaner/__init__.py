@@ -8,10 +8,9 @@ time.
     rewrite       writes segments again without the removed records
     replace       puts the new segments in the place of the old ones
     head          gives back the space of records below the log start offset
-    steps         what these do on the loop, and what in a thread
-    cleaning      the steps of one cleaning
-    turns         when a cleaning may use the loop, and how fast it may read and write
-    worker        carries one log through its steps
+    cleaning      one cleaning, from the keys to the new segments
+    throttle      how fast all cleanings may read and write
+    worker        one cleaner thread
     progress      how far each log is cleaned
     cleaner       which logs are next, and how many at once
 

@@ -1,25 +1,29 @@
 """Reads the batches of a segment in chunks, whole and checked, and decompresses the records of many batches at once.
 
-Work that may take long is a step for another thread: reading what the page cache does not have, a single batch that is larger
-than a chunk, and decompressing. The memory for decompressed records is bounded by `SECTIONS_BYTES` and one batch more.
+Work that may take long is done in another thread: reading what the page cache does not have, a single batch that is larger than a
+chunk, and decompressing. The memory for decompressed records is bounded by `SECTIONS_BYTES` and one batch more.
 """
 
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.results import Computation
+from pybroker.log.results import computed
 from pybroker.records import kernels
 from pybroker.records.batch import MAGIC, BatchView, claimed_size
 from pybroker.records.compression import DECOMPRESSED_BYTES_MAX
 from pybroker.records.errors import CorruptRecordError
+from pybroker.sharing.work import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pybroker.log.cleaner.steps import Step
+    from pybroker.log.cleaner.worker import CleanerWorker
+    from pybroker.log.log import Log
     from pybroker.log.segments.segment import LogSegment
+    from pybroker.sharing.work import Work
 
 CHUNK: Final = 1 << 18
 SECTIONS_BYTES: Final = 1 << 21
@@ -55,42 +59,34 @@ def pieces_of(section: Section, record_count: int) -> Iterator[tuple[Section, in
         yield view[position:], record_count - taken  # which is refused as the whole section would be
 
 
-def batches_of(segment: LogSegment, position: int = 0) -> Iterator[BatchView | Step]:
-    """Yield the segment's batches one by one, and between them the steps that must be done before continuing."""
-    for chunk in chunks_of(segment, position):
-        if isinstance(chunk, list):
-            yield from chunk
-        else:
-            yield chunk
+class ChunkReader:
+    """Reads a segment of `log` from `position` on, where a batch begins."""
 
+    __slots__ = ("_file", "_length", "_log", "_position", "_segment", "_size", "_worker")
 
-def chunks_of(segment: LogSegment, position: int = 0) -> Iterator[list[BatchView] | Step]:
-    """Yield lists of the segment's batches, and between them the steps that must be done before continuing.
+    def __init__(self, log: Log, segment: LogSegment, worker: CleanerWorker, position: int = 0) -> None:
+        self._log = log
+        self._segment = segment
+        self._worker = worker
+        self._file, self._size = segment.file, segment.size
+        self._position = position
+        self._length = CHUNK
 
-    Raises CorruptRecordError, OSError.
-    """
-    file, size = segment.file, segment.size
-    length = CHUNK
-    while position < size:
-        length = min(length, size - position)
-        cold = file.coldness(length, position)
-        if cold is not None:
-            yield cold
-        chunk = memoryview(file.pread(length, position))
-        if length > CHUNK:
-            large = Computation(lambda chunk=chunk, at=position: _batches_in(segment, chunk, at))  # type: ignore[misc]
-            yield large
-            found, at, claimed = large.result()
-        else:
-            found, at, claimed = _batches_in(segment, chunk, position)
-        if found:
-            yield found
-        position += at
-        length = CHUNK
-        if not at:
-            if claimed is None or position + claimed > size:
-                raise CorruptRecordError(f"{segment.path}: no whole batch at byte {position}")
-            length = max(claimed, CHUNK)
+    def read(self) -> Work[list[BatchView]]:
+        """Return the next batches; none at the end of the segment. Raises CorruptRecordError, OSError."""
+        while self._position < self._size:
+            length, position = min(self._length, self._size - self._position), self._position
+            if (cold := self._file.coldness(length, position)) is not None:
+                yield from in_thread(self._log.log_directory.run_in_thread, cold)
+            look = partial(_batches_in, self._segment, memoryview(self._file.pread(length, position)), position)
+            found, at, claimed = (yield from computed(self._worker.run_codec, look)) if length > CHUNK else look()
+            if not at and (claimed is None or position + claimed > self._size):
+                raise CorruptRecordError(f"{self._segment.path}: no whole batch at byte {position}")
+            self._position += at
+            self._length = CHUNK if at or claimed is None else max(claimed, CHUNK)
+            if found:
+                return found
+        return []
 
 
 def _batches_in(segment: LogSegment, chunk: memoryview, position: int) -> tuple[list[BatchView], int, int | None]:
@@ -107,17 +103,15 @@ def _batches_in(segment: LogSegment, chunk: memoryview, position: int) -> tuple[
     return found, at, claimed
 
 
-def sections_of(batches: Sequence[BatchView]) -> Generator[Step, None, list[Section]]:
-    """Yield steps, and return the uncompressed records of the first batches: of all, or of as many as fit the memory.
+def sections_of(batches: Sequence[BatchView], worker: CleanerWorker) -> Work[list[Section]]:
+    """Return the uncompressed records of the first batches: of all, or of as many as fit the memory.
 
     Raises CorruptRecordError, InvalidRecordError.
     """
     if sum(batch.batch_length for batch in batches if batch.compression) < THREAD_BYTES:
         with contextlib.suppress(CorruptRecordError):  # longer than that, or damaged: the thread finds out
             return _inflated(batches, bytes_max=LOOP_BYTES)
-    inflate = Computation(lambda: _inflated(batches))
-    yield inflate
-    return inflate.result()
+    return (yield from computed(worker.run_codec, lambda: _inflated(batches)))
 
 
 def _inflated(batches: Sequence[BatchView], *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Section]:

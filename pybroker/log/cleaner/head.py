@@ -15,21 +15,21 @@ import errno
 import logging
 from typing import TYPE_CHECKING
 
-from pybroker.log.cleaner.chunks import batches_of
+from pybroker.log.cleaner.chunks import ChunkReader
 from pybroker.log.cleaner.replace import replace, unless_changed
 from pybroker.log.cleaner.rewrite import WRITE_BYTES, new_target
-from pybroker.log.cleaner.steps import Work, collected
 from pybroker.log.manager import checkpoint_pass
 from pybroker.log.retention import record_retention
 from pybroker.model import OFFSET_END, Offset
-from pybroker.records.batch import BatchView
+from pybroker.sharing.work import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pybroker.log.cleaner.steps import Step
+    from pybroker.log.cleaner.worker import CleanerWorker
     from pybroker.log.log import Log
     from pybroker.log.segments.segment import LogSegment
+    from pybroker.sharing.work import Work
 
 logger = logging.getLogger(__name__)
 
@@ -61,10 +61,8 @@ def is_due(log: Log) -> bool:
     return True
 
 
-def cut(
-    log: Log, all_logs: Callable[[], Iterable[Log]], note_target: Callable[[LogSegment], None], now_ms: int
-) -> Iterator[Step]:
-    """Yield the steps of cutting the first segment, if that is still due; `note_target` gets the new one.
+def cut(log: Log, all_logs: Callable[[], Iterable[Log]], worker: CleanerWorker, now_ms: int) -> Work[None]:
+    """Cut the first segment, if that is still due; `worker.target` is the new one until it has taken its place.
 
     `all_logs` returns those whose checkpoints are written first.
 
@@ -76,20 +74,16 @@ def cut(
     header = next((batch for _, batch in head.scan(position)), None)
     if header is None or not position:
         return
-    yield (yield from collected(checkpoint_pass.both(log.log_directory, all_logs)))
+    run = log.log_directory.run_in_thread
+    yield from in_thread(run, (yield from checkpoint_pass.both(log.log_directory, all_logs)))
     with _needing_room(head):
-        target = new_target(log, Offset(header.base_offset), now_ms)
-    note_target(target)
+        target = worker.target = new_target(log, Offset(header.base_offset), now_ms)
     with _needing_room(head), unless_changed(log, [head], truncations):
-        yield from _copy(head, position, target)
-    sync_copy = target.sync_work()
-
-    def sync() -> None:
-        with _needing_room(head):
-            sync_copy()
-
-    yield sync  # a file system may find only here that it has no room
+        yield from _copy(head, ChunkReader(log, head, worker, position), target, worker)
+    with _needing_room(head):
+        yield from in_thread(run, target.sync_work())  # a file system may find only here that it has no room
     yield from replace(log, [head], target, truncations=truncations)
+    worker.target = None
     logger.info("The first segment of %s begins at %d now", log.topic_partition, target.base_offset)
 
 
@@ -104,22 +98,20 @@ def _needing_room(head: LogSegment) -> Iterator[None]:
         raise
 
 
-def _copy(head: LogSegment, start: int, target: LogSegment) -> Iterator[Step]:
+def _copy(head: LogSegment, reader: ChunkReader, target: LogSegment, worker: CleanerWorker) -> Work[None]:
     for piece in head.transaction_index.collect(fetch_offset=target.base_offset, upper_offset=OFFSET_END):
         for entry in piece:
             target.transaction_index.gather(entry)
-        yield Work(bytes=0, records=len(piece))
+        yield None
     buffer, position = bytearray(), 0
-    for batch in batches_of(head, start):
-        if not isinstance(batch, BatchView):
-            yield batch
-            continue
-        target.note_batch(batch, position)
-        position += batch.batch_length
-        buffer += batch.data
-        if len(buffer) >= WRITE_BYTES:
-            target.write_noted(buffer)
-            buffer = bytearray()
-        yield 2 * batch.batch_length
+    while chunk := (yield from reader.read()):
+        for batch in chunk:
+            target.note_batch(batch, position)
+            position += batch.batch_length
+            buffer += batch.data
+            if len(buffer) >= WRITE_BYTES:
+                target.write_noted(buffer)
+                buffer = bytearray()
+            yield from worker.throttle.spend(2 * batch.batch_length)
     target.write_noted(buffer)
     target.deactivate()

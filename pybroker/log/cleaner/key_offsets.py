@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.cleaner.chunks import pieces_of
-from pybroker.log.cleaner.steps import Work
 from pybroker.model import NO_OFFSET, Offset
 from pybroker.records import kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pybroker.log.cleaner.chunks import Section
     from pybroker.records.batch import BatchView
+    from pybroker.sharing.work import Pausing
 
 ENTRY_BYTES: Final = 176
 """The cost of a key in addition to its own bytes: two objects, and its slot in a table that may just have grown."""
@@ -45,14 +43,13 @@ class KeyOffsets:
         """The used share of the memory; 1 is all."""
         return self._bytes / self._bytes_max if self._bytes_max else 1.0
 
-    def add(self, batch: BatchView, section: Section) -> Iterator[Work]:
-        """Note the keys of a batch, of which `section` has the uncompressed records. Yields what each step has done.
+    def add(self, batch: BatchView, section: Section) -> Pausing[None]:
+        """Note the keys of a batch, of which `section` has the uncompressed records.
 
         Raises CorruptRecordError, InvalidRecordError.
         """
         for piece, count in pieces_of(section, batch.record_count):
             keys, key_bytes = kernels.note_keys(piece, count, batch.base_offset, self.offsets)
             self._bytes += keys * ENTRY_BYTES + key_bytes
-            yield Work(0, count, 0)
+            yield None
         self.latest_offset = batch.last_offset
-        yield Work(batch.batch_length)

@@ -8,23 +8,19 @@ from its start again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.checkpoints.offset_checkpoint import StoredOffset
 from pybroker.model import FIRST_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.log import Log
     from pybroker.log.manager.checkpoint_pass import Collection
     from pybroker.log.manager.manager import LogManager
     from pybroker.model import Offset, TopicId, TopicPartition
-
-
-LOGS_PER_STEP: Final = 100
+    from pybroker.sharing.work import Pausing
 
 
 class _Entry(NamedTuple):
@@ -48,11 +44,10 @@ class Progress:
         self._logs = logs
         self._first_dirty: dict[TopicPartition, _Entry] = {}
 
-    def load(self) -> Iterator[None]:
-        """Read how far the last run came, in slices. A directory whose checkpoint cannot be read goes offline."""
-        for number, log in enumerate(list(self._logs.all_logs()), start=1):
-            if number % LOGS_PER_STEP == 0:
-                yield
+    def load(self) -> Pausing[None]:
+        """Read how far the last run came. A directory whose checkpoint cannot be read goes offline."""
+        for log in list(self._logs.all_logs()):
+            yield None
             tp, directory = log.topic_partition, log.log_directory
             if directory.is_offline:
                 continue
@@ -87,13 +82,13 @@ class Progress:
         """Note that a log is clean below `first_dirty_offset`; what `checkpoint` returns makes that durable."""
         self._first_dirty[log.topic_partition] = _Entry(log.topic_id, log.log_directory, log.truncations, first_dirty_offset)
 
-    def forget_changed(self) -> Iterator[None]:
+    def forget_changed(self) -> Pausing[None]:
         """Drop the entries of logs that were deleted, and set those back that hold no longer; write the checkpoints then.
 
-        Yields between steps, in which entries may be noted.
+        Entries may be noted wherever it yields.
         """
         has_changed = False
-        for number, (tp, one) in enumerate(list(self._first_dirty.items()), start=1):
+        for tp, one in list(self._first_dirty.items()):
             if self._first_dirty.get(tp) is one:
                 log = self._logs.get(tp)
                 if log is None or log.topic_id != one.topic_id:
@@ -102,11 +97,10 @@ class Progress:
                 elif not one.holds_for(log):
                     self.note(log, log.log_start_offset)
                     has_changed = True
-            if number % LOGS_PER_STEP == 0:
-                yield
+            yield None
         if has_changed:
             for directory in self._logs.directories:
-                write = yield from _without_threads(self.checkpoint(directory))
+                write = yield from self.checkpoint(directory)
                 if not directory.is_offline:
                     directory.run_in_thread(write, directory.note_failure)
 
@@ -115,20 +109,9 @@ class Progress:
         file = directory.checkpoint(checkpoint.CLEANER_OFFSET_FILE)
         request = file.begin()
         offsets: dict[TopicPartition, StoredOffset] = {}
-        for count, tp in enumerate(list(self._first_dirty), start=1):
+        for tp in list(self._first_dirty):
             one, log = self._first_dirty.get(tp), self._logs.get(tp)
             if one is not None and log is not None and log.log_directory is directory and log.topic_id == one.topic_id:
                 offsets[tp] = StoredOffset(one.topic_id, one.offset)
-            if count % LOGS_PER_STEP == 0:
-                yield None
+            yield None
         return file.writer(offsets, request)
-
-
-def _without_threads(collection: Collection) -> Generator[None, None, Callable[[], None]]:
-    while True:
-        try:
-            next(collection)
-        except StopIteration as end:
-            write: Callable[[], None] = end.value
-            return write
-        yield

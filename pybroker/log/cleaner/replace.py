@@ -24,27 +24,28 @@ Source: UnifiedLog.replaceSegments, which has step 1 to 3 without anything betwe
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pybroker.log.indexes.entry_file import CorruptIndexError
 from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.log.segments.segment_files import CLEANED_SUFFIX, SWAP_SUFFIX
 from pybroker.records.errors import CorruptRecordError
+from pybroker.sharing.work import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pybroker.log.log_state import LogState
     from pybroker.log.segments.segment import LogSegment
+    from pybroker.sharing.work import Work
 
 
 class SegmentsChangedError(Exception):
     """The segments that were read for a new segment are no longer those of the log."""
 
 
-def replace(log: LogState, olds: Sequence[LogSegment], new: LogSegment, *, truncations: int) -> Iterator[Callable[[], None]]:
-    """Put `new`, written and with the suffix `.cleaned`, in the place of `olds`. Yields work to run in a thread.
+def replace(log: LogState, olds: Sequence[LogSegment], new: LogSegment, *, truncations: int) -> Work[None]:
+    """Put `new`, written and with the suffix `.cleaned`, in the place of `olds`.
 
     `truncations` is the log's number when its keys were first read: records that were dropped since then may have had
     the newer values.
@@ -54,12 +55,12 @@ def replace(log: LogState, olds: Sequence[LogSegment], new: LogSegment, *, trunc
     """
     _check(log, olds, truncations)  # the files of old ones may be gone
     log.filesystem.set_modified_ms(new.path, olds[-1].modified_ms)
-    yield _sync_all(log, new)
+    yield from in_thread(log.log_directory.run_in_thread, _sync_all(log, new))
     _check(log, olds, truncations)
     new.change_suffix(SWAP_SUFFIX)
     due_ms = log.services.clock.monotonic_ms() + log.config.file_delete_delay_ms
     replacement = log.replacement = Replacement(log, olds, new, due_ms=due_ms)
-    yield replacement.sync_directory
+    yield from replacement.sync_directory()
     if log.replacement is not replacement:
         raise _changed(log)
     _check(log, olds, truncations)
@@ -109,9 +110,10 @@ class Replacement:
         self._due_ms = due_ms
         self.is_serving = False
 
-    def sync_directory(self) -> None:
-        """Make the names durable. Blocks."""
-        self._log.filesystem.sync_directory(self._log.path)
+    def sync_directory(self) -> Work[None]:
+        """Make the names durable."""
+        log = self._log
+        yield from in_thread(log.log_directory.run_in_thread, lambda: log.filesystem.sync_directory(log.path))
 
     def serve(self) -> None:
         """Let the log's readers find the new segment, and no longer the old ones."""
@@ -120,14 +122,14 @@ class Replacement:
         self._log.segments.add(self._new)
         self.is_serving = True
 
-    def finish(self) -> Iterator[Callable[[], None]]:
+    def finish(self) -> Work[None]:
         """Give all files their final names. After OSError it may be called again."""
         log = self._log
         self._delete_olds()
-        yield self.sync_directory
+        yield from self.sync_directory()
         if log.replacement is self:
             self._new.change_suffix("")
-            yield self.sync_directory
+            yield from self.sync_directory()
         if log.replacement is self:
             log.replacement = None
 

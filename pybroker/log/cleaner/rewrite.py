@@ -1,10 +1,10 @@
 """Reads segments batch by batch, and writes them again without the records that may be removed.
 
-Everything is done in `steps`, so that the loop does other work in between. The loop decides which keys stay, one batch at a
-time. Codecs run in the cleaner's thread, and writes in that of the directory. A batch that loses nothing is copied as it is. A
-batch that loses records keeps its offsets, producer and codec. Records are decompressed only if they count: not those of aborted
-transactions and of emptied batches. A batch that loses all records stays, empty, while it is the last that its producer wrote,
-and if it is the last of the cleaned part: it marks where that ends.
+The loop decides which keys stay, one batch at a time, and does other work in between. Codecs run in the cleaner's thread, and
+writes in that of the directory. A batch that loses nothing is copied as it is. A batch that loses records keeps its offsets,
+producer and codec. Records are decompressed only if they count: not those of aborted transactions and of emptied batches. A batch
+that loses all records stays, empty, while it is the last that its producer wrote, and if it is the last of the cleaned part: it
+marks where that ends.
 
 Source: Cleaner.cleanSegments, buildOffsetMap, shouldRetainRecord; MemoryRecords.filterTo; KIP-534.
 """
@@ -12,15 +12,13 @@ Source: Cleaner.cleanSegments, buildOffsetMap, shouldRetainRecord; MemoryRecords
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.log.cleaner.chunks import THREAD_BYTES, chunks_of, pieces_of, sections_of
-from pybroker.log.cleaner.steps import Work
+from pybroker.log.cleaner.chunks import THREAD_BYTES, ChunkReader, pieces_of, sections_of
 from pybroker.log.read import aborted_in_pieces
-from pybroker.log.results import Computation
+from pybroker.log.results import computed
 from pybroker.log.segments.segment import LogSegment
 from pybroker.log.segments.segment_files import CLEANED_SUFFIX
 from pybroker.log.tail import RELATIVE_OFFSET_MAX
@@ -36,15 +34,18 @@ from pybroker.records.batch import (
 )
 from pybroker.records.build import assemble_batch
 from pybroker.records.compression import compress
+from pybroker.sharing.work import in_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from pybroker.log.cleaner.chunks import Section
     from pybroker.log.cleaner.cleanable import Cleanable
     from pybroker.log.cleaner.key_offsets import KeyOffsets
-    from pybroker.log.cleaner.steps import Step
     from pybroker.log.cleaner.transactions import CleanedTransactions
+    from pybroker.log.cleaner.worker import CleanerWorker
     from pybroker.log.log import Log
-    from pybroker.model import Offset
+    from pybroker.sharing.work import Pausing, Work
 
 WRITE_BYTES: Final = 1 << 19
 _STAYS_WITHOUT_RECORDS: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
@@ -54,8 +55,6 @@ _SEGMENTS_PER_GROUP: Final = 100
 bound.
 """
 
-_BATCHES_PER_STEP: Final = 64
-_LOOKED_AT: Final = Work(bytes=0, batches=_BATCHES_PER_STEP)
 NOTHING: Final[tuple[list[bytes], int, int, int]] = ([], 0, -1, 0)
 
 
@@ -69,25 +68,23 @@ class Totals:
     records_written: int = 0
 
 
-def note_keys(one: Cleanable, keys: KeyOffsets, transactions: CleanedTransactions) -> Iterator[Step]:
+def note_keys(one: Cleanable, keys: KeyOffsets, transactions: CleanedTransactions, worker: CleanerWorker) -> Work[None]:
     """Fill `keys` from the part that is not clean, until it ends or they are full. Raises CorruptRecordError, OSError."""
     log = one.log
     for segment, end in _with_ends(log, start_offset=one.first_dirty_offset, end_offset=one.first_uncleanable_offset):
         yield from _aborted(log, segment, end, transactions)
-        for chunk in chunks_of(segment):
-            if not isinstance(chunk, list):
-                yield chunk
-                continue
+        reader = ChunkReader(log, segment, worker)
+        while chunk := (yield from reader.read()):
             keyed = []
-            for count, batch in enumerate(chunk, start=1):
+            for batch in chunk:
                 if _has_keys(batch, transactions) and batch.last_offset >= one.first_dirty_offset:
                     keyed.append(batch)
-                if count % _BATCHES_PER_STEP == 0:
-                    yield _LOOKED_AT
+                yield None
             while keyed:
-                sections = yield from sections_of(keyed)
+                sections = yield from sections_of(keyed, worker)
                 for batch, section in zip(keyed, sections, strict=False):
                     yield from keys.add(batch, section)
+                    yield from worker.throttle.spend(batch.batch_length)
                     if keys.is_full:
                         return
                 keyed = keyed[len(sections) :]
@@ -101,60 +98,63 @@ def _has_keys(batch: BatchView, transactions: CleanedTransactions) -> bool:
     return not transactions.on_batch(batch)
 
 
-def rewrite(
+def rewrite(  # noqa: PLR0917  (each is of another kind)
     log: Log,
     group: Sequence[tuple[LogSegment, Offset]],
     target: LogSegment,
     keys: KeyOffsets,
     transactions: CleanedTransactions,
+    worker: CleanerWorker,
     *,
     totals: Totals,
     now_ms: int,
-) -> Iterator[Step]:
+) -> Work[None]:
     """Write what stays of a group of segments, each with its end offset, to `target`. Raises CorruptRecordError, OSError."""
     buffer, position = bytearray(), 0
+    run = log.log_directory.run_in_thread
     transactions.index = target.transaction_index
     for segment, end in group:
         yield from _aborted(log, segment, end, transactions)
-        for chunk in chunks_of(segment):
-            if not isinstance(chunk, list):
-                yield chunk
-                continue
+        reader = ChunkReader(log, segment, worker)
+        while chunk := (yield from reader.read()):
             totals.bytes_read += sum(batch.batch_length for batch in chunk)
             totals.records_read += sum(batch.record_count for batch in chunk)
-            kept = yield from _kept_of(log, chunk, keys, transactions, now_ms)
-            for data in kept:
+            for data in (yield from _kept_of(log, chunk, keys, transactions, worker, now_ms)):
                 view = BatchView(memoryview(data))
                 target.note_batch(view, position)
                 position += len(data)
                 buffer += data
                 totals.bytes_written += len(data)
                 totals.records_written += view.record_count
-                yield len(data)
+                yield from worker.throttle.spend(len(data))
             if len(buffer) >= WRITE_BYTES:
-                yield partial(target.write_noted, buffer)
+                yield from in_thread(run, partial(target.write_noted, buffer))
                 buffer = bytearray()
 
     def finish() -> None:
         target.write_noted(buffer)
         target.deactivate()
 
-    yield finish
+    yield from in_thread(run, finish)
 
 
-def _kept_of(
-    log: Log, chunk: Sequence[BatchView], keys: KeyOffsets, transactions: CleanedTransactions, now_ms: int
-) -> Generator[Step, None, list[memoryview | bytearray]]:
-    """Yield steps, and return what stays of the batches of a chunk."""
+def _kept_of(  # noqa: PLR0917  (as above)
+    log: Log,
+    chunk: Sequence[BatchView],
+    keys: KeyOffsets,
+    transactions: CleanedTransactions,
+    worker: CleanerWorker,
+    now_ms: int,
+) -> Work[list[memoryview | bytearray]]:
+    """Return what stays of the batches of a chunk."""
     fates = []
-    for count, batch in enumerate(chunk, start=1):
+    for batch in chunk:
         fates.append(_fate(batch, keys, transactions, now_ms))
-        if count % _BATCHES_PER_STEP == 0:
-            yield _LOOKED_AT
+        yield None
     assembled: list[memoryview | bytearray] = []
     while fates:
         needed = [fate.batch for fate in fates if fate.needs_records]
-        sections = yield from sections_of(needed)
+        sections = yield from sections_of(needed, worker)
         have = iter(sections)
         kept: list[_Kept] = []
         left = len(sections)
@@ -163,17 +163,17 @@ def _kept_of(
                 break
             left -= fate.needs_records
             kept.append((yield from _retained(log, fate, next(have) if fate.needs_records else b"", keys, now_ms)))
-            yield Work(fate.batch.batch_length)
+            yield from worker.throttle.spend(fate.batch.batch_length)
         fates = fates[len(kept) :]
-        assembled += yield from _assembled(kept)
+        assembled += yield from _assembled(kept, worker)
     return assembled
 
 
-def _aborted(log: Log, segment: LogSegment, end: Offset, transactions: CleanedTransactions) -> Iterator[Step]:
+def _aborted(log: Log, segment: LogSegment, end: Offset, transactions: CleanedTransactions) -> Pausing[None]:
     """Add the aborted transactions of a segment."""
     for piece in aborted_in_pieces(log, fetch_offset=segment.base_offset, upper_offset=end):
         transactions.add_aborted(piece)
-        yield Work(bytes=0, records=len(piece), batches=1)
+        yield None
 
 
 def new_target(log: Log, base_offset: Offset, now_ms: int) -> LogSegment:
@@ -262,14 +262,14 @@ def _fate(batch: BatchView, keys: KeyOffsets, transactions: CleanedTransactions,
     return _Fate(batch, keys.latest_offset, is_past_horizon, marks_nothing=False, loses_all=transactions.on_batch(batch))
 
 
-def _retained(log: Log, fate: _Fate, section: Section, keys: KeyOffsets, now_ms: int) -> Generator[Step, None, _Kept]:
-    """Yield steps, and return what stays of a batch, maybe the batch itself; None for nothing.
+def _retained(log: Log, fate: _Fate, section: Section, keys: KeyOffsets, now_ms: int) -> Pausing[_Kept]:
+    """Return what stays of a batch, maybe the batch itself; None for nothing.
 
     `section` has the batch's records if they count.
     """
     batch = fate.batch
 
-    def retain(base_timestamp: int) -> Generator[Step, None, tuple[list[bytes], int, int, int]]:
+    def retain(base_timestamp: int) -> Pausing[tuple[list[bytes], int, int, int]]:
         kept: list[bytes] = []
         count, max_timestamp, tombstones = 0, -1, 0
         for piece, in_piece in pieces_of(section, batch.record_count):
@@ -285,7 +285,7 @@ def _retained(log: Log, fate: _Fate, section: Section, keys: KeyOffsets, now_ms:
             )
             kept.append(stays)
             count, max_timestamp, tombstones = count + stay_count, max(max_timestamp, largest), tombstones + without_value
-            yield Work(0, in_piece, 0)
+            yield None
         return kept, count, max_timestamp, tombstones
 
     base_timestamp, attributes = batch.base_timestamp, batch.attributes
@@ -302,16 +302,15 @@ def _retained(log: Log, fate: _Fate, section: Section, keys: KeyOffsets, now_ms:
     return _Cut(batch, attributes, base_timestamp, kept, count, max_timestamp)
 
 
-def _assembled(kept: Sequence[_Kept]) -> Generator[Step, None, list[memoryview | bytearray]]:
-    """Yield steps, and return the batches that stay, as bytes. Many compressed batches are compressed at once in a thread."""
+def _assembled(kept: Sequence[_Kept], worker: CleanerWorker) -> Work[list[memoryview | bytearray]]:
+    """Return the batches that stay, as bytes. Many compressed batches are compressed at once in a thread."""
     cuts = [one for one in kept if isinstance(one, _Cut)]
-    if sum(len(piece) for one in cuts if one.batch.compression for piece in one.pieces) < THREAD_BYTES:
-        assembled = [one.assembled() for one in cuts]
-    else:
-        deflate = Computation(lambda: [one.assembled() for one in cuts])
-        yield deflate
-        assembled = deflate.result()
-    new = iter(assembled)
+
+    def assemble() -> list[bytearray]:
+        return [one.assembled() for one in cuts]
+
+    is_short = sum(len(piece) for one in cuts if one.batch.compression for piece in one.pieces) < THREAD_BYTES
+    new = iter(assemble() if is_short else (yield from computed(worker.run_codec, assemble)))
     return [next(new) if isinstance(one, _Cut) else one for one in kept if one is not None]
 
 

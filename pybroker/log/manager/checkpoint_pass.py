@@ -1,4 +1,4 @@
-"""Collects the offsets of a directory's logs for its checkpoints, in slices: there may be ten thousand logs.
+"""Collects the offsets of a directory's logs for its checkpoints, with pauses: there may be ten thousand logs.
 
 What others do meanwhile
     Each offset is one that its log has at some moment after the collection began. No promise connects the offsets of two
@@ -20,17 +20,15 @@ from pybroker.log.checkpoints import checkpoint
 from pybroker.log.checkpoints.offset_checkpoint import StoredOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Iterable
 
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.log import Log
     from pybroker.model import Offset, TopicPartition
+    from pybroker.sharing.work import Pausing
 
-    Work = Callable[[], None]
     Logs = Callable[[], Iterable[Log]]
-    Collection = Generator[None, None, Work]
-
-LOGS_PER_STEP = 50
+    Collection = Pausing[Callable[[], None]]
 
 
 def both(directory: LogDirectory, logs: Logs, *, future: Log | None = None) -> Collection:
@@ -74,11 +72,10 @@ def _of(
         file.keep(future.topic_partition, StoredOffset(future.topic_id, offset))
     request = file.begin()
     offsets: dict[TopicPartition, StoredOffset] = {}
-    for count, log in enumerate(list(logs()), start=1):
+    for log in list(logs()):
         if log.log_directory is directory and (offset := offset_of(log)) is not None:
             offsets[log.topic_partition] = StoredOffset(log.topic_id, offset)
-        if count % LOGS_PER_STEP == 0:
-            yield None
+        yield None
     return file.writer(offsets, request)
 
 

@@ -26,25 +26,22 @@ from pybroker.log.log import Log
 from pybroker.log.manager import checkpoint_pass, room_pass
 from pybroker.log.manager.loading import Loader
 from pybroker.log.manager.passes import LogPasses
-from pybroker.log.producers.producer_state import PRODUCERS_PER_STEP
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.sharing.work import ThreadRunner, WorkRunner, emptied, run_inline, run_through, run_unshared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pybroker.config.topic import TopicConfig
     from pybroker.log.directories.claims import KnownDirectory
     from pybroker.log.log_state import LogServices
     from pybroker.log.manager.loading import TopicIdOf, UnopenedLog
-    from pybroker.log.producers.producer_entry import ProducerEntry
-    from pybroker.log.segments.segment import LogSegment
 
 logger = logging.getLogger(__name__)
 
 CLOSING_THREADS: Final = 16
-SEGMENTS_PER_STEP: Final = 50
+MANY: Final = 100
 
 
 class LogManager:
@@ -308,9 +305,9 @@ class LogManager:
 
     def _free_later(self, log: Log) -> None:
         """Keep what a large log has many of, and free it in slices: with the log, all of it would be freed at once."""
-        segments, producers = log.segments, log.producers.producers
-        if len(segments) > SEGMENTS_PER_STEP or len(producers) > PRODUCERS_PER_STEP:
-            self._run_steps("end of a log", _freed(list(segments), list(producers.values())))
+        segments, producers = list(log.segments), list(log.producers.producers.values())
+        if len(segments) + len(producers) > MANY:
+            self._run_steps("end of a log", emptied(segments, producers))
 
     def _give_up(self, log: Log, delay_ms: int) -> None:
         """Free the name of the log's directory, and have it removed. Raises KafkaError; it is tried again if the disk works."""
@@ -447,9 +444,3 @@ class LogManager:
         self.services.producer_id_expiration_ms = expiration_ms
         for log in self._logs.values():
             log.producers.expiration_ms = expiration_ms
-
-
-def _freed(segments: list[LogSegment], producers: list[ProducerEntry]) -> Generator[None, None, None]:
-    """Free in slices what nothing else refers to by then."""
-    yield from emptied(segments, count=SEGMENTS_PER_STEP)
-    yield from emptied(producers, count=PRODUCERS_PER_STEP)

@@ -10,7 +10,7 @@ whatever it finds it has from that moment, not from the beginning of the pass.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.log.directories import removals
 from pybroker.log.manager import checkpoint_pass, room_pass
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from pybroker.sharing.work import Work, WorkRunner
 
 logger = logging.getLogger(__name__)
-
-PER_STEP: Final = 50
-"""Logs or segments that are looked at between two yields, where a look costs a few microseconds."""
 
 
 class LogPasses:
@@ -116,32 +113,26 @@ class LogPasses:
         return [directory for directory in self._directories if not directory.is_offline]
 
     def _flush_due(self, now_ms: int) -> Work[None]:
-        for count, log in enumerate(self._logs(), start=1):
-            if log.recovery_point < log.log_end_offset and now_ms - log.last_flush_ms >= log.config.flush_ms:
-                if not log.is_closed and not log.log_directory.is_offline:
-                    try:
-                        log.guarded(log.flush)
-                    except KafkaError as error:
-                        logger.warning("A flush of %s fails and is tried again: %s", log.topic_partition, error)
-                    yield None
-            elif count % PER_STEP == 0:
-                yield None
+        for log in self._logs():
+            is_due = log.recovery_point < log.log_end_offset and now_ms - log.last_flush_ms >= log.config.flush_ms
+            if is_due and not log.is_closed and not log.log_directory.is_offline:
+                try:
+                    log.guarded(log.flush)
+                except KafkaError as error:
+                    logger.warning("A flush of %s fails and is tried again: %s", log.topic_partition, error)
+            yield None
 
     def _remove_expired_producers(self, now_ms: int) -> Work[None]:
-        for count, log in enumerate(self._logs(), start=1):
+        for log in self._logs():
             yield from log.producers.remove_expired(now_ms)
-            if count % PER_STEP == 0:
-                yield None
+            yield None
 
     def _release_sealed(self) -> Work[None]:
-        count = 0
         for log in self._logs():
             for segment in list(log.segments):
                 if segment is not log.segments.active:
                     segment.release()
-                count += 1
-                if count % PER_STEP == 0:
-                    yield None
+                yield None
 
     def _retry_due(self, now_ms: int) -> Work[None]:
         for directory in self._directories:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pybroker.log.manager import checkpoint_pass
 from pybroker.log.retention import retention
 from pybroker.protocol.error_codes import KafkaError
-from pybroker.sharing.work import in_thread
+from pybroker.sharing.work import in_thread, while_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -69,12 +69,8 @@ def _begins_above_segments(directory: LogDirectory, log: Log, now_ms: int) -> Wo
         if log.is_closed or directory.is_offline:
             return False
     removals = log.segments.removals
-    work = retention.advance_steps(log, now_ms, log.settled_end_offset)
-    while True:
-        try:
-            step = next(work)
-        except StopIteration as end:
-            return bool(end.value)
-        yield step
-        if log.is_closed or directory.is_offline or log.segments.removals != removals:
-            return False  # a file that the search reads may be gone; the next pass looks again
+
+    def is_same() -> bool:  # otherwise a file that the search reads may be gone; the next pass looks again
+        return not (log.is_closed or directory.is_offline or log.segments.removals != removals)
+
+    return bool((yield from while_wanted(is_same, retention.advance_steps(log, now_ms, log.settled_end_offset))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.log.append_rules import NoRoomRules, rules_of
 from pybroker.sharing.work import in_thread
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.log import Log
     from pybroker.sharing.work import Work
-
-
-LOGS_PER_STEP: Final = 10
 
 
 def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]], seen: Callable[[], None]) -> Work[None]:
@@ -37,11 +34,10 @@ def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]], seen: Calla
 
 def _apply(directory: LogDirectory, logs: Sequence[Log]) -> Work[None]:
     room = directory.room
-    for count, log in enumerate(logs, start=1):
+    for log in logs:
         if log.log_directory is directory and room.is_full is not isinstance(log.validator, NoRoomRules):
             log.validator = rules_of(log.config, room, log.services.inflation_max)
-        if count % LOGS_PER_STEP == 0:
-            yield None
+        yield None
     room.logs_refuse = room.is_full
 
 

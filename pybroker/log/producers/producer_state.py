@@ -27,12 +27,12 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.records.batch import NO_SEQUENCE, increment_sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pybroker.log.files.filesystem import Filesystem
+    from pybroker.sharing.work import Pausing
 
 ABORT_MARKER: Final = 0
-PRODUCERS_PER_STEP: Final = 500
 
 
 class CompletedTransaction(NamedTuple):
@@ -241,16 +241,15 @@ class ProducerState:
 
     # --- life ---
 
-    def remove_expired(self, now_ms: int) -> Iterator[None]:
-        """Forget producers that were silent too long and have no open transaction. Yields between steps."""
+    def remove_expired(self, now_ms: int) -> Pausing[None]:
+        """Forget producers that were silent too long and have no open transaction."""
         ids = list(self.producers)
-        while ids:  # each step also gives back what it has freed
-            for producer_id in ids[-PRODUCERS_PER_STEP:]:
-                entry = self.producers.get(producer_id)
-                if entry is not None and self.is_expired(entry, now_ms):
-                    del self.producers[producer_id]
-            del ids[-PRODUCERS_PER_STEP:]
-            yield
+        while ids:  # taken off, so that what is freed is freed here
+            producer_id = ids.pop()
+            entry = self.producers.get(producer_id)
+            if entry is not None and self.is_expired(entry, now_ms):
+                del self.producers[producer_id]
+            yield None
 
     def is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         """Return whether the producer was silent for `producer.id.expiration.ms` and has no open transaction."""

@@ -11,8 +11,8 @@ By size
     The bytes count from the batch that holds the log start offset. A log is cut between two batches, and keeps at
     least `retention.bytes`.
 
-The search by time is a generator. It yields after some headers, or after a piece of the records of one batch, so that the loop
-can do other work, and memory never holds what a batch inflates to. A large batch is read in a thread.
+The search by time yields after each header and after each piece of a batch's records, so the loop can do other work, and memory
+never holds what a batch inflates to. A large batch is read in a thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.log.cold_lookup import cold_indexes, cold_lookup, cold_next, cold_time_lookup, quietly
 from pybroker.log.indexes.entry_file import CorruptIndexError
-from pybroker.log.results import Computation
+from pybroker.log.results import computed
 from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.log.timestamp_lookup import batch_at, first_record
 from pybroker.model import Offset
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pybroker.records.batch import BatchView
     from pybroker.sharing.work import Work
 
-HEADERS_PER_STEP: Final = 64
 LARGE_BYTES: Final = 1 << 16
 """Longer batches are read in the thread of the log's directory."""
 
@@ -171,7 +170,6 @@ class _Search:
                     return found
             elif largest >= 0:
                 yield from self._pass_over(segment)
-                yield None
             elif segment.size:
                 self._note_unstamped(max(segment.base_offset, self.start))
             if not was_open:
@@ -195,12 +193,10 @@ class _Search:
             return
         largest_at = segment.max_timestamp.offset
         yield from self._after(cold_lookup(self.log, largest_at))
-        for count, (position, batch) in enumerate(segment.scan(segment.position_of(largest_at))):
+        for position, batch in segment.scan(segment.position_of(largest_at)):
             if batch.last_offset >= largest_at:
                 self._pass_batch(batch)
             yield from self._after(cold_next(segment, position, batch))
-            if count % HEADERS_PER_STEP == 0:
-                yield None
 
     def _pass_batch(self, batch: BatchView) -> None:
         if batch.max_timestamp >= 0:
@@ -216,7 +212,7 @@ class _Search:
         if older_until > max(segment.base_offset, self.start):
             self.unstamped = None  # a batch with a timestamp ends there
         from_offset = max(older_until, self.start)
-        for count, (position, batch) in enumerate(segment.scan(segment.position_of(Offset(from_offset)))):
+        for position, batch in segment.scan(segment.position_of(Offset(from_offset))):
             yield from self._after(cold_next(segment, position, batch))
             if batch.last_offset < self.start:
                 continue
@@ -228,25 +224,21 @@ class _Search:
                 found = yield from self._look_at(segment, position, batch)
                 if found is not None:
                     return found
-                yield None
-            if count % HEADERS_PER_STEP == 0:
-                yield None
         return None
 
     def _after(self, cold: Callable[[], None] | None) -> Work[None]:
-        """Yield what the directory's thread must read first."""
+        """Give others their turn, or wait for what the directory's thread must read first."""
         if cold is not None:
             yield from in_thread(self.log.log_directory.run_in_thread, quietly(cold))
+        else:
+            yield None
 
     def _look_at(self, segment: LogSegment, position: int, header: BatchView) -> Work[Offset | None]:
         file = segment.file
-        reading = Computation(lambda: batch_at(file, position, header))
-        is_cold = file.coldness(header.batch_length, position) is not None
-        if header.batch_length > LARGE_BYTES or is_cold:
-            yield from in_thread(self.log.log_directory.run_in_thread, reading)
+        if header.batch_length > LARGE_BYTES or file.coldness(header.batch_length, position) is not None:
+            batch = yield from computed(self.log.log_directory.run_in_thread, lambda: batch_at(file, position, header))
         else:
-            reading()
-        batch = reading.result()
+            batch = batch_at(file, position, header)
         young = yield from first_record(batch, self.oldest_ms, self.start)
         if young is None:  # what is young enough lies below the log start offset
             self._pass_batch(batch)
