@@ -81,8 +81,8 @@ def test_under_any_load_each_round_after_the_pause_has_a_slice(loop: Loop, reque
     assert len(ran) == 400
 
 
-def test_a_job_whose_threads_take_their_time_does_not_wait_after_each(loop: Loop) -> None:
-    """It has its share of the loop, however many threads it waits for."""
+def test_a_job_that_waits_for_many_threads_has_its_share_of_the_loop(loop: Loop) -> None:
+    """No pause follows each of them."""
     reports: list[Callable[[OSError | None], None]] = []
 
     def waiting() -> Work[None]:
