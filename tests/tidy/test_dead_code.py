@@ -31,6 +31,7 @@ FOR_TESTS = {
     "AuditedKafkaProducer": "is what programs of users import",
     "AuditedProducer": "as above",
     "DEFAULT_RELEASE": "is the default that the command repeats, because it imports this module only when it runs",
+    "IS_NATIVE": "shows which twin was chosen",
     "ManualClock": "stands in for the system's clock, and keeps to its protocol beside it",
     "RELEASES": "are the choices that the command repeats, as above",
     "is_pending": "shows the state of a timer",
