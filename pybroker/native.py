@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import sysconfig
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -143,7 +143,7 @@ def _refuse_foreign(name: str) -> None:
     spec = importlib.util.find_spec(parent)
     folders = [] if spec is None else spec.submodule_search_locations or []
     for path in (path for folder in folders for path in sorted(Path(folder).glob(f"{stem}.*")) if path.suffix in {".so", ".pyd"}):
-        ours = sysconfig.get_config_var("EXT_SUFFIX")
+        ours = EXTENSION_SUFFIXES[0]
         raise NativePartError(f"{path} was built for another Python: this one loads {stem}{ours} only; {_REMEDY}")
 
 

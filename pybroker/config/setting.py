@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -221,6 +220,8 @@ def _as_java(value: float) -> str:
     """Return a double as Java prints it: in digits from 0.001 to below ten million, else with an exponent."""
     if value == 0 or 1e-3 <= abs(value) < 1e7 or value in (float("inf"), float("-inf")):
         return repr(value)
+    from decimal import Decimal  # noqa: PLC0415  half a megabyte, for few values
+
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
     return f"{mantissa if '.' in mantissa else f'{mantissa}.0'}E{int(exponent)}"
 
