@@ -10,13 +10,14 @@ import contextlib
 import ipaddress
 import math
 import socket
-import threading
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import Final
 
 from pybroker.config.listeners import parse_connection_overrides
 from pybroker.config.setting import ConfigError
+from pybroker.long_work import LongWork
 
 CONNECTION_LIMITS_KEY: Final = "max.connections.per.ip.overrides"
 
@@ -44,17 +45,17 @@ def connection_limits(text: str) -> dict[str, int]:
 class HostLookups:
     """Looks up the hosts of max.connections.per.ip.overrides while the broker runs, in a thread, and remembers the limits.
 
-    Belongs to the loop. There is one thread at a time: a server of names that does not respond holds up the next lookup, for at
-    most LOOKUP_S, and nothing else. The thread is none of the loop's pool, for which disks wait.
+    Belongs to the loop. There is one thread at a time: a server of names that does not respond holds up the next lookup, and
+    nothing else. The thread is none of the loop's pool, for which disks wait, and the end of the process does not wait for it.
     """
 
-    __slots__ = ("_at_start", "_found", "_is_looking")
+    __slots__ = ("_at_start", "_found", "_thread")
 
     def __init__(self, at_start: Mapping[str, Mapping[str, int]] | None = None) -> None:
         """Keep `at_start`, the limits by address of the value that the broker is started with."""
         self._at_start = at_start or {}
         self._found: dict[str, Mapping[str, int]] = {}  # by the value
-        self._is_looking = asyncio.Lock()
+        self._thread = LongWork("lookup of hosts", 1)
 
     def found(self, text: str) -> Mapping[str, int] | None:
         """Return the limits by address that were found for the value, or None if it must be looked up."""
@@ -85,47 +86,13 @@ class HostLookups:
         return found
 
     async def _look_up(self, names: Sequence[str], text: str) -> dict[str, str]:
-        deadline = monotonic() + LOOKUP_S
         try:
             async with asyncio.timeout(LOOKUP_S):
-                await self._is_looking.acquire()
-                return await self._in_thread(names, text, deadline)
+                return await self._thread.run(partial(_addresses, names, text, monotonic() + LOOKUP_S))
         except TimeoutError:
             raise _too_late(text) from None
-
-    def _in_thread(self, names: Sequence[str], text: str, deadline: float) -> asyncio.Future[dict[str, str]]:
-        """Look up the names in a thread, and then let another lookup begin, even if nothing waits for this one any more.
-
-        The thread is a daemon, because the end of the process must not wait for a server of names.
-        """
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[dict[str, str]] = loop.create_future()
-
-        def finish(found: dict[str, str] | None, error: Exception | None) -> None:
-            self._is_looking.release()
-            if done.done():
-                return
-            if error is None:
-                done.set_result(found or {})
-            else:
-                done.set_exception(error)
-
-        def run() -> None:
-            found: dict[str, str] | None = None
-            error: Exception | None = None
-            try:
-                found = _addresses(names, text, deadline)
-            except Exception as raised:  # raised again on the loop
-                error = raised
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(finish, found, error)
-            del error  # else this frame and the exception keep each other
-
-        try:
-            threading.Thread(target=run, name="lookup of hosts", daemon=True).start()
         except RuntimeError as error:  # too many threads
-            finish(None, ConfigError(CONNECTION_LIMITS_KEY, text, f"no thread can look up the hosts: {error}"))
-        return done
+            raise ConfigError(CONNECTION_LIMITS_KEY, text, f"no thread can look up the hosts: {error}") from error
 
 
 def _literals(hosts: Iterable[str]) -> dict[str, str]:
