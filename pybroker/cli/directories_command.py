@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -137,20 +138,18 @@ def set_aside(*, loaded: BrokerConfig) -> None:
 # --- what the commands share ---
 
 
-class refusals:  # noqa: N801  used as a statement
+@contextmanager
+def refusals() -> Iterator[None]:
     """Turn an error of the commands into one line for a person."""
+    from pybroker.adoption.lost_metadata import AdoptionError
 
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        from pybroker.adoption.lost_metadata import AdoptionError
-
-        if isinstance(error, AdoptionError):
-            raise RunError(str(error)) from error
-        if isinstance(error, OSError):
-            reason = error.strerror or str(error)
-            raise RunError(reason if error.filename is None else f"{error.filename}: {reason}") from error
+    try:
+        yield
+    except AdoptionError as error:
+        raise RunError(str(error)) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunError(reason if error.filename is None else f"{error.filename}: {reason}") from error
 
 
 def filesystem_of_disk() -> Filesystem:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -96,16 +98,16 @@ def verify(context: click.Context, *, paths: tuple[Path, ...], is_json: bool, is
         context.exit(RunError.exit_code)
 
 
-class _refusals:  # noqa: N801  used as a statement
-    """Turns an error of the commands into one line for a person."""
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn an error of the commands into one line for a person."""
+    from pybroker.inspection.places import UnknownPlaceError
 
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        from pybroker.inspection.places import UnknownPlaceError
-
-        if isinstance(error, UnknownPlaceError):
-            raise ConfigurationError(str(error)) from error
-        if isinstance(error, OSError) and error.filename is not None:
-            raise RunError(f"{error.filename}: {error.strerror}") from error
+    try:
+        yield
+    except UnknownPlaceError as error:
+        raise ConfigurationError(str(error)) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise RunError(f"{error.filename}: {error.strerror}") from error

@@ -42,6 +42,12 @@ class Frames:
         self._socket, self._response_s, self._frame_bytes_max = connected, response_s, frame_bytes_max
         self._deadline = 0.0
 
+    def __enter__(self) -> Frames:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """End the connection."""
         self._socket.close()

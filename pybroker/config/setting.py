@@ -173,7 +173,7 @@ class Setting(NamedTuple):
         if isinstance(value, tuple):
             return ",".join(value)
         if isinstance(value, float):
-            return _as_java(value)
+            return java_double(value)
         return str(value)
 
     def _convert(self, text: str) -> Value:
@@ -216,9 +216,13 @@ class Setting(NamedTuple):
         return ConfigError(self.name, text, reason, invalid_value(self.name, text, words))
 
 
-def _as_java(value: float) -> str:
+def java_double(value: float) -> str:
     """Return a double as Java prints it: in digits from 0.001 to below ten million, else with an exponent."""
-    if value == 0 or 1e-3 <= abs(value) < 1e7 or value in (float("inf"), float("-inf")):
+    if value != value:  # noqa: PLR0124  not a number
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     from decimal import Decimal  # noqa: PLC0415  half a megabyte, for few values
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pybroker import extras
 from pybroker.tools.errors import NOT_SUPPORTED, CommandError
-from pybroker.tools.target import check_security
+from pybroker.tools.target import check_security, properties_of
+
+if TYPE_CHECKING:
+    from pybroker.tools.options import Options
 
 RENAMED: Final = {
     "buffer.memory": ("queue.buffering.max.kbytes", 1024),
@@ -51,6 +54,15 @@ def pairs(given: Iterable[str]) -> dict[str, str]:
         name, _, value = one.partition("=")
         found[name] = value
     return found
+
+
+def given_properties(options: Options, files: Iterable[str], given: Iterable[str]) -> dict[str, str]:
+    """Return the properties of the first file that one of the options `files` names, and over them those of the options `given`.
+
+    Raises CommandError.
+    """
+    file = next(filter(None, map(options.value, files)), None)
+    return (properties_of(file) if file is not None else {}) | pairs(one for name in given for one in options.values(name))
 
 
 def librdkafka_of(tool: str, properties: Mapping[str, str]) -> dict[str, Any]:

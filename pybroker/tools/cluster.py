@@ -30,11 +30,8 @@ def main(tool: str, arguments: list[str]) -> int:
         raise CommandError('Missing required argument "[bootstrap-server]"')
     target = Target(bootstrap, client_properties(options.value("config") or options.value("c")))
     try:
-        connection = target.connect()
-        try:
+        with target.connect() as connection:
             cluster_id = metadata(connection, NO_TOPICS).cluster_id
-        finally:
-            connection.close()
     except ClientError as error:
         raise CommandError(f"Timed out waiting for a node assignment: {error}") from error
     print("No cluster ID found. The Kafka version is probably too old." if cluster_id is None else f"Cluster ID: {cluster_id}")

@@ -12,12 +12,11 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pybroker.tools.client_settings import library, librdkafka_of, made, pairs
+from pybroker.tools.client_settings import given_properties, library, librdkafka_of, made, pairs
 from pybroker.tools.errors import FAILED, CommandError
 from pybroker.tools.formatter import Formatter, NoFormatter, formatter_of
 from pybroker.tools.options import FLAG, VALUE, Options, parse
 from pybroker.tools.producer import bootstrap_of
-from pybroker.tools.target import properties_of
 
 KINDS: Final = {
     **dict.fromkeys(("topic", "include", "whitelist", "partition", "offset", "bootstrap-server", "group", "zookeeper"), VALUE),
@@ -163,8 +162,7 @@ def offset_of(options: Options) -> int:
 
 def settings_of(tool: str, options: Options) -> dict[str, Any]:
     """Return the settings for librdkafka. Raises CommandError."""
-    file = options.value("consumer.config") or options.value("command-config")
-    properties = properties_of(file) if file is not None else {}
+    properties = given_properties(options, ("consumer.config", "command-config"), ())
     extra = pairs(options.values("consumer-property") + options.values("command-property"))
     groups = {one for one in (options.value("group"), properties.get("group.id"), extra.get("group.id")) if one is not None}
     if len(groups) > 1:
@@ -197,8 +195,7 @@ def settings_of(tool: str, options: Options) -> dict[str, Any]:
 
 
 def _formatter_properties(options: Options) -> dict[str, str]:
-    file = options.value("formatter-config")
-    properties = properties_of(file) if file is not None else {}
+    properties = given_properties(options, ("formatter-config",), ())
     for name in ("key-deserializer", "value-deserializer"):
         if value := options.value(name):
             properties[name.replace("-", ".")] = value

@@ -9,30 +9,12 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from pybroker.config.setting import java_double
 from pybroker.tools.errors import CommandError, not_supported
 
 NO_TIMESTAMP, CREATE_TIME = 0, 1
 DEFAULT: Final = {"kafka.tools.DefaultMessageFormatter", "org.apache.kafka.tools.consumer.DefaultMessageFormatter"}
 NOTHING: Final = {"kafka.tools.NoOpMessageFormatter", "org.apache.kafka.tools.consumer.NoOpMessageFormatter"}
-
-
-def java_double(value: float, digits: str | None = None) -> str:
-    """Format a floating-point number as Java prints it: `1.0E7` from ten million on, `1.0E-4` below a thousandth."""
-    text = repr(value) if digits is None else digits
-    if value != value:  # noqa: PLR0124  not a number
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return text if "e" not in text else f"{value:f}"
-    sign, mantissa = ("-", text[1:]) if text[0] == "-" else ("", text)
-    mantissa, _, exponent = mantissa.partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    shift = int(exponent or 0) + len(whole) - 1
-    significant = (whole + fraction).lstrip("0")
-    shift -= len(whole + fraction) - len(significant)
-    significant = significant.rstrip("0") or "0"
-    return f"{sign}{significant[0]}.{significant[1:] or '0'}E{shift}"
 
 
 def _number(form: str) -> Callable[[bytes], str]:

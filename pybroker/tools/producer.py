@@ -9,12 +9,12 @@ import io
 import sys
 from typing import Any, Final
 
-from pybroker.tools.client_settings import library, librdkafka_of, made, pairs
+from pybroker.tools.client_settings import given_properties, library, librdkafka_of, made
 from pybroker.tools.connection import servers
 from pybroker.tools.errors import FAILED, CommandError, not_supported
 from pybroker.tools.line_reader import LineReader
 from pybroker.tools.options import FLAG, MAYBE, VALUE, Options, parse
-from pybroker.tools.target import instead_of_bootstrap, properties_of
+from pybroker.tools.target import instead_of_bootstrap
 
 MERGED: Final = {
     "timeout": ("linger.ms", "1000"),
@@ -61,7 +61,7 @@ def main(tool: str, arguments: list[str]) -> int:
     reader_class = options.value("line-reader")
     if reader_class is not None and reader_class not in READERS:
         raise not_supported(f"--line-reader {reader_class}")
-    reader = LineReader(_reader_properties(options))
+    reader = LineReader(given_properties(options, ("reader-config",), ("property", "reader-property")))
     producer = made(library().Producer, settings_of(tool, options))
     failed = Failures(topic)
     lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace", newline=None)
@@ -85,9 +85,7 @@ def main(tool: str, arguments: list[str]) -> int:
 
 def settings_of(tool: str, options: Options) -> dict[str, Any]:
     """Return the settings for librdkafka. Raises CommandError."""
-    file = options.value("producer.config") or options.value("command-config")
-    properties = properties_of(file) if file is not None else {}
-    properties |= pairs(options.values("producer-property") + options.values("command-property"))
+    properties = given_properties(options, ("producer.config", "command-config"), ("producer-property", "command-property"))
     codec = "none"
     if options.has("compression-codec"):
         codec = options.value("compression-codec") or "gzip"
@@ -117,12 +115,6 @@ def bootstrap_of(tool: str, options: Options) -> str:
     """Return the brokers in librdkafka's form, which has no protocol before a host. Raises CommandError."""
     given = options.value("bootstrap-server") or options.value("broker-list") or instead_of_bootstrap(tool, options)
     return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in servers(given))
-
-
-def _reader_properties(options: Options) -> dict[str, str]:
-    file = options.value("reader-config")
-    properties = properties_of(file) if file is not None else {}
-    return properties | pairs(options.values("property") + options.values("reader-property"))
 
 
 class Failures:

@@ -52,11 +52,8 @@ def _wait(target: Target, *, wanted: int, wait_s: float) -> int:
     while True:
         reason, count = "", 0
         try:
-            connection = target.connect(wait_s=max(0.0, end - time.monotonic()))
-            try:
+            with target.connect(wait_s=max(0.0, end - time.monotonic())) as connection:
                 count = len(metadata(connection).brokers)
-            finally:
-                connection.close()
         except (ClientError, CommandError) as error:  # a name may resolve once its container is up
             reason = f": {error}"
         if count >= wanted:

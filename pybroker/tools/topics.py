@@ -76,11 +76,8 @@ def main(tool: str, arguments: list[str]) -> int:
 
 def listed(target: Target, options: Options) -> list[str]:
     """Return the names of the wanted topics, sorted. Raises ClientError and TopicError."""
-    connection = target.connect()
-    try:
+    with target.connect() as connection:
         topics = metadata(connection).topics
-    finally:
-        connection.close()
     return wanted(topics, options.value("topic"), is_internal_left_out=options.has("exclude-internal"))
 
 

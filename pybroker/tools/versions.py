@@ -36,11 +36,9 @@ def main(tool: str, arguments: list[str]) -> None:
     except ClientError as error:
         tried = ", ".join(f"{host}:{port} (id: {-1 - index} rack: null)" for index, (host, port) in enumerate(target.servers))
         raise CommandError(f"Request METADATA failed on brokers List({tried}): {error}") from error
-    try:
+    with first:
         for broker in brokers:
             print(f"{broker} -> {_versions_of(broker, first, target.servers)}")
-    finally:
-        first.close()
 
 
 def _versions_of(broker: Broker, first: Frames, known: list[tuple[str, int]]) -> str:
@@ -49,11 +47,8 @@ def _versions_of(broker: Broker, first: Frames, known: list[tuple[str, int]]) ->
     try:
         if known == [address]:
             return described(api_versions(first))
-        connection = connect([address], wait_s=0, response_s=RESPONSE_S)
-        try:
+        with connect([address], wait_s=0, response_s=RESPONSE_S) as connection:
             return described(api_versions(connection))
-        finally:
-            connection.close()
     except (CommandError, ClientError) as error:
         return f"ERROR: {error}"
 

@@ -1,4 +1,4 @@
-"""What the commands of `pybroker spark` are given reaches the options of their jobs."""
+"""The commands of `pybroker spark` pass their options on to their jobs."""
 
 from __future__ import annotations
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from pybroker.config.setting import java_double
 from pybroker.tools.errors import NOT_SUPPORTED, CommandError
-from pybroker.tools.formatter import PACKAGE, formatter_of, java_double
+from pybroker.tools.formatter import PACKAGE, formatter_of
 
 
 class Message(NamedTuple):
