@@ -12,6 +12,7 @@ would then delete what Kafka kept. So for them the refusal names `pybroker adopt
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -131,8 +132,6 @@ def _old_format(log_dir: str, filesystem: Filesystem) -> str | None:
 
 def use_adopt(log_dirs: Sequence[str], sign: str) -> str:
     """Return the line that sends an administrator to `pybroker adopt`, because of the `sign` of an Apache Kafka."""
-    import shlex  # noqa: PLC0415  no usual start needs it
-
     return (
         f"These are the directories of an Apache Kafka: {sign}. Stop Kafka and run 'pybroker adopt {shlex.join(log_dirs)}' (name "
         "the directory of Kafka's metadata too, if it is elsewhere): it takes over topics with their settings, and converts old "

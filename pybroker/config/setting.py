@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -224,8 +225,6 @@ def java_double(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    from decimal import Decimal  # noqa: PLC0415  half a megabyte, for few values
-
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
     return f"{mantissa if '.' in mantissa else f'{mantissa}.0'}E{int(exponent)}"
 

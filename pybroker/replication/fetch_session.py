@@ -33,7 +33,7 @@ Source: KIP-227, KIP-516; kafka.server.FetchSession.
 
 from __future__ import annotations
 
-import random
+import secrets
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -59,8 +59,6 @@ FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
 EVICTION_MS: Final = 120_000
 TOPIC_ID_VERSION_MIN: Final = 13
-
-_RANDOM: Final = random.SystemRandom()  # no client can guess the id of another's session
 
 TopicNames = Callable[["TopicId"], str | None]
 
@@ -264,9 +262,9 @@ class FetchSessionCache:
         now_ms = self._clock.monotonic_ms()
         if not self._make_room(is_privileged, size=len(partitions), now_ms=now_ms):
             return NO_SESSION_ID
-        session_id = _RANDOM.randint(1, EPOCH_MAX)
+        session_id = secrets.randbelow(EPOCH_MAX) + 1
         while session_id in self._sessions:
-            session_id = _RANDOM.randint(1, EPOCH_MAX)
+            session_id = secrets.randbelow(EPOCH_MAX) + 1
         session = FetchSession(
             session_id, partitions, unresolved, is_privileged=is_privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms
         )

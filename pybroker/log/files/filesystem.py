@@ -12,6 +12,7 @@ import fcntl
 import itertools
 import mmap
 import os
+import shutil
 from typing import ClassVar, Final
 
 from pybroker import failures
@@ -185,8 +186,6 @@ class Filesystem:
 
     def remove_tree(self, path: str) -> None:
         """Remove the directory with everything in it, if it is there."""
-        import shutil  # noqa: PLC0415  a start does not need it, nor the compressors that it imports
-
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
 

@@ -19,7 +19,9 @@ Layout
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, Self
@@ -47,9 +49,6 @@ def stored_entries(path: Path) -> list[Entry]:
 
     A copy is read, because SQLite writes to the files of a store that was not closed.
     """
-    import shutil  # noqa: PLC0415  only the commands on data directories copy a store
-    import tempfile  # noqa: PLC0415
-
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
         try:
