@@ -15,10 +15,10 @@ from pybroker.model import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pybroker.coordinator.classic.group import ClassicGroup
-    from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.service import GroupCoordinator
-    from pybroker.coordinator.shard import TopicOffsets
+    from pybroker.coordinator.state.classic_group import ClassicGroup
+    from pybroker.coordinator.state.consumer_group import ConsumerGroup
+    from pybroker.coordinator.state.shard import TopicOffsets
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.replication.replica_manager import ReplicaManager
 

@@ -12,7 +12,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.records import CommittedOffset
+    from pybroker.coordinator.committed import CommittedOffset
 
 __all__ = ["java_hash", "usual_ends", "usual_offsets"]
 

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator import offsets
-from pybroker.coordinator.classic.group import GroupState
-from pybroker.coordinator.consumer.group import ConsumerGroupState
-from pybroker.coordinator.group import GroupType
 from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.coordinator.state.classic_group import GroupState
+from pybroker.coordinator.state.consumer_group import ConsumerGroupState
+from pybroker.coordinator.state.group import GroupType
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.list_groups import ListedGroup
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.shard import GroupShard
     from pybroker.model import GroupId
     from pybroker.sharing.work import Pausing
 

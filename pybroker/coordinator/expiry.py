@@ -21,13 +21,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.records import NO_TIMESTAMP, OffsetKey, offset_tombstone
+from pybroker.coordinator.committed import NO_TIMESTAMP, OffsetKey
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
+from pybroker.coordinator.state.records import offset_tombstone
 from pybroker.sharing.work import portions
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.group import Group
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.group import Group
+    from pybroker.coordinator.state.shard import GroupShard
     from pybroker.model import GroupId
     from pybroker.sharing.work import Pausing
 

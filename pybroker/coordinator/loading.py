@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.offsets import forget_topics
-from pybroker.coordinator.records import (
+from pybroker.coordinator.state.records import (
     OFFSET_PREFIX,
     from_bytes,
     offset_from_bytes,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from pybroker.coordinator.runtime.result import CoordinatorResult
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.shard import GroupShard
     from pybroker.log.log import Log
     from pybroker.model import ProducerId
     from pybroker.records.batch import BatchView

@@ -17,19 +17,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pybroker.coordinator import offset_loops
-from pybroker.coordinator.records import (
-    NO_TIMESTAMP,
-    CommittedOffset,
-    OffsetKey,
-    OffsetsOfTopic,
-    PendingOffsetsOfTopic,
-    offset_tombstone,
-)
-from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, Producer
+from pybroker.coordinator.committed import NO_TIMESTAMP, CommittedOffset, OffsetKey
+from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
+from pybroker.coordinator.state.records import OffsetsOfTopic, PendingOffsetsOfTopic, offset_tombstone
 from pybroker.model import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
-    GenerationId,
     GroupId,
     MemberEpoch,
     MemberId,
@@ -39,8 +32,8 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.sharing.work import portions
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.group import GroupRequests
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.group import Committer, GroupRequests
+    from pybroker.coordinator.state.shard import GroupShard
     from pybroker.sharing.work import Pausing
 
 NOTHING_COMMITTED: Final = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_TIMESTAMP)
@@ -49,29 +42,6 @@ NOTHING_COMMITTED: Final = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_TI
 _NO_TOPICS: Final[Mapping[str, Mapping[int, CommittedOffset]]] = MappingProxyType({})
 
 _LAST_MS: Final = 2**63 - 1  # the last time that a record can hold
-
-
-class Committer(NamedTuple):
-    """The client that commits. `generation_id` is negative, `member_id` empty and the instance None for a client that is no
-    member.
-
-    `unknown_group` is the error when a member commits to a group that does not exist; it depends on the version of the request.
-    `knows_epochs` depends on it, too: it shows whether `generation_id` may be the epoch of a KIP-848 member. If the offsets
-    belong to a transaction, `producer` is the one of the transaction.
-    """
-
-    group_id: GroupId
-    generation_id: GenerationId
-    member_id: MemberId
-    group_instance_id: str | None
-    unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION
-    knows_epochs: bool = False
-    producer: Producer | None = None
-
-    @property
-    def is_unknown(self) -> bool:
-        """Whether the client names no member, which only the offsets of a transaction may leave out while there are members."""
-        return self.generation_id < 0 and not self.member_id and self.group_instance_id is None
 
 
 class NewOffset(Protocol):

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any, Final
 from pybroker.coordinator import administration, expiry, offsets
 from pybroker.coordinator.classic.describe import describe as describe_classic
 from pybroker.coordinator.classic.requests import ClassicGroupRequests
+from pybroker.coordinator.consumer.classic_requests import ClassicRequestsToConsumerGroup
 from pybroker.coordinator.consumer.describe import describe as describe_consumer
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
 from pybroker.coordinator.hashing import partition_of, positive_hash
 from pybroker.coordinator.loading import end_lost_transactions, first_operation, replay_batch, replay_marker
-from pybroker.coordinator.migration.classic_requests import ClassicRequestsToConsumerGroup
-from pybroker.coordinator.records import least_size, to_bytes
 from pybroker.coordinator.runtime.appender import RuntimeSettings
 from pybroker.coordinator.runtime.loader import Loader
 from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
 from pybroker.coordinator.runtime.runtime import CoordinatorRuntime, Done
-from pybroker.coordinator.shard import GroupSettings, GroupShard
+from pybroker.coordinator.state.records import least_size, to_bytes
+from pybroker.coordinator.state.shard import GroupSettings, GroupShard
 from pybroker.coordinator.topic import CoordinatorTopic
 from pybroker.metadata.image import GROUP_KIND
 from pybroker.metadata.names import OFFSETS_TOPIC
@@ -41,11 +41,10 @@ from pybroker.records.compression import CompressionType
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
-    from pybroker.coordinator.classic.join import JoinRequest
-    from pybroker.coordinator.group import GroupRequests
-    from pybroker.coordinator.offsets import Committer, NewOffsets
+    from pybroker.coordinator.offsets import NewOffsets
     from pybroker.coordinator.runtime.gathered import Source
     from pybroker.coordinator.runtime.result import Operation
+    from pybroker.coordinator.state.group import Committer, GroupRequests, JoinRequest
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

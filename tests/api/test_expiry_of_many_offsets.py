@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pybroker.coordinator import expiry
-from pybroker.coordinator.records import CommittedOffset
-from pybroker.coordinator.shard import GroupShard
+from pybroker.coordinator.committed import CommittedOffset
+from pybroker.coordinator.state.shard import GroupShard
 from pybroker.model import GroupId, LeaderEpoch, Offset
 from pybroker.sharing.work import run_through
 from testing.scenes.api.groups import broker

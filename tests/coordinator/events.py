@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from pybroker.coordinator.group import Group, GroupType
 from pybroker.coordinator.runtime import runtime
 from pybroker.coordinator.runtime.active import ShardTimer
 from pybroker.coordinator.service import GroupCoordinator
-from pybroker.coordinator.shard import GroupShard
+from pybroker.coordinator.state.group import Group, GroupType
+from pybroker.coordinator.state.shard import GroupShard
 
 NO_GROUP = "none"
 DEAD = "Dead"

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from pybroker.coordinator.committed import CommittedOffset
 from pybroker.coordinator.loading import replay_batch, replay_marker
 from pybroker.coordinator.offsets import OffsetsOfGroup
-from pybroker.coordinator.records import CommittedOffset, OffsetsOfTopic, PendingOffsetsOfTopic
 from pybroker.coordinator.runtime.loader import replay_log
 from pybroker.coordinator.runtime.result import CoordinatorResult, Producer
-from pybroker.coordinator.shard import GroupShard
+from pybroker.coordinator.state.records import OffsetsOfTopic, PendingOffsetsOfTopic
+from pybroker.coordinator.state.shard import GroupShard
 from pybroker.model import GroupId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

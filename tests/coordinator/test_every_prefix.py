@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pybroker.coordinator.loading import replay_batch
 from pybroker.coordinator.runtime.loader import replay_log
-from pybroker.coordinator.shard import GroupShard
+from pybroker.coordinator.state.shard import GroupShard
 from pybroker.log.log import Log
 from pybroker.log.segments.fetched_records import FetchedRecords
 from pybroker.model import Offset, TopicPartition

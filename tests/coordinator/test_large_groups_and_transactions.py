@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
+from pybroker.coordinator.committed import CommittedOffset
 from pybroker.coordinator.offsets import OffsetsOfGroup
-from pybroker.coordinator.records import CommittedOffset
 from pybroker.coordinator.runtime.loader import replay_log
 from pybroker.coordinator.runtime.result import CoordinatorResult
-from pybroker.coordinator.shard import GroupShard
+from pybroker.coordinator.state.shard import GroupShard
 from pybroker.coordinator.transaction import ending
-from pybroker.coordinator.transaction import records as transaction_records
-from pybroker.coordinator.transaction.shard import TransactionShard
+from pybroker.coordinator.transaction.shard import TransactionShard, replay_batch
 from pybroker.coordinator.transaction.state import State
 from pybroker.model import GroupId, LeaderEpoch, Offset, ProducerId, TopicPartition
 from pybroker.protocol import codec
@@ -173,7 +172,7 @@ def test_a_transaction_over_many_partitions_is_loaded(tmp_path: Path) -> None:
     loaded = TransactionShard(transactions(whole).settings)
 
     async def load() -> None:
-        for _ in replay_log(loaded, log, transaction_records.replay_batch, bytes_max=5_000_000):
+        for _ in replay_log(loaded, log, replay_batch, bytes_max=5_000_000):
             await asyncio.sleep(0)
 
     assert run_watched(load).long_texts() == []

@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pybroker.coordinator import _offset_loops_python, offset_loops, offsets
-from pybroker.coordinator.offsets import Committer, Refused
-from pybroker.coordinator.records import NO_TIMESTAMP, CommittedOffset, OffsetsOfTopic
+from pybroker.coordinator.committed import NO_TIMESTAMP, CommittedOffset
+from pybroker.coordinator.offsets import Refused
+from pybroker.coordinator.state.group import Committer
+from pybroker.coordinator.state.records import OffsetsOfTopic
 from pybroker.model import GenerationId, GroupId, LeaderEpoch, MemberId, Offset
 from pybroker.protocol.codec import EncodeError
 from pybroker.protocol.messages.offset_commit import OffsetCommitRequestPartition

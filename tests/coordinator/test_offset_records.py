@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.coordinator.records import (
-    CommittedOffset,
-    OffsetKey,
+from pybroker.coordinator.committed import CommittedOffset, OffsetKey
+from pybroker.coordinator.state.records import (
     from_bytes,
     offset_from_bytes,
     offset_key_from_bytes,

@@ -7,17 +7,11 @@ import struct
 import pytest
 
 from pybroker.coordinator import embedded_protocol
-from pybroker.coordinator.classic.group import PREVIOUS_STATES, ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.committed import CommittedOffset
 from pybroker.coordinator.embedded_protocol import read_assignment, read_subscription, subscribed_topics
-from pybroker.coordinator.records import (
-    CommittedOffset,
-    from_bytes,
-    group_record,
-    group_tombstone,
-    offset_record,
-    offset_tombstone,
-    to_bytes,
-)
+from pybroker.coordinator.state.classic_group import PREVIOUS_STATES, ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.state.classic_records import group_record
+from pybroker.coordinator.state.records import from_bytes, group_tombstone, offset_record, offset_tombstone, to_bytes
 from pybroker.model import GenerationId, GroupId, LeaderEpoch, MemberId, Offset
 from pybroker.protocol.codec import DecodeError
 from tests.coordinator.scenario import subscription

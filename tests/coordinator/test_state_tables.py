@@ -1,4 +1,4 @@
-"""The tables at the top of `classic/group.py` and `consumer/member.py` are true, and the stories in `tests/scenarios` go through
+"""The tables at the top of `classic_group` and `consumer_member` are true, and the stories in `tests/scenarios` go through
 every cell of them.
 
 The test plays all stories. It notes every change of the state of a group or a member, for every event the states before and after
@@ -18,16 +18,17 @@ from typing import Any
 
 import pytest
 
-from pybroker.coordinator.classic import group
-from pybroker.coordinator.classic.group import PREVIOUS_STATES, ClassicGroup, GroupState
-from pybroker.coordinator.consumer import draft, member
-from pybroker.coordinator.consumer import group as consumer_group
-from pybroker.coordinator.consumer.group import ConsumerGroup, ConsumerGroupState
-from pybroker.coordinator.consumer.member import JOIN_EPOCH, ConsumerMember, MemberState
+from pybroker.coordinator.consumer import draft
 from pybroker.coordinator.consumer.reconciliation import next_step
-from pybroker.coordinator.group import GroupType
 from pybroker.coordinator.service import GroupCoordinator
-from pybroker.coordinator.shard import GroupShard
+from pybroker.coordinator.state import classic_group as group
+from pybroker.coordinator.state import consumer_group
+from pybroker.coordinator.state import consumer_member as member
+from pybroker.coordinator.state.classic_group import PREVIOUS_STATES, ClassicGroup, GroupState
+from pybroker.coordinator.state.consumer_group import ConsumerGroup, ConsumerGroupState
+from pybroker.coordinator.state.consumer_member import JOIN_EPOCH, ConsumerMember, MemberState
+from pybroker.coordinator.state.group import GroupType
+from pybroker.coordinator.state.shard import GroupShard
 from pybroker.model import MemberEpoch, MemberId, group_epoch
 from pybroker.protocol.error_codes import ErrorCode
 from testing.error_codes import error_code

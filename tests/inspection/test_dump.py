@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from pybroker.cli.main import cli
-from pybroker.coordinator.records import CommittedOffset, offset_record, offset_tombstone, to_bytes
+from pybroker.coordinator.committed import CommittedOffset
+from pybroker.coordinator.state.records import offset_record, offset_tombstone, to_bytes
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from pybroker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache

@@ -10,12 +10,12 @@ from unittest import mock
 import pytest
 
 from pybroker.coordinator import offsets
-from pybroker.coordinator.consumer.group import ConsumerGroup
 from pybroker.coordinator.runtime import loader
 from pybroker.coordinator.runtime.appender import Appender
 from pybroker.coordinator.runtime.loader import Loader
 from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse
-from pybroker.coordinator.shard import GroupShard
+from pybroker.coordinator.state.consumer_group import ConsumerGroup
+from pybroker.coordinator.state.shard import GroupShard
 from pybroker.coordinator.transaction import ending as endings
 from pybroker.coordinator.transaction import forgetting, marker_results, operations, unattended
 from pybroker.coordinator.transaction.markers import MarkerWriter

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pybroker.api.deferred import Deferred
 from pybroker.api.nodes import GROUP_OPERATIONS
 from pybroker.api.pieces import Pieces, once_by_name
-from pybroker.coordinator.classic.group import GroupState
+from pybroker.coordinator.state.classic_group import GroupState
 from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse

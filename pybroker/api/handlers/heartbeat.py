@@ -4,7 +4,7 @@ Behaviour
     Restarts the member's session timer. REBALANCE_IN_PROGRESS asks the member to join again; it stays a member until the
     rebalance timeout. A static member whose instance has a new member is FENCED_INSTANCE_ID. While groups are loaded every
     heartbeat succeeds, because no session ends then.
-    In a KIP-848 group, members of the classic protocol are served by `coordinator/migration/classic_requests.py`.
+    In a KIP-848 group, members of the classic protocol are served by `coordinator/consumer/classic_requests.py`.
 Versions
     v1 throttle time. v3 group instance id (KIP-345). v4 flexible.
 Not done

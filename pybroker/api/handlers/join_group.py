@@ -3,10 +3,10 @@
 Behaviour
     The broker responds when the group's next generation begins: when all members have joined or the longest rebalance timeout has
     passed. Until then the request waits. A member is removed when its session ends, not when the connection of the request is
-    lost. The cases and the responses by state are in `coordinator/classic/join.py` and `coordinator/classic/group.py`.
+    lost. The cases and the responses by state are in `coordinator/classic/join.py` and `coordinator/state/classic_group.py`.
     A member that names more than PROTOCOLS_MAX protocols is INVALID_REQUEST: all of them are compared with those of each other
     member in one turn of the loop. Clients have up to ten.
-    In a KIP-848 group, members of the classic protocol are served by `coordinator/migration/classic_requests.py`.
+    In a KIP-848 group, members of the classic protocol are served by `coordinator/consumer/classic_requests.py`.
 Versions
     v0 the session timeout is the rebalance timeout too. v1 rebalance timeout. v2 throttle time. v4 MEMBER_ID_REQUIRED (KIP-394).
     v5 static members (KIP-345). v6 flexible. v7 protocol type and nullable protocol in the response (KIP-559). v8 reason
@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
-from pybroker.coordinator.classic.join import JoinRequest
+from pybroker.coordinator.state.group import JoinRequest
 from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse

@@ -3,7 +3,7 @@
 Behaviour
     A member names itself; an administrator names a static member by its instance alone. Each member has a result of its own; the
     group rebalances once. A static consumer that is only closed does not send this request.
-    In a KIP-848 group, members of the classic protocol are served by `coordinator/migration/classic_requests.py`.
+    In a KIP-848 group, members of the classic protocol are served by `coordinator/consumer/classic_requests.py`.
 Versions
     v0-2 one member, whose error is the response's. v1 throttle time. v3 any number of members (KIP-345). v4 flexible. v5 reason
     (KIP-800), which is not used.

@@ -3,8 +3,8 @@
 Behaviour
     The broker responds when the offsets are durable. Each partition has a result; an error of the group is that of all.
     Partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION, an unknown topic id is UNKNOWN_TOPIC_ID; their offsets are not
-    kept. The text beside an offset may have `offset.metadata.max.bytes` characters. `coordinator/classic/group.py` has the rules
-    of which member may commit when.
+    kept. The text beside an offset may have `offset.metadata.max.bytes` characters. `coordinator/state/classic_group.py` has the
+    rules of which member may commit when.
 Versions
     v0 no member: kept with the group like all others (Kafka kept them in ZooKeeper). v1 member and generation, commit time by the
     client. v2-v4 retention by the client. v3 throttle time. v6 leader epoch. v7 static members (KIP-345). v8 flexible. v9
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.committed_offsets import CommitLayout, responses
 from pybroker.api.deferred import Deferred
-from pybroker.coordinator.offsets import Committer
+from pybroker.coordinator.state.group import Committer
 from pybroker.model import GenerationId, GroupId, MemberId
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.pieces import Once, Pieces, first_of
+from pybroker.coordinator.committed import CommittedOffset, OffsetKey
 from pybroker.coordinator.offsets import NOTHING_COMMITTED, OffsetsOfGroup
-from pybroker.coordinator.records import CommittedOffset, OffsetKey
 from pybroker.model import ZERO_TOPIC_ID, GroupId, MemberEpoch, MemberId, TopicId
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode

@@ -3,7 +3,7 @@
 Behaviour
     The broker responds when the leader's assignment is durable. A member that has joined but does not send this request within
     the rebalance timeout is removed.
-    In a KIP-848 group, members of the classic protocol are served by `coordinator/migration/classic_requests.py`.
+    In a KIP-848 group, members of the classic protocol are served by `coordinator/consumer/classic_requests.py`.
 Versions
     v1 throttle time. v3 static members (KIP-345). v4 flexible. v5 protocol type and name, which must be the group's (KIP-559);
     INCONSISTENT_GROUP_PROTOCOL when one is missing.

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pybroker.api.context import RequestContext, Services
-    from pybroker.coordinator.offsets import Committer, Refused
+    from pybroker.coordinator.offsets import Refused
+    from pybroker.coordinator.state.group import Committer
 
 _LOADING_VERSION: Final = 2
 _TOPIC_ID_VERSION: Final = 6
@@ -99,8 +100,8 @@ def _commit(  # noqa: PLR0917  (each is of another kind)
 
 
 def _committer(request: TxnOffsetCommitRequest) -> Committer:
-    from pybroker.coordinator.offsets import Committer  # noqa: PLC0415  loaded with the coordinator
-    from pybroker.coordinator.runtime.result import Producer  # noqa: PLC0415
+    from pybroker.coordinator.runtime.result import Producer  # noqa: PLC0415  loaded with the coordinator
+    from pybroker.coordinator.state.group import Committer  # noqa: PLC0415
 
     return Committer(
         GroupId(request.group_id),

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.state.classic_group import ClassicGroup, ClassicMember, GroupState
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.shard import GroupShard
     from pybroker.model import GroupId
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic import rebalance
-from pybroker.coordinator.classic.group import GroupState
 from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.coordinator.state.classic_group import GroupState
 from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.shard import GroupShard
 
 
 def heartbeat(shard: GroupShard, request: HeartbeatRequest) -> CoordinatorResult:

@@ -6,47 +6,27 @@ Cases
     B  Any other new member, and a member with an id from A, is added, and the group rebalances.
     C  A new static member whose instance is in the group already (KIP-345) takes the place and the assignment of the old member,
        whose requests are fenced. In a Stable group whose protocol stays the same, the other members do not notice.
-    D  For a known member see the table in `classic/group.py`.
+    D  For a known member see the table in `state/classic_group.py`.
 
 Source: GroupMetadataManager.classicGroupJoinToClassicGroup and what it calls; KIP-394, KIP-345, KIP-559, KIP-814.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic import rebalance
-from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState, Protocols
-from pybroker.coordinator.records import group_record
-from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond, TimerChange
+from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, TimerChange
+from pybroker.coordinator.state.classic_group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.state.classic_records import group_record
 from pybroker.model import NO_MEMBER_ID
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupResponse
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.shard import GroupShard
-    from pybroker.model import GroupId, MemberId
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class JoinRequest:
-    """The content of a JoinGroup, and what the connection knows of its client."""
-
-    group_id: GroupId
-    member_id: MemberId
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    protocol_type: str
-    protocols: Protocols
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    requires_member_id: bool
-    """True from v4: a new dynamic member first gets an id (KIP-394)."""
-    can_skip_assignment: bool
-    """True from v9: the response can keep a static leader that comes back from assigning again (KIP-814)."""
-    respond: Respond
+    from pybroker.coordinator.state.group import JoinRequest
+    from pybroker.coordinator.state.shard import GroupShard
+    from pybroker.model import MemberId
 
 
 def join(shard: GroupShard, request: JoinRequest, now_ms: int) -> CoordinatorResult:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic import rebalance
-from pybroker.coordinator.classic.group import ClassicGroup, GroupState
 from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
+from pybroker.coordinator.state.classic_group import ClassicGroup, GroupState
 from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.shard import GroupShard
 
 
 def leave(shard: GroupShard, request: LeaveGroupRequest, now_ms: int) -> CoordinatorResult:

@@ -19,16 +19,16 @@ import logging
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
-from pybroker.coordinator.records import group_record
 from pybroker.coordinator.runtime.result import CoordinatorResult, Operation, ParkedResponse, TimerChange
+from pybroker.coordinator.state.classic_group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.state.classic_records import group_record
 from pybroker.model import NO_MEMBER_ID, GenerationId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from pybroker.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.shard import GroupShard
     from pybroker.model import MemberId
     from pybroker.sharing.work import Pausing
 

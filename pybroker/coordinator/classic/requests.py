@@ -8,16 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic import rebalance
-from pybroker.coordinator.classic.group import GroupState
 from pybroker.coordinator.classic.heartbeat import heartbeat
-from pybroker.coordinator.classic.join import JoinRequest, join
+from pybroker.coordinator.classic.join import join
 from pybroker.coordinator.classic.leave import leave
 from pybroker.coordinator.classic.sync import sync
 from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.coordinator.state.classic_group import GroupState
 
 if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import ParkedResponse, Respond
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.group import JoinRequest
+    from pybroker.coordinator.state.shard import GroupShard
     from pybroker.model import GroupId, MemberId
     from pybroker.protocol.error_codes import ErrorCode
     from pybroker.protocol.messages.heartbeat import HeartbeatRequest

@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic import rebalance
-from pybroker.coordinator.classic.group import ClassicGroup, GroupState
-from pybroker.coordinator.records import group_record
 from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond, TimerChange
+from pybroker.coordinator.state.classic_group import ClassicGroup, GroupState
+from pybroker.coordinator.state.classic_records import group_record
 from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.shard import GroupShard
 
 
 def sync(shard: GroupShard, request: SyncGroupRequest, respond: Respond) -> CoordinatorResult:

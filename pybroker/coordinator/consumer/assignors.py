@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.coordinator.consumer.member import NOTHING, Assignment
+from pybroker.coordinator.state.consumer_member import NOTHING, Assignment
 from pybroker.sharing.work import portions
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.consumer.group import ConsumerGroup
-    from pybroker.coordinator.consumer.member import Assignment as Owned
-    from pybroker.coordinator.consumer.member import ConsumerMember
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.consumer_group import ConsumerGroup
+    from pybroker.coordinator.state.consumer_member import Assignment as Owned
+    from pybroker.coordinator.state.consumer_member import ConsumerMember
+    from pybroker.coordinator.state.shard import GroupShard
     from pybroker.metadata.image import ClusterImage
     from pybroker.sharing.work import Pausing
 

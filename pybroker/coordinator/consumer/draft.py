@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.consumer.assignors import ASSIGNORS, Subscriber
-from pybroker.coordinator.consumer.member import JOIN_EPOCH, NOTHING, Assignment, ConsumerMember
 from pybroker.coordinator.consumer.patterns.matching import match
 from pybroker.coordinator.consumer.reconciliation import next_step
-from pybroker.coordinator.consumer.records import (
+from pybroker.coordinator.state.consumer_member import JOIN_EPOCH, NOTHING, Assignment, ConsumerMember
+from pybroker.coordinator.state.consumer_records import (
     current_record,
     epoch_record,
     member_record,
@@ -31,8 +31,8 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.sharing.work import portions
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.consumer.group import ConsumerGroup
     from pybroker.coordinator.runtime.result import CoordinatorRecord
+    from pybroker.coordinator.state.consumer_group import ConsumerGroup
     from pybroker.metadata.image import ClusterImage
     from pybroker.model import MemberId
     from pybroker.sharing.work import Pausing

@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING
 
 from pybroker.coordinator.consumer import member_timers
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings, GroupDraft
-from pybroker.coordinator.consumer.group import ConsumerGroup
 from pybroker.coordinator.consumer.heartbeat_request import check
-from pybroker.coordinator.consumer.member import (
+from pybroker.coordinator.consumer.upgrade import Upgrade, upgrade
+from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.coordinator.state.consumer_group import ConsumerGroup
+from pybroker.coordinator.state.consumer_member import (
     JOIN_EPOCH,
     NOTHING,
     STATIC_LEAVE_EPOCH,
@@ -34,10 +36,8 @@ from pybroker.coordinator.consumer.member import (
     MemberState,
     partitions_of,
 )
-from pybroker.coordinator.consumer.records import current_record
-from pybroker.coordinator.migration.upgrade import Upgrade, upgrade
-from pybroker.coordinator.records import group_tombstone
-from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.coordinator.state.consumer_records import current_record
+from pybroker.coordinator.state.records import group_tombstone
 from pybroker.model import NO_MEMBER_ID, GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages import consumer_group_heartbeat as messages
@@ -45,7 +45,7 @@ from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 
 if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import CoordinatorRecord
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.shard import GroupShard
     from pybroker.metadata.image import ClusterImage
     from pybroker.sharing.work import Pausing
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, NAMES_MAX, STATIC_LEAVE_EPOCH
+from pybroker.coordinator.state.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, NAMES_MAX, STATIC_LEAVE_EPOCH
 from pybroker.metadata.names import NAME_CHARACTERS_MAX
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 

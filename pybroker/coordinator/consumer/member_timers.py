@@ -16,17 +16,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.consumer.member import ConsumerMember, MemberState
-from pybroker.coordinator.consumer.records import epoch_record, member_tombstones, regex_tombstone
-from pybroker.coordinator.migration import downgrade
+from pybroker.coordinator.consumer import downgrade
 from pybroker.coordinator.runtime.result import CoordinatorResult, Operation, TimerChange
+from pybroker.coordinator.state.consumer_member import ConsumerMember, MemberState
+from pybroker.coordinator.state.consumer_records import epoch_record, member_tombstones, regex_tombstone
 from pybroker.model import MemberEpoch, group_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from pybroker.coordinator.consumer.group import ConsumerGroup
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.consumer_group import ConsumerGroup
+    from pybroker.coordinator.state.shard import GroupShard
     from pybroker.model import GroupId, MemberId
     from pybroker.protocol.error_codes import ErrorCode
 

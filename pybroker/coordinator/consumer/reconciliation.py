@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.consumer.member import NOTHING, Assignment, ConsumerMember, MemberState
+from pybroker.coordinator.state.consumer_member import NOTHING, Assignment, ConsumerMember, MemberState
 from pybroker.model import GroupEpoch, MemberEpoch
 
 if TYPE_CHECKING:

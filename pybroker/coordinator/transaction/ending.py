@@ -16,11 +16,11 @@ from __future__ import annotations
 import logging
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, TimerChange
 from pybroker.coordinator.transaction.records import FLEXIBLE_VERSION, record_of
-from pybroker.coordinator.transaction.state import PREPARED, State, Transaction
+from pybroker.coordinator.transaction.state import PREPARED, Ending, State, Transaction
 from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from pybroker.coordinator.runtime.result import CoordinatorRecord
     from pybroker.coordinator.transaction.shard import TransactionShard
-    from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
     from pybroker.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -37,19 +36,6 @@ RETRY_MS: Final = 100
 RETRY_DOUBLINGS: Final = 5
 ABORTED_MAX: Final = 100
 """The number of transactions that are aborted in one turn because their time is up."""
-
-
-class Ending(NamedTuple):
-    """A transaction whose end is durable, and the partitions that have no marker of it yet."""
-
-    transactional_id: str
-    shard_partition: int
-    producer_id: ProducerId
-    epoch: ProducerEpoch
-    is_commit: bool
-    partitions: frozenset[TopicPartition]
-    coordinator_epoch: CoordinatorEpoch
-    client_version: int
 
 
 def write(shard: TransactionShard, transactional_id: str, transaction: Transaction) -> CoordinatorRecord:

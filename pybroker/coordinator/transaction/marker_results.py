@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.transaction.ending import Ending
+    from pybroker.coordinator.transaction.state import Ending
     from pybroker.model import ProducerId, TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from pybroker.sharing.mailbox import Mailbox
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.coordinator.service import GroupCoordinator
-    from pybroker.coordinator.transaction.ending import Ending
+    from pybroker.coordinator.transaction.state import Ending
     from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId
     from pybroker.replication.replica_manager import ReplicaManager
     from pybroker.sharing.work import Pausing

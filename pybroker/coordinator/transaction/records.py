@@ -10,7 +10,7 @@ Source: TransactionLog, TransactionLogValue.json.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pybroker.coordinator.runtime.result import CoordinatorRecord
 from pybroker.coordinator.transaction.partitions import by_topic
@@ -23,14 +23,6 @@ from pybroker.protocol.messages.transaction_records import (
     TransactionLogValue,
     TransactionPartitions,
 )
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Iterator
-
-    from pybroker.coordinator.transaction.shard import TransactionShard
-    from pybroker.records.batch import BatchView
-    from pybroker.records.entries import Entry
 
 FLEXIBLE_VERSION: Final = 1
 _KEY_VERSION: Final = 0
@@ -56,20 +48,13 @@ def to_bytes(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     return key, _INT16.pack(version) + _encoded(_message(record.value, version), version)
 
 
-def replay_batch(shard: TransactionShard, _batch: BatchView, some: Iterator[Entry], skipped: Counter[int]) -> Iterator[None]:
-    """Replay some records of a batch, and count those of types that mean nothing here in `skipped`. Yields after each."""
-    for key, value in some:
-        if key is None:
-            continue
-        (type_id,) = _INT16.unpack_from(key)
-        if type_id == TRANSACTION_LOG:
-            shard.replay(_from_bytes(key, value))
-        else:
-            skipped[type_id] += 1
-        yield
+def type_of(key: bytes) -> int:
+    """Return the type of the record with this key. Raises struct.error."""
+    type_id: int = _INT16.unpack_from(key)[0]
+    return type_id
 
 
-def _from_bytes(key: bytes, value: bytes | None) -> CoordinatorRecord:
+def from_bytes(key: bytes, value: bytes | None) -> CoordinatorRecord:
     """Read what `to_bytes` writes. Raises DecodeError, struct.error."""
     transactional_id = decode(TransactionLogKey, _KEY_VERSION, memoryview(key), _INT16.size).transactional_id
     if value is None:

@@ -26,8 +26,8 @@ from pybroker.coordinator.transaction import forgetting, listing, operations, un
 from pybroker.coordinator.transaction.lost import name_lost_decisions
 from pybroker.coordinator.transaction.markers import MarkerWriter
 from pybroker.coordinator.transaction.operations import NEEDS_PRODUCER_ID
-from pybroker.coordinator.transaction.records import replay_batch, to_bytes
-from pybroker.coordinator.transaction.shard import TransactionSettings, TransactionShard
+from pybroker.coordinator.transaction.records import to_bytes
+from pybroker.coordinator.transaction.shard import TransactionSettings, TransactionShard, replay_batch
 from pybroker.metadata.features import transaction_version
 from pybroker.metadata.names import TRANSACTION_STATE_TOPIC
 from pybroker.model import BrokerId, CoordinatorEpoch, GroupId, ProducerId, TopicPartition
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.runtime.result import CoordinatorResult, Producer
     from pybroker.coordinator.service import GroupCoordinator
-    from pybroker.coordinator.transaction.ending import Ending
-    from pybroker.coordinator.transaction.state import Transaction
+    from pybroker.coordinator.transaction.state import Ending, Transaction
     from pybroker.log.producers.producer_entry import ProducerEntry
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage, ImageDelta

@@ -7,14 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pybroker.coordinator.transaction.records import from_bytes, type_of
 from pybroker.coordinator.transaction.removed import RemovedPartitions
 from pybroker.coordinator.transaction.state import State
+from pybroker.protocol.messages.transaction_records import TRANSACTION_LOG
 
 if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import CoordinatorRecord
-    from pybroker.coordinator.transaction.ending import Ending
-    from pybroker.coordinator.transaction.state import Transaction
+    from pybroker.coordinator.transaction.state import Ending, Transaction
     from pybroker.model import CoordinatorEpoch
+    from pybroker.records.batch import BatchView
+    from pybroker.records.entries import Entry
+    from pybroker.sharing.work import Pausing
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -73,3 +77,16 @@ class TransactionShard:
         else:
             self.transactions[record.key] = record.value
         return True
+
+
+def replay_batch(shard: TransactionShard, _batch: BatchView, some: Iterator[Entry], skipped: Counter[int]) -> Pausing[None]:
+    """Replay some records of a batch, and count those of types that mean nothing here in `skipped`."""
+    for key, value in some:
+        if key is None:
+            continue
+        type_id = type_of(key)
+        if type_id == TRANSACTION_LOG:
+            shard.replay(from_bytes(key, value))
+        else:
+            skipped[type_id] += 1
+        yield

@@ -23,7 +23,15 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from pybroker.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PRODUCER_EPOCH_MAX, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.model import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    PRODUCER_EPOCH_MAX,
+    CoordinatorEpoch,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
 
 NO_TIME: Final = -1
 LAST_EPOCH: Final = PRODUCER_EPOCH_MAX - 1
@@ -138,3 +146,16 @@ class Transaction(NamedTuple):
             previous_producer_id=self.producer_id,
             next_producer_id=NO_PRODUCER_ID,
         )
+
+
+class Ending(NamedTuple):
+    """A transaction whose end is durable, and the partitions that have no marker of it yet."""
+
+    transactional_id: str
+    shard_partition: int
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    is_commit: bool
+    partitions: frozenset[TopicPartition]
+    coordinator_epoch: CoordinatorEpoch
+    client_version: int

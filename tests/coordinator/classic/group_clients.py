@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pybroker.coordinator.classic.group import ClassicGroup, GroupState
+from pybroker.coordinator.state.classic_group import ClassicGroup, GroupState
 from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest

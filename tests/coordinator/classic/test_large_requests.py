@@ -11,11 +11,12 @@ import pytest
 
 from pybroker.api.handlers.join_group import PROTOCOLS_MAX
 from pybroker.coordinator.classic import rebalance
-from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
-from pybroker.coordinator.consumer.member import ClassicMetadata, ConsumerMember
-from pybroker.coordinator.consumer.records import member_record
-from pybroker.coordinator.records import group_record, group_tombstone, least_size, to_bytes
 from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.coordinator.state.classic_group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.state.classic_records import group_record
+from pybroker.coordinator.state.consumer_member import ClassicMetadata, ConsumerMember
+from pybroker.coordinator.state.consumer_records import member_record
+from pybroker.coordinator.state.records import group_tombstone, least_size, to_bytes
 from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

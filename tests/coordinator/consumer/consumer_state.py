@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pybroker.coordinator.consumer.group import ConsumerGroup
-from pybroker.coordinator.consumer.member import partitions_of
+from pybroker.coordinator.state.consumer_group import ConsumerGroup
+from pybroker.coordinator.state.consumer_member import partitions_of
 from pybroker.model import GroupId
 from testing.scenes.api.whole import Whole
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pybroker.coordinator.consumer import assignors
 from pybroker.coordinator.consumer.assignors import Assignor, Subscriber
-from pybroker.coordinator.consumer.member import Assignment, assignment_of, partitions_of
+from pybroker.coordinator.state.consumer_member import Assignment, assignment_of, partitions_of
 from pybroker.model import MemberId
 from pybroker.sharing.work import run_through
 from testing.turns import watched

@@ -17,17 +17,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pybroker.coordinator.classic.join import JoinRequest
 from pybroker.coordinator.consumer import member_timers
+from pybroker.coordinator.consumer.classic_requests import ClassicRequestsToConsumerGroup
 from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
-from pybroker.coordinator.consumer.group import ConsumerGroup, ConsumerGroupState
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
-from pybroker.coordinator.consumer.member import partitions_of
-from pybroker.coordinator.group import GroupRequests
-from pybroker.coordinator.migration.classic_requests import ClassicRequestsToConsumerGroup
-from pybroker.coordinator.records import from_bytes, to_bytes
 from pybroker.coordinator.runtime.result import CoordinatorResult, Operation
-from pybroker.coordinator.shard import GroupSettings, GroupShard
+from pybroker.coordinator.state.consumer_group import ConsumerGroup, ConsumerGroupState
+from pybroker.coordinator.state.consumer_member import partitions_of
+from pybroker.coordinator.state.group import GroupRequests, JoinRequest
+from pybroker.coordinator.state.records import from_bytes, to_bytes
+from pybroker.coordinator.state.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage, empty_image
 from pybroker.model import BrokerId, GroupId, LeaderEpoch, MemberId, TopicId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from pybroker.coordinator.consumer.group import ConsumerGroup
-from pybroker.coordinator.consumer.member import ConsumerMember, MemberState
+from pybroker.coordinator.state.consumer_group import ConsumerGroup
+from pybroker.coordinator.state.consumer_member import ConsumerMember, MemberState
 from pybroker.model import GroupId, MemberId, group_epoch
 
 TABLE = """

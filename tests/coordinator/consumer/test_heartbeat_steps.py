@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.consumer import heartbeat as heartbeat_module
 from pybroker.coordinator.consumer.describe import describe
 from pybroker.coordinator.consumer.draft import REGEXES_MAX, ConsumerGroupSettings
-from pybroker.coordinator.consumer.group import ConsumerGroup
 from pybroker.coordinator.consumer.heartbeat import ConsumerHeartbeat, heartbeat
 from pybroker.coordinator.consumer.heartbeat_request import PARTITIONS_MAX
-from pybroker.coordinator.consumer.member import NAMES_MAX, Assignment, ConsumerMember
 from pybroker.coordinator.consumer.patterns.matching import MATCHED_MAX
 from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
 from pybroker.coordinator.embedded_protocol import SUBSCRIPTION_BYTES_MAX, read_subscription
 from pybroker.coordinator.runtime.result import CoordinatorResult
-from pybroker.coordinator.shard import GroupSettings, GroupShard
+from pybroker.coordinator.state.classic_group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.state.consumer_group import ConsumerGroup
+from pybroker.coordinator.state.consumer_member import NAMES_MAX, Assignment, ConsumerMember
+from pybroker.coordinator.state.shard import GroupSettings, GroupShard
 from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage, empty_image
 from pybroker.model import BrokerId, GenerationId, GroupId, LeaderEpoch, MemberEpoch, MemberId, TopicId, group_epoch
 from pybroker.protocol.codec import DecodeError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.coordinator.consumer.member import ConsumerMember
+from pybroker.coordinator.state.consumer_member import ConsumerMember
 from pybroker.protocol import codec
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest

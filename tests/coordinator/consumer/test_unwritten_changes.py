@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pybroker.coordinator.classic.group import GroupState
 from pybroker.coordinator.consumer.member_timers import RETRY_MS
+from pybroker.coordinator.state.classic_group import GroupState
 from pybroker.model import GroupId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

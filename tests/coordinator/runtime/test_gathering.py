@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pybroker.coordinator.records import CommittedOffset, OffsetsOfTopic
+from pybroker.coordinator.committed import CommittedOffset
 from pybroker.coordinator.runtime.result import CoordinatorResult
+from pybroker.coordinator.state.records import OffsetsOfTopic
 from pybroker.model import GroupId, LeaderEpoch, Offset
 from pybroker.network.context import ConnectionContext
 from pybroker.protocol.error_codes import ErrorCode

@@ -11,11 +11,13 @@ from unittest import mock
 import pytest
 
 from pybroker.coordinator import loading
-from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember
-from pybroker.coordinator.records import CommittedOffset, group_record, offset_record, offset_tombstone, to_bytes
+from pybroker.coordinator.committed import CommittedOffset
 from pybroker.coordinator.runtime import loader
 from pybroker.coordinator.runtime.result import CoordinatorResult
-from pybroker.coordinator.shard import GroupShard
+from pybroker.coordinator.state.classic_group import ClassicGroup, ClassicMember
+from pybroker.coordinator.state.classic_records import group_record
+from pybroker.coordinator.state.records import offset_record, offset_tombstone, to_bytes
+from pybroker.coordinator.state.shard import GroupShard
 from pybroker.log.results import AppendOrigin
 from pybroker.model import CoordinatorEpoch, GroupId, LeaderEpoch, MemberId, Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.coordinator.records import group_tombstone
 from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
+from pybroker.coordinator.state.records import group_tombstone
 from pybroker.model import CoordinatorEpoch, GroupId, ProducerEpoch, ProducerId
 from pybroker.network.context import ConnectionContext
 from pybroker.protocol.error_codes import ErrorCode, KafkaError

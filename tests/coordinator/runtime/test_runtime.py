@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.coordinator.records import CommittedOffset, from_bytes, group_tombstone, offset_record, to_bytes
+from pybroker.coordinator.committed import CommittedOffset
 from pybroker.coordinator.runtime.appender import BATCH_BYTES, RuntimeSettings
 from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, ParkedResponse, TimerChange
 from pybroker.coordinator.runtime.runtime import CoordinatorRuntime
+from pybroker.coordinator.state.records import from_bytes, group_tombstone, offset_record, to_bytes
 from pybroker.log.results import AppendOrigin
 from pybroker.model import GroupId, LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from pybroker.coordinator import loading
 from pybroker.coordinator.runtime.loader import replay_log
 from pybroker.coordinator.runtime.runtime import CoordinatorRuntime
-from pybroker.coordinator.shard import GroupShard
-from pybroker.coordinator.transaction.records import replay_batch
-from pybroker.coordinator.transaction.shard import TransactionShard
+from pybroker.coordinator.state.shard import GroupShard
+from pybroker.coordinator.transaction.shard import TransactionShard, replay_batch
 from pybroker.coordinator.transaction.state import State
 from pybroker.log.log import Log
 from pybroker.model import NO_PRODUCER_EPOCH, TopicPartition

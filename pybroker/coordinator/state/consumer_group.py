@@ -33,12 +33,12 @@ may become a classic group:
     A request makes the target for the epoch that it begins, so a group is Assigning only after members were removed.
     `tests/coordinator/test_state_tables.py` compares the table with what happens in stories.
 
-The states of a member are in `consumer/member.py`.
+The states of a member are in `consumer_member`.
 
 All of a group is in the log. Only the replay of records changes its attributes, except the last two.
 
 While a group changes from one protocol to the other, it also has members of the classic protocol; see
-`migration/classic_requests.py`.
+`consumer/classic_requests.py`.
 
 Source: ConsumerGroup, ConsumerGroupMember, MemberState; KIP-848.
 """
@@ -50,21 +50,18 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from pybroker.coordinator.consumer.member import NOTHING, Assignment, ConsumerMember, partitions_of
-from pybroker.coordinator.consumer.records import group_tombstones
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE
-from pybroker.coordinator.group import SINCE_COMMIT, GroupType, OffsetAge
+from pybroker.coordinator.state.consumer_member import NOTHING, Assignment, ConsumerMember, partitions_of
+from pybroker.coordinator.state.consumer_records import group_tombstones
+from pybroker.coordinator.state.group import SINCE_COMMIT, GroupType, OffsetAge
 from pybroker.model import NO_MEMBER_ID, MemberEpoch, group_epoch
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.offsets import Committer
     from pybroker.coordinator.runtime.result import CoordinatorRecord
+    from pybroker.coordinator.state.group import Committer
     from pybroker.metadata.image import ClusterImage
     from pybroker.model import GroupId, MemberId
-
-Topics = Mapping[str, tuple[bytes, int]]
-"""The id and the number of partitions of topics, by name."""
 
 
 NO_CHANGES: Final = group_epoch(0)
@@ -203,7 +200,7 @@ class ConsumerGroup:
 
     def tombstones(self) -> list[CoordinatorRecord]:
         """Return the records that remove the group and its members, but not its offsets."""
-        return group_tombstones(self)
+        return group_tombstones(self.group_id, self.members, self.regexes)
 
     # Members
 

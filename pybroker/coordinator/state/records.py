@@ -18,17 +18,16 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.coordinator import offset_loops
+from pybroker.coordinator.committed import NO_TIMESTAMP, CommittedOffset, OffsetKey
 from pybroker.coordinator.runtime.result import CoordinatorRecord
 from pybroker.model import GroupId, LeaderEpoch, Offset
 from pybroker.protocol.codec import DecodeError, EncodeError, decode, encode
 from pybroker.protocol.messages.group_records import (
     RECORDS,
     GroupMetadataKey,
-    GroupMetadataValue,
-    MemberMetadata,
     OffsetCommitValue,
     RecordType,
 )
@@ -36,11 +35,7 @@ from pybroker.records.entries import NO_HEADERS
 from pybroker.records.varint import varint
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.classic.group import ClassicGroup
-    from pybroker.coordinator.shard import GroupShard
-    from pybroker.model import MemberId, ProducerId
-
-NO_TIMESTAMP: Final = -1
+    from pybroker.model import ProducerId
 
 _OFFSET_COMMIT: Final = RecordType.OFFSET_COMMIT
 _OFFSET_TYPES: Final = (RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT)
@@ -63,28 +58,6 @@ NAMES_MAX: Final = 1024
 _KEY_VERSION: Final = 0
 _OFFSET_VERSION: Final = 3
 _OFFSET_WITH_EXPIRY_VERSION: Final = 1
-_GROUP_VERSION: Final = 3
-
-
-class CommittedOffset(NamedTuple):
-    """The offset that a group has committed for a partition.
-
-    Times in ms; `expire_ms` is -1 when the broker's retention decides.
-    """
-
-    offset: Offset
-    leader_epoch: LeaderEpoch
-    metadata: str
-    commit_ms: int
-    expire_ms: int = NO_TIMESTAMP
-
-
-class OffsetKey(NamedTuple):
-    """The group and the partition of a committed offset."""
-
-    group: GroupId
-    topic: str
-    partition: int
 
 
 class OffsetsOfTopic:
@@ -115,7 +88,7 @@ class OffsetsOfTopic:
         except struct.error as error:
             raise EncodeError(f"an offset cannot be written: {error}") from error
 
-    def replay(self, shard: GroupShard) -> None:
+    def replay(self, shard: Any) -> None:
         """Replace the offsets that the group has committed for these partitions."""
         shard.replay_offsets(self.group_id, self.topic, self.offsets)
 
@@ -128,7 +101,7 @@ class PendingOffsetsOfTopic(OffsetsOfTopic):
     def __init__(self, group_id: GroupId, topic: str, offsets: Mapping[int, CommittedOffset], producer_id: ProducerId) -> None:
         self.group_id, self.topic, self.offsets, self.producer_id = group_id, topic, offsets, producer_id
 
-    def replay(self, shard: GroupShard) -> None:
+    def replay(self, shard: Any) -> None:
         """Keep the offsets as pending, until the producer's transaction ends."""
         shard.replay_pending(self.producer_id, self.group_id, self.topic, self.offsets)
 
@@ -155,35 +128,6 @@ def offset_record(group_id: GroupId, topic: str, partition: int, committed: Comm
 def offset_tombstone(group_id: GroupId, topic: str, partition: int) -> CoordinatorRecord:
     """Return the record that deletes an offset."""
     return CoordinatorRecord(_OFFSET_COMMIT, OffsetKey(group_id, topic, partition))
-
-
-def group_record(group: ClassicGroup, assignments: Mapping[MemberId, bytes]) -> CoordinatorRecord:
-    """Return the record of the group in its generation, with the assignment of each member."""
-    return CoordinatorRecord(
-        RecordType.GROUP_METADATA,
-        GroupMetadataKey(group=group.group_id),
-        GroupMetadataValue(
-            protocol_type=group.protocol_type or "",
-            generation=group.generation_id,
-            protocol=group.protocol_name,
-            leader=group.leader_id,
-            current_state_timestamp=NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms,
-            members=[
-                MemberMetadata(
-                    member_id=member.member_id,
-                    group_instance_id=member.group_instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    rebalance_timeout=member.rebalance_timeout_ms,
-                    session_timeout=member.session_timeout_ms,
-                    subscription=member.metadata(group.protocol_name),
-                    assignment=assignments.get(member.member_id, b""),
-                )
-                for member in group.members.values()
-            ],
-        ),
-        _GROUP_VERSION,
-    )
 
 
 def group_tombstone(group_id: GroupId) -> CoordinatorRecord:

@@ -16,18 +16,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic import rebalance
-from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
-from pybroker.coordinator.consumer.member import NOTHING, Assignment, ConsumerMember
-from pybroker.coordinator.consumer.records import group_tombstones
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, write_assignment
-from pybroker.coordinator.records import group_record
 from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond
+from pybroker.coordinator.state.classic_group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.state.classic_records import group_record
+from pybroker.coordinator.state.consumer_member import NOTHING, Assignment, ConsumerMember
 from pybroker.model import NO_MEMBER_ID, GenerationId, GroupEpoch
 from pybroker.protocol.messages.join_group import JoinGroupResponse
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.consumer.group import ConsumerGroup
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.consumer_group import ConsumerGroup
+    from pybroker.coordinator.state.shard import GroupShard
     from pybroker.model import GroupId, MemberId
     from pybroker.protocol.error_codes import ErrorCode
 
@@ -71,7 +70,7 @@ def to_classic(
         target = targets.get(member_id, NOTHING)
         topics = {names[topic_id]: partitions for topic_id, partitions in target.items() if topic_id in names}
         assignments[member_id] = write_assignment(topics, classic_member.metadata(classic.protocol_name))
-    return CoordinatorResult(records=[*group_tombstones(group), group_record(classic, assignments)])
+    return CoordinatorResult(records=[*group.tombstones(), group_record(classic, assignments)])
 
 
 def _classic_member(member: ConsumerMember) -> ClassicMember:

@@ -30,11 +30,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.model import NO_MEMBER_EPOCH, GroupEpoch, MemberEpoch
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.classic.group import Protocols
+    from pybroker.coordinator.state.group import Protocols
     from pybroker.model import MemberId
 
 Assignment = Mapping[bytes, frozenset[int]]
 """Partitions by topic id; every topic in it has partitions."""
+
+Topics = Mapping[str, tuple[bytes, int]]
+"""The id and the number of partitions of topics, by name."""
 
 NAMES_MAX: Final = 20_000
 """The number of topics that a member may name, or report partitions of. In a record of the log, 20,000 names of the usual length

@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pybroker.coordinator.records import OffsetKey
+from pybroker.coordinator.committed import OffsetKey
 from pybroker.sharing.work import portions
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.records import CommittedOffset
+    from pybroker.coordinator.committed import CommittedOffset
     from pybroker.model import GroupId, ProducerId
 
 

@@ -27,12 +27,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic.join import refusal_without_group
-from pybroker.coordinator.consumer import member_timers
+from pybroker.coordinator.consumer import downgrade, member_timers
 from pybroker.coordinator.consumer.draft import GroupDraft
-from pybroker.coordinator.consumer.member import NAMES_MAX, ClassicMetadata, ConsumerMember, MemberState
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, read_subscription, write_assignment
-from pybroker.coordinator.migration import downgrade
 from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, Respond
+from pybroker.coordinator.state.consumer_member import NAMES_MAX, ClassicMetadata, ConsumerMember, MemberState
 from pybroker.model import NO_MEMBER_ID, MemberId
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -42,10 +41,10 @@ from pybroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroup
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.classic.join import JoinRequest
     from pybroker.coordinator.consumer.draft import ConsumerGroupSettings
-    from pybroker.coordinator.consumer.group import ConsumerGroup
-    from pybroker.coordinator.shard import GroupShard
+    from pybroker.coordinator.state.consumer_group import ConsumerGroup
+    from pybroker.coordinator.state.group import JoinRequest
+    from pybroker.coordinator.state.shard import GroupShard
     from pybroker.metadata.image import ClusterImage
     from pybroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
     from pybroker.sharing.work import Pausing

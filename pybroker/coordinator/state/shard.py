@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
-from pybroker.coordinator.consumer.group import ConsumerGroup
-from pybroker.coordinator.consumer.records import REPLAYS
-from pybroker.coordinator.pending import PendingOffsets
-from pybroker.coordinator.records import CommittedOffset, OffsetKey
+from pybroker.coordinator.committed import CommittedOffset, OffsetKey
+from pybroker.coordinator.state.classic_group import ClassicGroup, ClassicMember, GroupState
+from pybroker.coordinator.state.consumer_group import ConsumerGroup
+from pybroker.coordinator.state.consumer_replay import REPLAYS
+from pybroker.coordinator.state.pending import PendingOffsets
 from pybroker.model import GenerationId
 from pybroker.protocol.messages.group_records import RecordType
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.group import Group
     from pybroker.coordinator.runtime.result import CoordinatorRecord
+    from pybroker.coordinator.state.group import Group
     from pybroker.model import GroupId, MemberId, ProducerId
     from pybroker.sharing.work import Pausing
 

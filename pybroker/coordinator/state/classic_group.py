@@ -78,19 +78,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, subscribed_topics
-from pybroker.coordinator.group import NEVER_OLD, SINCE_COMMIT, GroupType, OffsetAge
-from pybroker.coordinator.records import group_tombstone
+from pybroker.coordinator.state.group import NEVER_OLD, SINCE_COMMIT, GroupType, OffsetAge
+from pybroker.coordinator.state.records import group_tombstone
 from pybroker.model import NO_MEMBER_ID, GenerationId
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.offsets import Committer
     from pybroker.coordinator.runtime.result import CoordinatorRecord, Respond
+    from pybroker.coordinator.state.group import Committer, Protocols
     from pybroker.model import GroupId, MemberEpoch, MemberId
-
-Protocols = tuple[tuple[str, bytes], ...]
-"""The names and metadata of the protocols that a member can use, its favourite first."""
-
 
 FIRST_GENERATION: Final = GenerationId(0)
 """The generation of a group that had no rebalance yet."""

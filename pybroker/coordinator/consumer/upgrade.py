@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic.rebalance import refuse_waiting
 from pybroker.coordinator.consumer import member_timers
-from pybroker.coordinator.consumer.group import ConsumerGroup
-from pybroker.coordinator.consumer.member import NAMES_MAX, ClassicMetadata, ConsumerMember, assignment_of
-from pybroker.coordinator.consumer.records import (
-    REPLAYS,
+from pybroker.coordinator.embedded_protocol import read_assignment, read_subscription
+from pybroker.coordinator.state.consumer_group import ConsumerGroup
+from pybroker.coordinator.state.consumer_member import NAMES_MAX, ClassicMetadata, ConsumerMember, assignment_of
+from pybroker.coordinator.state.consumer_records import (
     current_record,
     epoch_record,
     member_record,
     target_epoch_record,
     target_record,
 )
-from pybroker.coordinator.embedded_protocol import read_assignment, read_subscription
-from pybroker.coordinator.records import group_tombstone
+from pybroker.coordinator.state.consumer_replay import REPLAYS
+from pybroker.coordinator.state.records import group_tombstone
 from pybroker.model import MemberEpoch, group_epoch
 from pybroker.protocol.codec import DecodeError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -33,8 +33,8 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pybroker.coordinator.classic.group import ClassicGroup, ClassicMember
     from pybroker.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
+    from pybroker.coordinator.state.classic_group import ClassicGroup, ClassicMember
     from pybroker.metadata.image import ClusterImage
     from pybroker.model import GroupEpoch, GroupId
     from pybroker.sharing.work import Pausing

@@ -1,9 +1,9 @@
-"""The interfaces of a group, whatever its kind.
+"""The interfaces of a group, whatever its kind, and what requests bring.
 
     Group          what offsets, expiry and administrators need to know; `ClassicGroup` and `ConsumerGroup` implement it
     GroupRequests  what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do to a group, and what its members need when they commit,
                    and when the group is loaded or unloaded. `classic/requests.py` has it for classic groups, and
-                   `migration/classic_requests.py` for KIP-848 groups, whose members may speak the classic protocol
+                   `consumer/classic_requests.py` for KIP-848 groups, whose members may speak the classic protocol
 
 ConsumerGroupHeartbeat makes the group that it needs (`consumer/heartbeat.py`), and DescribeGroups and ConsumerGroupDescribe know
 groups of one kind only, so these three are not part of either.
@@ -13,26 +13,31 @@ Source: Group of Kafka's group coordinator, which has the first part; KIP-848.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pybroker.coordinator.classic.join import JoinRequest
-    from pybroker.coordinator.offsets import Committer
     from pybroker.coordinator.runtime.result import (
         CoordinatorRecord,
         CoordinatorResult,
         ParkedResponse,
+        Producer,
         Respond,
     )
-    from pybroker.model import GroupId, MemberEpoch, MemberId
-    from pybroker.protocol.error_codes import ErrorCode
+    from pybroker.model import GenerationId, GroupId, MemberEpoch, MemberId
     from pybroker.protocol.messages.heartbeat import HeartbeatRequest
     from pybroker.protocol.messages.leave_group import LeaveGroupRequest
     from pybroker.protocol.messages.sync_group import SyncGroupRequest
     from pybroker.sharing.work import Pausing
+
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""The names and metadata of the protocols that a member can use, its favourite first."""
 
 
 class GroupType(Enum):
@@ -54,6 +59,49 @@ class OffsetAge(NamedTuple):
 
 SINCE_COMMIT: Final = OffsetAge(is_counted=True)
 NEVER_OLD: Final = OffsetAge(is_counted=False)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class JoinRequest:
+    """The content of a JoinGroup, and what the connection knows of its client."""
+
+    group_id: GroupId
+    member_id: MemberId
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    protocol_type: str
+    protocols: Protocols
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    requires_member_id: bool
+    """True from v4: a new dynamic member first gets an id (KIP-394)."""
+    can_skip_assignment: bool
+    """True from v9: the response can keep a static leader that comes back from assigning again (KIP-814)."""
+    respond: Respond
+
+
+class Committer(NamedTuple):
+    """The client that commits. `generation_id` is negative, `member_id` empty and the instance None for a client that is no
+    member.
+
+    `unknown_group` is the error when a member commits to a group that does not exist; it depends on the version of the request.
+    `knows_epochs` depends on it, too: it shows whether `generation_id` may be the epoch of a KIP-848 member. If the offsets
+    belong to a transaction, `producer` is the one of the transaction.
+    """
+
+    group_id: GroupId
+    generation_id: GenerationId
+    member_id: MemberId
+    group_instance_id: str | None
+    unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION
+    knows_epochs: bool = False
+    producer: Producer | None = None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the client names no member, which only the offsets of a transaction may leave out while there are members."""
+        return self.generation_id < 0 and not self.member_id and self.group_instance_id is None
 
 
 class Group(Protocol):
