@@ -24,7 +24,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks import build, groups, peers, without
+from benchmarks import build, fetching, groups, peers, without
 from benchmarks.peers import OURS, Peer
 from testing.clients.stock import create_topic
 from testing.samples import T0_MS, Sample
@@ -41,13 +41,16 @@ SLOWNESS = 50  # how much longer the broker takes in valgrind
 BATCHED_SHARE = 10  # of the requests with full batches fewer are enough
 START = f"""
 import runpy
-from pybroker.turns import _watch_python, rounds
-for module, name in (rounds, "BUDGET_NS"), (_watch_python, "MARK_NS"):
-    setattr(module, name, getattr(module, name, 0) * {SLOWNESS})
+from contextlib import suppress
+from importlib import import_module
+for place, name in ("turns.rounds", "BUDGET_NS"), ("turns._watch_python", "MARK_NS"), ("sharing.work", "SLICE_S"):
+    with suppress(ModuleNotFoundError, AttributeError):  # older revisions have none of them
+        module = import_module("pybroker." + place)
+        setattr(module, name, getattr(module, name) * {SLOWNESS})
 runpy.run_module("{{module}}", run_name="__main__", alter_sys=True)
 """
-"""Starts the broker with a longer budget for each round of the loop: otherwise a round in valgrind would have one turn, and what
-a round costs would seem to be the cost of a request.
+"""Starts the broker with longer slices, and a longer budget for each round of the loop: otherwise a round in valgrind would have
+one turn, a request of a millisecond would not end within its slice, and what that costs would seem to be the cost of a request.
 """
 
 
@@ -93,7 +96,9 @@ def frames(bootstrap: str) -> dict[str, tuple[bytes, int]]:
         with raw.Connection(bootstrap) as connection:
             for partition in range(partitions):
                 assert raw.produce(connection, 7, topic, data, partition=partition).error == 0
-    everywhere = dict.fromkeys(range(PARTITIONS), full)
+    create_topic(bootstrap, f"{ONE}-full")
+    fetching.fill(bootstrap, f"{ONE}-full", partitions=1, records=2_000, size=1000)
+    everywhere, much = dict.fromkeys(range(PARTITIONS), full), raw.Ask(topic=f"{ONE}-full", bytes_max=1 << 20)
     one, end = raw.Ask(topic=f"{ONE}-read"), raw.Ask(topic=f"{ONE}-read", offset=1)
     ends = [raw.Ask(topic=f"{MANY}-read", partition=partition, offset=len(RECORDS)) for partition in range(PARTITIONS)]
     many = [raw.Ask(topic=f"{MANY}-read", partition=partition) for partition in range(PARTITIONS)]
@@ -108,6 +113,7 @@ def frames(bootstrap: str) -> dict[str, tuple[bytes, int]]:
         "Fetch v11, 12 x 16 kB": (raw.request(raw.FETCH, 11, raw.fetch_body(11, many)), BATCHED_SHARE),
         "Fetch v3, 12 x 16 kB": (raw.request(raw.FETCH, 3, raw.fetch_body(3, many)), BATCHED_SHARE),
         "Fetch v2, 12 x 16 kB": (raw.request(raw.FETCH, 2, raw.fetch_body(2, many)), BATCHED_SHARE),
+        "Fetch v3, 1 MB": (raw.request(raw.FETCH, 3, raw.fetch_body(3, [much])), BATCHED_SHARE),
     } | {name: (frame, 1) for name, frame in groups.frames(bootstrap).items()}
 
 

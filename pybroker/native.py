@@ -41,6 +41,7 @@ PARTS: Final = (
     "protocol.codec",
     "protocol.forms",
     "records.columns",
+    "records.conversions",
     "records.kernels",
     "records.sections",
     "replication.leading",

@@ -9,14 +9,8 @@ import zlib
 from array import array
 from typing import TYPE_CHECKING, Final
 
-from pybroker.records._kernels_python import (
-    _INT64_MAX,
-    _INT64_MIN,
-    _field,
-    _message_field,
-    _sum,
-    _whole,
-)
+from pybroker.records._conversions_python import _message_field
+from pybroker.records._kernels_python import _INT64_MAX, _INT64_MIN, _field, _sum, _whole
 from pybroker.records.errors import RecordFault, record_fault
 from pybroker.records.varint import read_varint, read_varlong
 

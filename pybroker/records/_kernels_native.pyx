@@ -21,7 +21,6 @@ from pybroker.records.errors import record_fault
 
 cdef enum:
     RELEASE_GIL_BYTES = 262144
-    OWN_CRC32C_BYTES = 2048  # above this size, three sums at once, as the package computes them, are worth a call
 
 cdef enum:  # a batch's header; checked below to match `batch.py`
     BATCH_LENGTH_AT = 8
@@ -43,7 +42,6 @@ cdef enum:  # a batch's header; checked below to match `batch.py`
 
 
 include "_records.pxi"
-include "_conversion.pxi"
 
 
 check_faults()
@@ -162,8 +160,13 @@ def accept_batch(records, int64_t first_offset, int64_t leader_epoch, int64_t no
         if view.readonly or not has_plain_header(p, view.len, bytes_max, kept_codecs):
             return None
         crc = <uint32_t>get_int32(p + CRC_AT)
-        if pb_has_crc32c and view.len <= OWN_CRC32C_BYTES:
-            if crc != pb_crc32c(p + ATTRIBUTES_AT, view.len - ATTRIBUTES_AT):
+        if pb_has_crc32c:
+            if view.len > RELEASE_GIL_BYTES:
+                with nogil:
+                    is_plain = crc == pb_crc32c(p + ATTRIBUTES_AT, view.len - ATTRIBUTES_AT)
+            else:
+                is_plain = crc == pb_crc32c(p + ATTRIBUTES_AT, view.len - ATTRIBUTES_AT)
+            if not is_plain:
                 return None
         elif crc != crc32c(memoryview(records)[ATTRIBUTES_AT:]):
             return None
@@ -227,120 +230,6 @@ def is_only_at_end(data, Py_ssize_t size):
             at += 1
     finally:
         PyBuffer_Release(&view)
-
-
-def down_converted_size(section, int64_t record_count, int64_t base_offset, int to_magic, int64_t first_offset):
-    cdef Py_buffer view
-    cdef Conversion c
-    cdef int64_t size = 0
-    cdef Bytes start
-    cdef Bytes end
-    cdef int fault
-    c.base_offset = base_offset
-    c.magic = to_magic
-    c.first_offset = first_offset
-    PyObject_GetBuffer(section, &view, PyBUF_SIMPLE)
-    try:
-        if view.len > SECTION_MAX:
-            raise record_fault(TOO_LARGE)
-        start = <Bytes>view.buf
-        end = start + view.len
-        if view.len > RELEASE_GIL_BYTES:
-            with nogil:
-                fault = measure(start, end, record_count, &c, &size)
-        else:
-            fault = measure(start, end, record_count, &c, &size)
-    finally:
-        PyBuffer_Release(&view)
-    if fault != FINE:
-        raise record_fault(fault)
-    return size
-
-
-def down_convert_records(section, int64_t record_count, int64_t base_offset, int64_t base_timestamp, bint is_log_append_time,
-                         int64_t log_append_time, int to_magic, int64_t first_offset, bint is_relative):
-    cdef Py_buffer view
-    cdef Conversion c
-    cdef int64_t size = 0
-    cdef int fault
-    cdef bytes messages = b""
-    cdef uint8_t *out
-    cdef Bytes start
-    cdef Bytes end
-    c.base_offset = base_offset
-    c.base_timestamp = base_timestamp
-    c.is_log_append_time = is_log_append_time
-    c.log_append_time = log_append_time
-    c.magic = to_magic
-    c.first_offset = first_offset
-    c.is_relative = is_relative
-    PyObject_GetBuffer(section, &view, PyBUF_SIMPLE)
-    try:
-        if view.len > SECTION_MAX:
-            raise record_fault(TOO_LARGE)
-        start = <Bytes>view.buf
-        end = start + view.len
-        if view.len > RELEASE_GIL_BYTES:
-            with nogil:
-                fault = measure(start, end, record_count, &c, &size)
-        else:
-            fault = measure(start, end, record_count, &c, &size)
-        if fault == FINE:
-            messages = PyBytes_FromStringAndSize(NULL, size)
-            out = <uint8_t *>PyBytes_AS_STRING(messages)
-            if view.len > RELEASE_GIL_BYTES:
-                with nogil:
-                    fault = convert(start, end, record_count, &c, out, size)
-            else:
-                fault = convert(start, end, record_count, &c, out, size)
-    finally:
-        PyBuffer_Release(&view)
-    if fault != FINE:
-        raise record_fault(fault)
-    return messages, c.kept, c.last_kept, c.max_timestamp
-
-
-def up_convert_messages(messages, int magic, bint is_log_append_time, int64_t log_append_time,
-                        int64_t first_number=0, int64_t base_timestamp=0):
-    cdef Py_buffer view
-    cdef Upward u
-    cdef int fault
-    cdef bytes section
-    cdef bytes whole
-    cdef uint8_t *out
-    cdef uint8_t *copy
-    cdef Bytes start
-    cdef Bytes end
-    u.magic = magic
-    u.is_log_append_time = is_log_append_time
-    u.log_append_time = log_append_time
-    u.count = first_number
-    u.base_timestamp = base_timestamp
-    PyObject_GetBuffer(messages, &view, PyBUF_SIMPLE)
-    try:
-        if view.len > SECTION_MAX:
-            raise record_fault(TOO_LARGE)
-        section = PyBytes_FromStringAndSize(NULL, view.len)
-        out = <uint8_t *>PyBytes_AS_STRING(section)
-        start = <Bytes>view.buf
-        end = start + view.len
-        if view.len > RELEASE_GIL_BYTES:
-            with nogil:
-                fault = lift(start, end, &u, out, view.len)
-        else:
-            fault = lift(start, end, &u, out, view.len)
-    finally:
-        PyBuffer_Release(&view)
-    if fault != FINE:
-        raise record_fault(fault)
-    if u.written > RELEASE_GIL_BYTES:
-        whole = PyBytes_FromStringAndSize(NULL, u.written)
-        copy = <uint8_t *>PyBytes_AS_STRING(whole)
-        with nogil:
-            memcpy(copy, out, u.written)
-    else:
-        whole = section[:u.written]
-    return whole, u.count, u.base_timestamp, u.scan.max_timestamp, u.scan.min_timestamp, u.scan.keyless, u.read
 
 
 def take_records(section, Py_ssize_t position, int64_t record_count, Py_ssize_t bytes_min, bint may_be_cut=False):

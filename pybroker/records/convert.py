@@ -23,7 +23,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from pybroker.model import Offset
-from pybroker.records import kernels, legacy
+from pybroker.records import conversions, legacy
 from pybroker.records.batch import (
     LOG_APPEND_TIME_BIT,
     MAGIC,
@@ -147,7 +147,7 @@ def _wrapped(
 def _converted(
     batch: BatchView, section: bytes | memoryview, to_magic: int, first_offset: Offset, *, is_relative: bool
 ) -> tuple[bytes, int, int, int]:
-    return kernels.down_convert_records(
+    return conversions.down_convert_records(
         section,
         batch.record_count,
         batch.base_offset,
@@ -230,7 +230,7 @@ def _is_alike(first: legacy.MessageView, other: legacy.MessageView) -> bool:
 def _lift_run(run: list[legacy.MessageView]) -> Lifted:
     first = run[0]
     messages = first.buffer[first.position : run[-1].position + run[-1].size]
-    section, *rest, _ = kernels.up_convert_messages(messages, first.magic, False, 0)
+    section, *rest, _ = conversions.up_convert_messages(messages, first.magic, False, 0)
     return Lifted(section, CompressionType.NONE, first.timestamp_type, *rest)
 
 
@@ -241,7 +241,7 @@ def _lift_wrapper(wrapper: legacy.MessageView, bytes_max: int) -> Lifted:
 
 def lift_inner(wrapper: legacy.MessageView, messages: bytes | memoryview) -> Lifted:
     """Return the uncompressed messages of a wrapper as a record section. Raises InvalidRecordError as `lift`."""
-    section, count, *rest, _ = kernels.up_convert_messages(
+    section, count, *rest, _ = conversions.up_convert_messages(
         messages, wrapper.magic, bool(wrapper.timestamp_type), wrapper.timestamp
     )
     if not count:

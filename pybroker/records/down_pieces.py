@@ -4,7 +4,7 @@ The kernels convert the whole records of a window at once. A message has its che
 larger than a window is read twice: for the checksum in a second stream, which inflates the batch again and is ahead of the first.
 Memory holds a few windows, whatever the batch and its records have.
 
-The messages are those of `kernels.down_convert_records`, and so are the errors. Everything here may run in any thread.
+The messages are those of `conversions.down_convert_records`, and so are the errors. Everything here may run in any thread.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.model import Offset
-from pybroker.records import kernels, sections
-from pybroker.records._kernels_python import _CHECKED_0, _CHECKED_1, _sum
+from pybroker.records import conversions, kernels, sections
+from pybroker.records._conversions_python import _CHECKED_0, _CHECKED_1
+from pybroker.records._kernels_python import _sum
 from pybroker.records.errors import RecordFault, record_fault
 from pybroker.records.inflate import inflate_module
 from pybroker.records.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, read_varint, read_varlong, varint
@@ -98,7 +99,7 @@ class DownPieces:
 
     def _converted(self, section: bytes | memoryview, count: int) -> bytes:
         batch = self._batch
-        messages, _, last_offset, max_timestamp = kernels.down_convert_records(
+        messages, _, last_offset, max_timestamp = conversions.down_convert_records(
             section,
             count,
             Offset(batch.base_offset - self._shift),

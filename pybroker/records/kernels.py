@@ -13,8 +13,6 @@ from pybroker.records import _kernels_python
 from pybroker.records._kernels_python import (
     accept_batch,
     crc32,
-    down_convert_records,
-    down_converted_size,
     is_of_transaction,
     is_only_at_end,
     note_keys,
@@ -22,15 +20,12 @@ from pybroker.records._kernels_python import (
     retain_records,
     scan_records,
     take_records,
-    up_convert_messages,
 )
 
 __all__ = [
     "IS_NATIVE",
     "accept_batch",
     "crc32",
-    "down_convert_records",
-    "down_converted_size",
     "is_of_transaction",
     "is_only_at_end",
     "note_keys",
@@ -38,7 +33,6 @@ __all__ = [
     "retain_records",
     "scan_records",
     "take_records",
-    "up_convert_messages",
 ]
 
 IS_NATIVE: Final = choose(_kernels_python, globals())

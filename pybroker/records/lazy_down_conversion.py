@@ -18,11 +18,12 @@ Cases, where Spost is the size of everything converted
        the partition's limit is not such a case: `cut_conversion` reads it whole.)
 
 Cost
-    When it is created, the size of the first batch is measured; without a codec no byte is converted for that. A
-    batch with a codec must be converted, and is kept until it is sent or `drop_first` is called. While it is sent,
-    memory holds one chunk at a time, which belongs to the caller as soon as it is pulled.
+    When it is created, the first batch is converted, and kept until it is sent or `drop_first` is called. A batch without a
+    codec that is larger than what may be kept is only measured. While it is sent, memory holds one chunk at a time, which
+    belongs to the caller as soon as it is pulled.
 
-A chunk is as many whole batches of the source as fit in the chunk's bytes, at least one. If a later batch cannot be converted
+A chunk is as many whole batches of the source as fit in the chunk's bytes, at least one. One call of a kernel converts all its
+batches of the usual form (`conversions.down_convert_batches`); any other is looked at alone. If a later batch cannot be converted
 (it is in zstd, or damaged on disk), the response ends before it as in case C; the next fetch starts there and gets
 the error.
 
@@ -39,7 +40,8 @@ from typing import ClassVar, Final, Protocol
 from pybroker.failures import drop_frames
 from pybroker.model import Offset
 from pybroker.protocol.parts import SendPart
-from pybroker.records import kernels
+from pybroker.records import conversions
+from pybroker.records._conversions_python import PLAIN_BYTES_MAX
 from pybroker.records.batch import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
@@ -52,11 +54,14 @@ from pybroker.records.batch import (
     claimed_size,
     entry_size,
 )
+from pybroker.records.compression import CompressionType
 from pybroker.records.convert import ConvertedEntry, convertible_codec, down_convert, down_convert_entry
 from pybroker.records.errors import ConversionClosedError, CorruptRecordError, UnsupportedCompressionError
 
-LOOP_BYTES: Final = 256 << 10
+LOOP_BYTES: Final = PLAIN_BYTES_MAX
 """A batch without a codec of up to this size is converted on the loop; a larger one in a thread."""
+FIRST_BYTES: Final = 20 << 10
+"""To measure the first batch this much is read at once, with which producers' batches are whole by default."""
 LOOP_COMPRESSED_BYTES: Final = 2 << 10
 """The loop converts this many bytes of compressed batches in a chunk, which are a few MB at most; more is done in a thread."""
 
@@ -70,6 +75,7 @@ explains that.
 _OVERFLOW_OFFSET: Final = -1
 assert OFFSET_AND_SIZE.size == LOG_OVERHEAD
 _ZEROS: Final = memoryview(bytes(64 << 10))
+_ANY_SIZE: Final = 1 << 40
 
 
 class RecordsSource(Protocol):
@@ -104,16 +110,20 @@ class LazyDownConversion(SendPart):
     __slots__ = (
         "_chunk_bytes",
         "_first",
+        "_first_count",
         "_first_offset",
-        "_head",
-        "_head_at",
+        "_first_source_size",
         "_is_closed",
+        "_kept_bytes_max",
         "_left",
         "_overflow_message_size",
         "_padded",
         "_position",
         "_prepared",
         "_source",
+        "_there",
+        "_there_at",
+        "_there_bytes",
         "_to_magic",
         "error",
         "first_size",
@@ -131,6 +141,7 @@ class LazyDownConversion(SendPart):
         chunk_bytes: int = CHUNK_BYTES,
         overflow_message_size: int | None = OVERFLOW_MESSAGE_SIZE,
         is_measured: bool = True,
+        kept_bytes_max: int = CHUNK_BYTES,
     ) -> None:
         """Take over `source`, and measure it as `measure` does, unless the caller does that before anything else.
 
@@ -142,9 +153,12 @@ class LazyDownConversion(SendPart):
         self._to_magic = to_magic
         self._first_offset = first_offset
         self._chunk_bytes = chunk_bytes
+        self._kept_bytes_max = kept_bytes_max
         self._position = 0  # where the next batch to convert is in the source
-        self._head, self._head_at = memoryview(b""), -1
-        self._first: bytes | memoryview | None = None
+        self._there, self._there_at = memoryview(b""), -1  # what was read there last
+        self._there_bytes = FIRST_BYTES  # how much is read at once
+        self._first: bytes | memoryview | None = None  # the first batch, converted, and
+        self._first_count = self._first_source_size = 0  # its records, and its bytes in the source
         self._padded = self._is_closed = False
         self._overflow_message_size = overflow_message_size
         self.records_converted = 0
@@ -160,7 +174,7 @@ class LazyDownConversion(SendPart):
         """Whether to measure, or to make the next chunk, takes too long for the loop."""
         if self._source.size - self._position <= LOOP_COMPRESSED_BYTES:
             return False
-        head = self._head_there()
+        head = self._read_there()
         size = claimed_size(head)
         return size is not None and _is_long(head, 0, size=size, compressed_bytes_max=LOOP_COMPRESSED_BYTES)
 
@@ -179,6 +193,8 @@ class LazyDownConversion(SendPart):
         else:
             self.size = LOG_OVERHEAD if source.size else 0
         self._left = self.size
+        self._there, self._there_at = memoryview(b""), -1
+        self._there_bytes = max(self._chunk_bytes, HEADER_SIZE)
 
     @property
     def kept_bytes(self) -> int:
@@ -187,13 +203,16 @@ class LazyDownConversion(SendPart):
 
     def drop_first(self) -> None:
         """Hold nothing; the first batch is converted again when it is sent."""
-        self._first = None
+        if self._first is not None:
+            self._first = None
+            self._position -= self._first_source_size
 
     def cold(self) -> Callable[[], None] | None:
         """Return what is to be done in a thread before the next chunk: a read, or a long conversion; None if there is nothing."""
-        if not self._left or self._first is not None or self._position >= self._source.size or self._prepared is not None:
+        if not self._left or self._position >= self._source.size or self._prepared is not None:
             return None
-        return self._source.slice(self._position, self._chunk_bytes).cold() or (self._prepare if self.is_long else None)
+        cold = self._source.slice(self._position, self._chunk_bytes).cold()
+        return cold or (self._prepare if self._first is None and self.is_long else None)
 
     def _prepare(self) -> None:
         """Make the next chunk. Runs in a thread, during which the loop may only call `close`."""
@@ -217,38 +236,46 @@ class LazyDownConversion(SendPart):
         self._source.close()
 
     def _measure_first(self) -> int:
-        """Return the converted size of the first batch of which anything is left, and move `_position` there; 0 if there
-        is none.
+        """Return the converted size of the first batch of which anything is left, which is kept, or else is at `_position`; 0 if
+        there is none.
         """
+        data: bytes | memoryview
         while (entry := self._read_entry()) is not None:
             self._ensure_open()
             size = len(entry)
-            if entry[MAGIC_AT] == MAGIC and (codec := convertible_codec(batch := BatchView(entry))) is not None and not codec:
-                converted = kernels.down_converted_size(
-                    batch.payload, batch.record_count, batch.base_offset, self._to_magic, self._first_offset
-                )
-            else:
-                data, _ = self._converted(entry, 0, size)
-                converted = len(data)
-                self._first = bytes(data) if converted else None
-            if converted:
-                return converted
+            if size > self._kept_bytes_max and (measured := self._measured(entry)):
+                return measured
+            data, end, count = conversions.down_convert_batches(entry, 0, self._to_magic, self._first_offset, _ANY_SIZE)
+            if not end:
+                data, count = self._converted(entry, 0, size)
             self._position += size
+            if data:
+                self._first, self._first_count, self._first_source_size = bytes(data), count, size
+                return len(data)
             self.passed_offset = _next_offset(entry)
         return 0
 
-    def _head_there(self) -> memoryview:
-        """Return the first bytes of the batch or message at `_position`; they are read once."""
-        if self._head_at != self._position:
-            self._head, self._head_at = memoryview(self._source.read(self._position, HEADER_SIZE)), self._position
-        return self._head
+    def _measured(self, entry: memoryview) -> int:
+        """Return the size of a batch without a codec after conversion; 0 if the batch has another form."""
+        if entry[MAGIC_AT] != MAGIC or convertible_codec(batch := BatchView(entry)) is not CompressionType.NONE:
+            return 0
+        return conversions.down_converted_size(
+            batch.payload, batch.record_count, batch.base_offset, self._to_magic, self._first_offset
+        )
+
+    def _read_there(self) -> memoryview:
+        """Return the bytes from `_position` on, at least of a header; they are read once."""
+        if self._there_at != self._position:
+            self._there, self._there_at = memoryview(self._source.read(self._position, self._there_bytes)), self._position
+        return self._there
 
     def _read_entry(self) -> memoryview | None:
         """Return the batch or message at `_position` of the source; None if it is not complete."""
-        size = claimed_size(self._head_there())
+        there = self._read_there()
+        size = claimed_size(there)
         if size is None or size > self._source.size - self._position:
             return None
-        entry = memoryview(self._source.read(self._position, size))
+        entry = there[:size] if size <= len(there) else memoryview(self._source.read(self._position, size))
         return entry if len(entry) == size else None
 
     def _next_chunk(self, *, compressed_bytes_max: int | None) -> list[bytes | memoryview]:
@@ -256,7 +283,7 @@ class LazyDownConversion(SendPart):
         from then on. With a bound, the chunk ends before a batch that is too long for the loop, unless it is the first.
         """
         parts: list[bytes | memoryview] = []
-        while not parts and self._position < self._source.size:
+        while not parts and (self._first is not None or self._position < self._source.size):
             try:
                 self._convert_chunk(parts, compressed_bytes_max)
             except (CorruptRecordError, UnsupportedCompressionError) as error:
@@ -265,39 +292,56 @@ class LazyDownConversion(SendPart):
         return parts
 
     def _convert_chunk(self, parts: list[bytes | memoryview], compressed_bytes_max: int | None) -> None:
-        first, self._first = self._first, None
-        chunk = memoryview(self._source.read(self._position, self._chunk_bytes))
-        if entry_size(chunk) is None:
+        if self._first is not None:
+            parts.append(self._first)
+            self.records_converted += self._first_count
+            self._first = None
+            if (bytes_left := self._chunk_bytes - len(parts[0])) > 0:
+                self._convert_there(parts, memoryview(self._source.read(self._position, bytes_left)), compressed_bytes_max)
+            return
+        position, chunk = self._position, self._read_there()
+        self._there, self._there_at = memoryview(b""), -1
+        self._convert_there(parts, chunk, compressed_bytes_max)
+        if self._position == position:  # the chunk has no whole batch
             entry = self._read_entry()
             if entry is None:
                 self._position = self._source.size
-                return
-            chunk = entry
-        position, room = 0, self._left
-        compressed_left = compressed_bytes_max
-        while (size := entry_size(chunk, position)) is not None:
+            else:
+                self._convert_there(parts, entry, compressed_bytes_max)
+
+    def _convert_there(self, parts: list[bytes | memoryview], chunk: memoryview, compressed_left: int | None) -> None:
+        """Convert the whole batches of `chunk`, which is what the source has at `_position`, while there is room for them."""
+        position, room = 0, self._left - sum(map(len, parts))
+        data: bytes | memoryview
+        while True:
             self._ensure_open()
-            if compressed_left is not None and first is None:
+            data, end, count = conversions.down_convert_batches(chunk, position, self._to_magic, self._first_offset, room)
+            room -= self._take(parts, data, count=count, size=end - position)
+            position = end
+            size = entry_size(chunk, position)
+            if size is None:
+                return
+            if compressed_left is not None:
                 if parts and _is_long(chunk, position, size=size, compressed_bytes_max=compressed_left):
                     return
                 compressed_left -= size if _is_compressed(chunk, position) else 0
-            if first is not None:
-                data, count = first, BatchView(chunk, position).record_count
-                first = None
-            elif not self._may_fit(chunk, position=position, size=size, room=room):
+            if not self._may_fit(chunk, position=position, size=size, room=room):
                 self._position = self._source.size
                 return
-            else:
-                data, count = self._converted(chunk, position, size)
+            data, count = self._converted(chunk, position, size)
             if len(data) > room:
                 self._position = self._source.size
                 return
+            room -= self._take(parts, data, count=count, size=size)
             position += size
-            self._position += size
-            self.records_converted += count
-            if data:
-                room -= len(data)
-                parts.append(data)
+
+    def _take(self, parts: list[bytes | memoryview], data: bytes | memoryview, *, count: int, size: int) -> int:
+        """Note that `size` bytes of the source became `data`, with `count` records. Return the bytes of that."""
+        self._position += size
+        self.records_converted += count
+        if data:
+            parts.append(data)
+        return len(data)
 
     def _converted(self, buffer: memoryview, position: int, size: int) -> ConvertedEntry:
         return down_convert_entry(
@@ -316,7 +360,7 @@ class LazyDownConversion(SendPart):
         batch = BatchView(chunk, position)
         if batch.is_control or batch.compression:
             return True
-        needed = kernels.down_converted_size(
+        needed = conversions.down_converted_size(
             batch.payload, batch.record_count, batch.base_offset, self._to_magic, self._first_offset
         )
         return needed <= room

@@ -4,7 +4,7 @@ The kernels convert the whole messages of a window at once. A message that is la
 checksum, and whether it is there as a whole, is looked at before in a second stream, which inflates the messages again and is
 ahead of the first. Memory holds a few windows, whatever the messages have.
 
-The records are those of `kernels.up_convert_messages`, and so are the errors. Everything here may run in any thread.
+The records are those of `conversions.up_convert_messages`, and so are the errors. Everything here may run in any thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from pybroker.records import kernels
+from pybroker.records import conversions
 from pybroker.records._kernels_python import _INT64_MAX, _sum
 from pybroker.records.batch import BATCH_LENGTH_AT, COMPRESSION_MASK, LOG_OVERHEAD, NO_TIMESTAMP
 from pybroker.records.errors import RecordFault, record_fault
@@ -89,7 +89,7 @@ class UpPieces:
     def _converted(self, window: Window) -> Iterator[bytes]:
         """Yield the whole messages of the window as records, and leave them out of it."""
         append_time = self._append_time
-        section, count, self.base_timestamp, latest, earliest, keyless, end = kernels.up_convert_messages(
+        section, count, self.base_timestamp, latest, earliest, keyless, end = conversions.up_convert_messages(
             window.data, self._first.magic, append_time is not None, append_time or 0, self.record_count, self.base_timestamp
         )
         if end:

@@ -28,7 +28,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from pybroker.model import FIRST_OFFSET, NO_OFFSET
-from pybroker.records import kernels, legacy, sections
+from pybroker.records import conversions, legacy, sections
 from pybroker.records.batch import (
     CONTROL_BIT,
     HEADER_SIZE,
@@ -385,7 +385,7 @@ def _lifted(first: legacy.MessageView, records: memoryview, rules: ValidationRul
         first.ensure_valid()
         data = first.wrapped()
     elif len(data) <= LOOP_BYTES:  # as `lift` does, but in one call: mixed magics and codecs are refused here
-        section, *rest, _ = kernels.up_convert_messages(data, first.magic, False, 0)
+        section, *rest, _ = conversions.up_convert_messages(data, first.magic, False, 0)
         return Lifted(section, CompressionType.NONE, first.timestamp_type, *rest)
     pieces = pieces_of(codec, data, rules, work, magic=first.magic)
     if codec:

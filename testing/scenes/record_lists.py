@@ -15,7 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 from pybroker.model import Offset
-from pybroker.records import _kernels_python, _sections_python, kernels, sections
+from pybroker.records import _conversions_python, _kernels_python, _sections_python, conversions, kernels, sections
 from pybroker.records.batch import Record
 from pybroker.records.errors import CorruptRecordError
 
@@ -53,10 +53,7 @@ NAMES = (
     "accept_batch",
     "crc32",
     "scan_records",
-    "down_converted_size",
-    "down_convert_records",
     "take_records",
-    "up_convert_messages",
 )
 BASE_MS = 1_700_000_000_000
 
@@ -69,9 +66,10 @@ def kernels_of(module: ModuleType) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name in NAMES:
             stack.enter_context(mock.patch.object(kernels, name, getattr(module, name)))
-        walks = import_module(module.__name__.replace("kernels", "sections"))
-        for name in _sections_python.__all__:
-            stack.enter_context(mock.patch.object(sections, name, getattr(walks, name)))
+        for facade, twin in ((sections, _sections_python), (conversions, _conversions_python)):
+            part = import_module(module.__name__.replace("kernels", facade.__name__.rpartition(".")[2]))
+            for name in twin.__all__:
+                stack.enter_context(mock.patch.object(facade, name, getattr(part, name)))
         yield
 
 

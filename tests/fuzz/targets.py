@@ -29,7 +29,7 @@ from pybroker.protocol.messages import MESSAGES, message_classes
 from pybroker.protocol.parts import parts_bytes
 from pybroker.protocol.plan import make_plan
 from pybroker.protocol.schema import schema_of
-from pybroker.records import _columns_python, _kernels_python, _sections_python, legacy
+from pybroker.records import _columns_python, _conversions_python, _kernels_python, _sections_python, legacy
 from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
@@ -49,6 +49,7 @@ CLASSES: Final = [
     for version in range(schema_of(cls).versions.lowest, schema_of(cls).versions.highest + 1)
 ]
 _kernels_native: Any = extension("pybroker.records._kernels_native")
+_conversions_native: Any = extension("pybroker.records._conversions_native")
 _columns_native: Any = extension("pybroker.records._columns_native")
 _sections_native: Any = extension("pybroker.records._sections_native")
 _protocol: Any = extension("pybroker.protocol._codec_native")
@@ -177,8 +178,10 @@ def _kernels(sent: bytes, number: int) -> None:
     for count_given in {count, number}:
         _twins("scan_records", section, count_given, NOW_MS)
         for magic in (0, 1):
-            _twins("down_converted_size", section, count_given, 5, magic, 6)
-            _twins("down_convert_records", section, count_given, 5, NOW_MS, bool(number & 1), NOW_MS, magic, 6, bool(number & 2))
+            _conversion_twins("down_converted_size", section, count_given, 5, magic, 6)
+            _conversion_twins(
+                "down_convert_records", section, count_given, 5, NOW_MS, bool(number & 1), NOW_MS, magic, 6, bool(number & 2)
+            )
         base = (count_given, NOW_MS)
         _section_twins("Overview", base, section, ("max_timestamp", "min_timestamp", "keyless", "is_sequential"))
         _section_twins("Search", (count_given, 5, NOW_MS, NOW_MS if number & 1 else None, 6), section, ("found",))
@@ -186,14 +189,23 @@ def _kernels(sent: bytes, number: int) -> None:
         _section_twins("Renumbering", (*base, NOW_MS if number & 1 else None), section, ())
         _twins("retain_records", section, count_given, 5, NOW_MS, NOW_MS, {b"k": 6}, 7, bool(number & 1))
     for magic in (0, 1):
-        _twins("up_convert_messages", sent, magic, bool(number & 1), NOW_MS)
+        _conversion_twins("up_convert_messages", sent, magic, bool(number & 1), NOW_MS)
+        _conversion_twins("down_convert_batches", sent, 0, magic, 6, 1 << 20)
     _column_twins("append_section", section, count, 5, NOW_MS, bool(number & 1), NOW_MS, 0, 1 << 60)
     _column_twins("append_messages", sent, 0, (-1, 0, 3, 1 << 50)[number & 3], bool(number & 4), NOW_MS, 0, 1 << 60)
     _up(sent)
 
 
 def _twins(name: str, *arguments: object) -> None:
-    found = [_result(getattr(module, name), *arguments) for module in (_kernels_native, _kernels_python) if module is not None]
+    _compare((_kernels_native, _kernels_python), name, *arguments)
+
+
+def _conversion_twins(name: str, *arguments: object) -> None:
+    _compare((_conversions_native, _conversions_python), name, *arguments)
+
+
+def _compare(modules: tuple[Any, ...], name: str, *arguments: object) -> None:
+    found = [_result(getattr(module, name), *arguments) for module in modules if module is not None]
     if len(found) > 1 and found[0] != found[1]:
         raise FoundError(f"{name}: {found[0]!r} and {found[1]!r}")
 

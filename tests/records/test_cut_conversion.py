@@ -77,7 +77,7 @@ def test_nothing_is_kept_on_request_and_nothing_made_before_it_is_pulled() -> No
 def test_a_batch_that_is_damaged_after_it_was_measured_still_has_its_size() -> None:
     batch = batch_of(10, 0)
     source = Slice(batch)
-    part = CutConversion(LazyDownConversion(source, to_magic=1, first_offset=Offset(0)), 500)
+    part = CutConversion(LazyDownConversion(source, to_magic=1, first_offset=Offset(0), kept_bytes_max=0), 500)
     source.data = batch[:-1] + bytes([batch[-1] ^ 1])
     data = sent(part, bytes_max=64)
     assert len(data) == part.size == 500

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records import _kernels_python, kernels
-from pybroker.records.batch import BatchView, Record, TimestampType
-from pybroker.records.build import build_batch, build_message_set, build_record_section
+from pybroker.records.batch import BatchView, Record
+from pybroker.records.build import build_batch, build_record_section
 from pybroker.records.entries import record_end
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 from testing.scenes.record_lists import BASE_MS, BOTH, record_lists, some_records
@@ -88,82 +88,16 @@ def test_a_scan_finds_what_the_records_have(module: ModuleType, records: list[Re
     )
 
 
-@pytest.mark.parametrize("module", BOTH)
-@pytest.mark.parametrize("magic", [0, 1])
-@given(records=record_lists(has_gaps=True), skipped=st.integers(0, 12), append_time=st.none() | st.integers(0, 1 << 50))
-def test_down_converted_records_are_the_messages_of_the_same_records(
-    module: ModuleType, magic: int, records: list[Record], skipped: int, append_time: int | None
-) -> None:
-    section, base_offset, base_timestamp = section_of(records)
-    first_offset = records[skipped].offset if skipped < len(records) else records[-1].offset + 1
-    if append_time is not None:
-        records = [record._replace(timestamp=append_time) for record in records]
-    kept = records[skipped:]
-    wanted = build_message_set(
-        kept, magic=magic, timestamp_type=TimestampType(append_time is not None), log_append_time_ms=append_time or 0
-    )
-    assert module.down_converted_size(section, len(records), base_offset, magic, first_offset) == len(wanted)
-    is_append_time = append_time is not None
-    converted = module.down_convert_records(
-        section, len(records), base_offset, base_timestamp, is_append_time, append_time or 0, magic, first_offset, False
-    )
-    last_offset = kept[-1].offset if kept else -1
-    assert converted == (wanted, len(kept), last_offset, max((record.timestamp for record in kept), default=-1))
-
-
-@pytest.mark.parametrize("module", BOTH)
-def test_relative_offsets_count_from_the_first(module: ModuleType) -> None:
-    records = some_records(4, base_offset=1000)
-    section, base_offset, base_timestamp = section_of(records)
-    messages, *_ = module.down_convert_records(section, 4, base_offset, base_timestamp, False, 0, 1, EVERY, True)
-    assert messages == build_message_set([r._replace(offset=Offset(i)) for i, r in enumerate(records)], magic=1)
-
-
-@pytest.mark.parametrize("module", BOTH)
-@pytest.mark.parametrize("magic", [0, 1])
-@given(records=record_lists())
-def test_messages_come_up_as_the_same_records(module: ModuleType, magic: int, records: list[Record]) -> None:
-    records = [r._replace(offset=Offset(i), headers=(), timestamp=r.timestamp if magic else -1) for i, r in enumerate(records)]
-    messages = build_message_set(records, magic=magic)
-    section, count, base_timestamp, *rest, end = module.up_convert_messages(messages, magic, False, 0)
-    assert end == len(messages)
-    assert (section, count, base_timestamp) == (section_of(records)[0], len(records), records[0].timestamp)
-    assert (*rest, True) == module.scan_records(section, count, base_timestamp)
-    assert module.up_convert_messages(messages, magic, True, 77)[2:4] == (77, 77)
-
-
-@pytest.mark.parametrize("module", BOTH)
-@pytest.mark.parametrize("magic", [0, 1])
-@given(records=record_lists(), cut=st.integers(0, 1 << 12))
-def test_messages_that_come_in_two_parts_become_the_same_section(
-    module: ModuleType, magic: int, records: list[Record], cut: int
-) -> None:
-    messages = build_message_set(records, magic=magic)
-    cut %= len(messages)
-    whole, count, base_timestamp, *rest, _ = module.up_convert_messages(messages, magic, False, 0)
-    first, count_1, base_timestamp_1, *rest_1, end = module.up_convert_messages(messages[:cut], magic, False, 0)
-    second, count_2, base_timestamp_2, *rest_2, left = module.up_convert_messages(
-        messages[end:], magic, False, 0, count_1, base_timestamp_1
-    )
-    assert (first + second, count_2, base_timestamp_2) == (whole, count, base_timestamp)
-    assert end <= cut
-    assert end + left == len(messages)
-    assert rest == [max(rest_1[0], rest_2[0]), min(rest_1[1], rest_2[1]), rest_1[2] + rest_2[2]]
-
-
 def test_every_kernel_has_its_native_part() -> None:
     assert set(kernels.__all__) == {*_kernels_python.__all__, "IS_NATIVE"}
 
 
 @pytest.mark.parametrize("module", BOTH)
-def test_large_sections_are_converted_without_the_gil(module: ModuleType) -> None:
+def test_large_sections_are_scanned_without_the_gil(module: ModuleType) -> None:
     records = some_records(300, value_size=1000)
-    section, base_offset, base_timestamp = section_of(records)
+    section, _, base_timestamp = section_of(records)
     assert len(section) > 256 << 10
-    messages, count, *_ = module.down_convert_records(section, 300, base_offset, base_timestamp, False, 0, 1, EVERY, False)
-    assert (messages, count) == (build_message_set(records, magic=1), 300)
     assert module.scan_records(section, 300, base_timestamp)[0] == records[-1].timestamp
-    assert module.up_convert_messages(messages, 1, False, 0)[1] == 300
 
 
 @pytest.mark.parametrize("module", BOTH)
@@ -179,10 +113,6 @@ def test_every_truncation_and_every_wrong_count_is_refused(
             return  # exactly the first `count` records, whole
     with pytest.raises(InvalidRecordError):
         module.scan_records(cut, count, base_timestamp)
-    with pytest.raises(InvalidRecordError):
-        module.down_converted_size(cut, count, base_offset, 1, EVERY)
-    with pytest.raises(InvalidRecordError):
-        module.down_convert_records(cut, count, base_offset, base_timestamp, False, 0, 1, EVERY, False)
 
 
 @needs_both
@@ -191,45 +121,17 @@ def test_every_truncation_and_every_wrong_count_is_refused(
     changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=6),
     count=st.integers(0, 14),
     base_timestamp=st.integers(-(1 << 63), (1 << 63) - 1),
-    base_offset=st.integers(-(1 << 63), (1 << 63) - 1),
 )
 def test_both_do_the_same_with_damaged_records(
-    records: list[Record], changes: list[tuple[int, int]], count: int, base_timestamp: int, base_offset: int
+    records: list[Record], changes: list[tuple[int, int]], count: int, base_timestamp: int
 ) -> None:
     assert _kernels_native is not None
     section = bytearray(section_of(records)[0])
     for at, byte in changes:
         section[at % len(section)] = byte
-    for function, arguments in (
-        ("scan_records", (count, base_timestamp)),
-        ("down_converted_size", (count, base_offset, 0, base_offset)),
-        ("down_convert_records", (count, base_offset, base_timestamp, False, 0, 1, EVERY, False)),
-        ("down_convert_records", (count, base_offset, base_timestamp, True, 5, 0, EVERY, True)),
-    ):
-        assert outcome(getattr(_kernels_native, function), section, *arguments) == outcome(
-            getattr(_kernels_python, function), section, *arguments
-        )
-
-
-@needs_both
-@given(
-    records=record_lists(),
-    magic=st.integers(0, 1),
-    changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=4),
-    expected_magic=st.integers(0, 1),
-)
-def test_both_do_the_same_with_damaged_messages(
-    records: list[Record], magic: int, changes: list[tuple[int, int]], expected_magic: int
-) -> None:
-    assert _kernels_native is not None
-    messages = bytearray(build_message_set(records[:1], magic=magic))
-    for at, byte in changes:
-        messages[8 + at % (len(messages) - 8)] = byte
-    messages[12:16] = zlib.crc32(messages[16:]).to_bytes(4, "big")
-    for arguments in ((messages, expected_magic, False, 0), (messages * 2, magic, True, 3)):
-        assert outcome(_kernels_native.up_convert_messages, *arguments) == outcome(
-            _kernels_python.up_convert_messages, *arguments
-        )
+    assert outcome(_kernels_native.scan_records, section, count, base_timestamp) == outcome(
+        _kernels_python.scan_records, section, count, base_timestamp
+    )
 
 
 @needs_both
@@ -237,9 +139,6 @@ def test_both_do_the_same_with_damaged_messages(
 def test_both_do_the_same_with_noise(data: bytes, count: int) -> None:
     assert _kernels_native is not None
     assert outcome(_kernels_native.scan_records, data, count, 0) == outcome(_kernels_python.scan_records, data, count, 0)
-    assert outcome(_kernels_native.up_convert_messages, data, 1, False, 0) == outcome(
-        _kernels_python.up_convert_messages, data, 1, False, 0
-    )
 
 
 ACCEPT_ALL = (BASE_MS, 1 << 20, (1 << 63) - 1, (1 << 63) - 1, False)
@@ -330,11 +229,6 @@ def test_timestamps_and_offsets_beyond_64_bits_are_refused(module: ModuleType) -
     top = (1 << 63) - 1
     with pytest.raises(InvalidRecordError, match="64 bits"):
         module.scan_records(section, 2, top)
-    with pytest.raises(InvalidRecordError, match="64 bits"):
-        module.down_converted_size(section, 2, top, 1, EVERY)
-    far_apart = build_message_set([Record(Offset(0), -(1 << 63), None, None), Record(Offset(1), 1, None, None)], magic=1)
-    with pytest.raises(InvalidRecordError, match="64 bits"):
-        module.up_convert_messages(far_apart, 1, False, 0)
     assert module.scan_records(section, 2, BASE_MS)[3]
 
 

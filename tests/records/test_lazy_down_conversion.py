@@ -19,7 +19,7 @@ from pybroker.records.compression import CompressionType
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.records.convert import down_convert
 from pybroker.records.errors import ConversionClosedError, CorruptRecordError, UnsupportedCompressionError
-from pybroker.records.lazy_down_conversion import CHUNK_BYTES, LazyDownConversion, down_convert_eagerly
+from pybroker.records.lazy_down_conversion import CHUNK_BYTES, FIRST_BYTES, LazyDownConversion, down_convert_eagerly
 from testing.scenes.record_lists import BOTH, kernels_of, some_records
 
 
@@ -214,14 +214,15 @@ def test_a_chunk_is_whole_batches_up_to_the_limit_or_one_larger() -> None:
     assert sizes[7:10] == [20, 100, 1]
 
 
-def test_nothing_is_converted_before_it_is_pulled() -> None:
-    source = Slice(log_of(1000))
-    part = LazyDownConversion(source, to_magic=1, first_offset=Offset(0))
-    assert sum(length for _, length in source.reads) < 2 * len(batch_of(10, 0)) + 100
-    assert part.kept_bytes == 0
+@pytest.mark.parametrize("kept_bytes_max", [0, CHUNK_BYTES])
+def test_nothing_but_a_small_first_batch_is_converted_before_it_is_pulled(kept_bytes_max: int) -> None:
+    source, first = Slice(log_of(1000)), down_convert(batch_of(10, 0), to_magic=1, first_offset=Offset(0)).data
+    part = LazyDownConversion(source, to_magic=1, first_offset=Offset(0), kept_bytes_max=kept_bytes_max)
+    assert source.reads == [(0, FIRST_BYTES)]
+    assert part.kept_bytes == (len(first) if kept_bytes_max else 0)
     source.reads.clear()
     assert sum(map(len, part.pull(1))) > CHUNK_BYTES // 2
-    assert source.reads == [(0, CHUNK_BYTES)]
+    assert source.reads == [(len(batch_of(10, 0)), CHUNK_BYTES - len(first)) if kept_bytes_max else (0, CHUNK_BYTES)]
 
 
 @pytest.mark.parametrize("is_dropped", [False, True])

@@ -120,6 +120,7 @@ class DownConversion:
             chunk_bytes=self._chunk_bytes,
             overflow_message_size=self._overflow_message_size,
             is_measured=False,
+            kept_bytes_max=self._chunk_bytes - self._kept_bytes,
         )
         if not lazy.is_long:
             lazy.measure()
