@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +23,9 @@ from pybroker.broker.broker_server import BrokerServer
 from pybroker.broker.disks import Disks
 from pybroker.broker.registration import registration
 from pybroker.config.broker import BrokerConfig
+from pybroker.coordinator.runtime.loader import Loader
 from pybroker.sharing.background import SLICE_NS, Background
+from pybroker.sharing.work import Pausing, run_through
 from testing.simulation.clock import SettableClock
 from testing.simulation.disk import SimulatedDisk
 from testing.simulation.loop import InlineExecutor, SimulatedDiskThread, SimulatedLock, SimulatedLoop
@@ -39,10 +41,16 @@ START_MS = 1_700_000_000_000
 SLICES_S = {
     "pybroker.sharing.work": 0.0,
     "pybroker.broker.broker_server": 0.0,
-    "pybroker.coordinator.runtime.loader": 3600.0,  # it looks at the time before each step
 }
 """The time of a slice, by the modules that have a name of their own for it."""
 Result = TypeVar("Result")
+
+
+def _load_at_once(*arguments: Any, load: Callable[..., Pausing[None]] = Loader._load) -> Pausing[None]:
+    """Load a shard in one slice: otherwise the loads would take most of a story."""
+    run_through(load(*arguments))
+    return
+    yield
 
 
 class _NoServer:
@@ -153,6 +161,7 @@ class World:
             mock.patch("pybroker.log.manager.manager.ThreadPoolExecutor", InlineExecutor),
             contextlib.ExitStack() as slices,
             mock.patch("pybroker.turns.rounds.BUDGET_NS", 0),
+            mock.patch.object(Loader, "_load", _load_at_once),
         ):
             for module, slice_s in SLICES_S.items():
                 slices.enter_context(mock.patch(f"{module}.SLICE_S", slice_s))
