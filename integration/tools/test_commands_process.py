@@ -320,7 +320,7 @@ def test_a_health_check_imports_little(broker: BrokerProcess) -> None:
     )
     imported = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
     ours = ("connection", "errors", "kafka_apis", "metadata", "options", "run", "target", "topics")
-    clients = ("pybroker.client", "pybroker.client.errors", "pybroker.client.frames")
+    clients = ("pybroker.client", *(f"pybroker.client.{name}" for name in ("address", "errors", "frames")))
     expected = {"pybroker", "pybroker.tools", *clients, *(f"pybroker.tools.{name}" for name in ours)}
     assert {name for name in imported if name.startswith("pybroker")} == expected
     assert "socket" in imported
