@@ -17,15 +17,13 @@ _MIGRATION: Final = Check(f"one of {', '.join(_POLICIES)}", lambda value: value.
 
 GROUP_SETTINGS: Final = (
     # classic groups
-    Setting("group.min.session.timeout.ms", _I, 6000, "Shortest session timeout that a member may ask for, in ms.", None, _YES),
-    Setting(
-        "group.max.session.timeout.ms", _I, 1_800_000, "Longest session timeout that a member may ask for, in ms.", None, _YES,
-    ),
+    Setting("group.min.session.timeout.ms", _I, 6000, "Shortest session timeout that a member may ask for, in ms."),
+    Setting("group.max.session.timeout.ms", _I, 1_800_000, "Longest session timeout that a member may ask for, in ms."),
     Setting(
         "group.initial.rebalance.delay.ms", _I, 0,
         "Wait for more members before the first assignment, in ms. (Kafka's default is 3000.)", None, _YES,
     ),
-    Setting("group.max.size", _I, INT_MAX, "Members of a group.", at_least(1), _YES),
+    Setting("group.max.size", _I, INT_MAX, "Members of a group.", at_least(1)),
     Setting(
         "group.coordinator.rebalance.protocols", _T, ("classic", "consumer"), "The kinds of groups that the broker serves.",
         all_of("classic", "consumer", "share", "streams", "unknown"), _YES,
@@ -36,41 +34,27 @@ GROUP_SETTINGS: Final = (
         "How long to wait in order to write changes of groups together, in ms.", at_least(-1), _LATER,
     ),
     # offsets
-    Setting("offset.metadata.max.bytes", _I, 4096, "Largest metadata of a committed offset, in bytes.", None, _YES),
-    Setting("offsets.load.buffer.size", _I, 5_242_880, "Bytes read at once when offsets are loaded.", at_least(1), _YES),
-    Setting(
-        "offsets.topic.replication.factor", Kind.SHORT, 1,
-        "Replicas of the topic of offsets. (Kafka: 3.)", at_least(1), _YES,
-    ),
-    Setting("offsets.topic.num.partitions", _I, 50, "Partitions of the topic of offsets.", at_least(1), _YES),
-    Setting("offsets.topic.segment.bytes", _I, 104_857_600, "Segment size of the topic of offsets.", at_least(1), _YES),
-    Setting("offsets.topic.compression.codec", _I, 0, "Compression of the topic of offsets, by its number.", between(0, 4), _YES),
-    Setting(
-        "offsets.retention.minutes", _I, 10_080, "How long offsets of an empty group are kept, in minutes.", at_least(1), _YES,
-    ),
-    Setting("offsets.retention.check.interval.ms", _L, 600_000, "How often to look for old offsets, in ms.", at_least(1), _YES),
-    Setting("offsets.commit.timeout.ms", _I, 5000, "Longest wait for the replicas of a commit, in ms.", at_least(1), _YES),
-    Setting("offsets.commit.required.acks", Kind.SHORT, -1, "Acks of a commit; only -1 is sensible.", between(-1, 1), _YES),
+    Setting("offset.metadata.max.bytes", _I, 4096, "Largest metadata of a committed offset, in bytes."),
+    Setting("offsets.load.buffer.size", _I, 5_242_880, "Bytes read at once when offsets are loaded.", at_least(1)),
+    Setting("offsets.topic.replication.factor", Kind.SHORT, 1, "Replicas of the topic of offsets. (Kafka: 3.)", at_least(1)),
+    Setting("offsets.topic.num.partitions", _I, 50, "Partitions of the topic of offsets.", at_least(1)),
+    Setting("offsets.topic.segment.bytes", _I, 104_857_600, "Segment size of the topic of offsets.", at_least(1)),
+    Setting("offsets.topic.compression.codec", _I, 0, "Compression of the topic of offsets, by its number.", between(0, 4)),
+    Setting("offsets.retention.minutes", _I, 10_080, "How long offsets of an empty group are kept, in minutes.", at_least(1)),
+    Setting("offsets.retention.check.interval.ms", _L, 600_000, "How often to look for old offsets, in ms.", at_least(1)),
+    Setting("offsets.commit.timeout.ms", _I, 5000, "Longest wait for the replicas of a commit, in ms.", at_least(1)),
+    Setting("offsets.commit.required.acks", Kind.SHORT, -1, "Acks of a commit; only -1 is sensible.", between(-1, 1)),
     # consumer groups of KIP-848
-    Setting("group.consumer.session.timeout.ms", _I, 45_000, "Session timeout of a member, in ms.", at_least(1), _YES),
-    Setting(
-        "group.consumer.min.session.timeout.ms", _I, 45_000,
-        "Lower bound of the group's own setting, in ms.", at_least(1), _YES,
-    ),
-    Setting(
-        "group.consumer.max.session.timeout.ms", _I, 60_000,
-        "Upper bound of the group's own setting, in ms.", at_least(1), _YES,
-    ),
-    Setting("group.consumer.heartbeat.interval.ms", _I, 5000, "Heartbeat interval of a member, in ms.", at_least(1), _YES),
-    Setting(
-        "group.consumer.min.heartbeat.interval.ms", _I, 5000,
-        "Lower bound of the group's own setting, in ms.", at_least(1), _YES,
-    ),
+    Setting("group.consumer.session.timeout.ms", _I, 45_000, "Session timeout of a member, in ms.", at_least(1)),
+    Setting("group.consumer.min.session.timeout.ms", _I, 45_000, "Lower bound of the group's own setting, in ms.", at_least(1)),
+    Setting("group.consumer.max.session.timeout.ms", _I, 60_000, "Upper bound of the group's own setting, in ms.", at_least(1)),
+    Setting("group.consumer.heartbeat.interval.ms", _I, 5000, "Heartbeat interval of a member, in ms.", at_least(1)),
+    Setting("group.consumer.min.heartbeat.interval.ms", _I, 5000, "Lower bound of the group's own setting, in ms.", at_least(1)),
     Setting(
         "group.consumer.max.heartbeat.interval.ms", _I, 15_000,
         "Upper bound of the group's own setting, in ms.", at_least(1), _YES,
     ),
-    Setting("group.consumer.max.size", _I, INT_MAX, "Members of a group.", at_least(1), _YES),
+    Setting("group.consumer.max.size", _I, INT_MAX, "Members of a group.", at_least(1)),
     Setting(
         "group.consumer.assignors", _T, ("uniform", "range"), "Assignors, the default one first.",
         all_of("uniform", "range"), _YES,
@@ -93,11 +77,9 @@ GROUP_SETTINGS: Final = (
         "transaction.state.log.replication.factor", Kind.SHORT, 3,
         "Replicas of the topic of transactions; as many as there are brokers if these are fewer.", at_least(1), _YES,
     ),
-    Setting("transaction.state.log.num.partitions", _I, 50, "Partitions of the topic of transactions.", at_least(1), _YES),
-    Setting("transaction.state.log.min.isr", _I, 2, "min.insync.replicas of the topic of transactions.", at_least(1), _YES),
-    Setting(
-        "transaction.state.log.segment.bytes", _I, 104_857_600, "Segment size of the topic of transactions.", at_least(1), _YES,
-    ),
+    Setting("transaction.state.log.num.partitions", _I, 50, "Partitions of the topic of transactions.", at_least(1)),
+    Setting("transaction.state.log.min.isr", _I, 2, "min.insync.replicas of the topic of transactions.", at_least(1)),
+    Setting("transaction.state.log.segment.bytes", _I, 104_857_600, "Segment size of the topic of transactions.", at_least(1)),
     Setting(
         "transaction.state.log.load.buffer.size", _I, 5_242_880,
         "Bytes read at once when transactions are loaded.", at_least(1), _YES,

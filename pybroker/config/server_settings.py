@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from pybroker.config.setting import INT_MAX, NOT_EMPTY, Check, Effect, Kind, Setting, Update, all_of, at_least, between, one_of
+from pybroker.config.topic_settings import of_topics
 
 _B, _I, _L, _S, _T = Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.LIST
 _LATER, _NEVER = Effect.LATER, Effect.NEVER
@@ -206,12 +207,9 @@ SERVER_SETTINGS: Final = (
     Setting("default.replication.factor", _I, 1, "Replicas of a topic that is created without a number.", at_least(1)),
     Setting("auto.create.topics.enable", _B, True, "Create a topic when a client asks for its metadata for the first time."),
     Setting("delete.topic.enable", _B, True, "Allow topics to be deleted."),
-    Setting(
-        "message.max.bytes", _I, 1_048_588,
-        "Largest batch, in bytes: its compressed size with the header.", at_least(0), update=_ALL,
-    ),
-    Setting("min.insync.replicas", _I, 1, "Replicas that must be in sync for acks=all.", at_least(1), update=_ALL),
-    Setting("unclean.leader.election.enable", _B, False, "Let a replica that lags behind become leader.", None, _LATER, _ALL),
+    of_topics("message.max.bytes"),
+    of_topics("min.insync.replicas"),
+    of_topics("unclean.leader.election.enable"),
     # requests
     Setting(
         "fetch.max.bytes", _I, 57_671_680, "Largest response to a fetch, in bytes, whatever the client asks for.", at_least(1024),

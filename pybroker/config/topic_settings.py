@@ -244,3 +244,10 @@ _TABLE: Final = (
 TOPIC_SETTINGS: Final = {setting.name: setting for setting, _ in _TABLE}
 SYNONYMS: Final = {setting.name: synonyms for setting, synonyms in _TABLE}
 """The broker properties that give each topic property its default: the first that is set counts."""
+
+_FIRST: Final = {synonyms[0].name: setting for setting, synonyms in _TABLE if synonyms}
+
+
+def of_topics(name: str) -> Setting:
+    """Return the row of a broker property that gives topics their default, and has the type, default and check of theirs."""
+    return _FIRST[name]._replace(name=name)
