@@ -78,7 +78,6 @@ class FieldInfo(NamedTuple):
     default: object
     nullable: str | None
     tag: int | None
-    tagged: str | None
     ignorable: bool
 
 
@@ -88,7 +87,6 @@ def field(
     default: object = MISSING,
     nullable: str | None = None,
     tag: int | None = None,
-    tagged: str | None = None,
     ignorable: bool = False,
 ) -> Any:
     """Declare a field.
@@ -96,10 +94,10 @@ def field(
     versions: the versions that have the field.
     default: Kafka's default, if it is not zero, empty or false.
     nullable: the versions in which it may be null, if not all.
-    tag: its number as a tagged field; tagged: the versions in which it is tagged, if not all.
+    tag: its number as a tagged field.
     ignorable: whether a value is silently left out in a version without the field, instead of refused.
     """
-    return FieldInfo(versions, default, nullable, tag, tagged, ignorable)
+    return FieldInfo(versions, default, nullable, tag, ignorable)
 
 
 class Field(NamedTuple):
@@ -254,7 +252,7 @@ def _resolve(name: str, hint: Any, info: FieldInfo) -> Field:
     """Resolve an annotation and `field(...)` into a field."""
     wire, element, is_array, may_be_null = _read_hint(hint)
     versions = Versions.parse(info.versions)
-    tagged = NO_VERSIONS if info.tag is None else Versions.parse(info.tagged or info.versions)
+    tagged = NO_VERSIONS if info.tag is None else versions
     nullable = NO_VERSIONS if not may_be_null else Versions.parse(info.nullable) if info.nullable else versions
     default, makes_list = info.default, False
     if default is MISSING:

@@ -6,7 +6,7 @@ Source: ConfigAdminManager.preprocess, ControllerConfigurationValidator, ConfigR
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +16,7 @@ from pybroker.failures import drop_frames
 from pybroker.metadata.config_changes import SETTINGS_MAX, TOPIC_KIND, ConfigChange, Edit, Operation
 from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.messages.alter_configs import AlterConfigsResourceResponse
 from pybroker.sharing.loop import complete
 
 if TYPE_CHECKING:
@@ -129,10 +130,10 @@ def _change(broker: Services, resource: Any, edits: list[Edit], *, replaces_all:
     return ConfigChange(resource=ConfigResource(kind, name), edits=edits, replaces_all=replaces_all)
 
 
-def results(resources: Sequence[Any], outcomes: Sequence[KafkaError | None], result: Callable[..., Any]) -> list[Any]:
-    """Return a `result`, the response's class, for each resource."""
+def results(resources: Sequence[Any], outcomes: Sequence[KafkaError | None]) -> list[AlterConfigsResourceResponse]:
+    """Return a result for each resource."""
     return [
-        result(
+        AlterConfigsResourceResponse(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             error_code=ErrorCode.NONE if error is None else error.code,

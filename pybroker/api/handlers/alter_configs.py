@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.api.configs.config_resources import alter, results
-from pybroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from pybroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
@@ -25,4 +25,4 @@ if TYPE_CHECKING:
 async def handle(broker: Services, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:  # noqa: ARG001
     """Change the resources that can be changed, then respond."""
     outcomes = await alter(broker, request.resources, is_incremental=False, validate_only=request.validate_only)
-    return AlterConfigsResponse(responses=results(request.resources, outcomes, AlterConfigsResourceResponse))
+    return AlterConfigsResponse(responses=results(request.resources, outcomes))

@@ -16,11 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.api.configs.config_resources import alter, results
-from pybroker.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
+from pybroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
@@ -33,4 +29,4 @@ async def handle(
 ) -> IncrementalAlterConfigsResponse:
     """Change the resources that can be changed, then respond."""
     outcomes = await alter(broker, request.resources, is_incremental=True, validate_only=request.validate_only)
-    return IncrementalAlterConfigsResponse(responses=results(request.resources, outcomes, AlterConfigsResourceResponse))
+    return IncrementalAlterConfigsResponse(responses=results(request.resources, outcomes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.messages.alter_client_quotas import EntityData
 from pybroker.protocol.schema import Request, Response, Struct, field
 from pybroker.protocol.wire import Bool, Float64, Int8, Int16, Int32
 
@@ -20,13 +21,6 @@ class DescribeClientQuotasRequest(Request, api_key=ApiKey.DESCRIBE_CLIENT_QUOTAS
 
     components: list[ComponentData] = field()
     strict: Bool = field()  # whether an entity with parts of other types does not match
-
-
-class EntityData(Struct):
-    """A part of an entity."""
-
-    entity_type: str = field()
-    entity_name: str | None = field()  # null: the default entity
 
 
 class ValueData(Struct):

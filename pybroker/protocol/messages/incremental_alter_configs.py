@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.messages.alter_configs import AlterConfigsResourceResponse
 from pybroker.protocol.schema import Request, Response, Struct, field
-from pybroker.protocol.wire import Bool, Int8, Int16, Int32
+from pybroker.protocol.wire import Bool, Int8, Int32
 
 
 class AlterableConfig(Struct):
@@ -28,15 +29,6 @@ class IncrementalAlterConfigsRequest(Request, api_key=ApiKey.INCREMENTAL_ALTER_C
 
     resources: list[AlterConfigsResource] = field()
     validate_only: Bool = field()
-
-
-class AlterConfigsResourceResponse(Struct):
-    """The result for one resource."""
-
-    error_code: Int16 = field()
-    error_message: str | None = field()
-    resource_type: Int8 = field()
-    resource_name: str = field()
 
 
 class IncrementalAlterConfigsResponse(Response, api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"):
