@@ -8,6 +8,7 @@ against the end of its output.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.ref cimport Py_DECREF, PyObject
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
@@ -19,6 +20,11 @@ from crc32c import crc32c
 from pybroker.records import batch
 from pybroker.records._conversions_python import PLAIN_BYTES_MAX
 from pybroker.records.errors import record_fault
+
+cdef extern from "Python.h":  # bytes that are made larger than they turn out to be
+    PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *data, Py_ssize_t size) except NULL
+    char *bytes_at "PyBytes_AS_STRING"(PyObject *data)
+    int resize_bytes "_PyBytes_Resize"(PyObject **data, Py_ssize_t size) except -1
 
 cdef enum:
     RELEASE_GIL_BYTES = 262144
@@ -154,7 +160,7 @@ cdef int convert(Bytes p, Bytes end, int64_t count, Conversion *c, uint8_t *out,
         put_message(out, size, offset, timestamp, &record, c)
         out += size
     c.written = out - start
-    return FINE
+    return FINE if p == end else BYTES_LEFT
 
 
 # --- up
@@ -287,6 +293,16 @@ cdef inline void begin(Bytes p, Conversion *c) noexcept nogil:
     c.log_append_time = get_int64(p + MAX_TIMESTAMP_AT)
 
 
+cdef inline int64_t size_at(Bytes p) noexcept nogil:
+    return get_int32(p + BATCH_LENGTH_AT) + 12
+
+
+cdef inline int64_t most_bytes(Bytes p) noexcept nogil:
+    """Return how many bytes the messages of a good batch have at most: beside key and value a record has 7 or more, a message 34."""
+    cdef int64_t size = size_at(p) - HEADER_SIZE
+    return size + 27 * min(max(get_int32(p + RECORD_COUNT_AT), 0), size // 7)
+
+
 cdef bint has_good_checksum(Bytes p, int64_t size, data, int64_t position):
     cdef uint32_t crc = <uint32_t>get_int32(p + CRC_AT)
     if pb_has_crc32c:
@@ -297,13 +313,13 @@ cdef bint has_good_checksum(Bytes p, int64_t size, data, int64_t position):
 def down_convert_batches(data, int64_t position, int to_magic, int64_t first_offset, int64_t room):
     cdef Py_buffer view
     cdef Conversion c
-    cdef Bytes start, p, end, stop
+    cdef Bytes start, p, end
     cdef int64_t size
-    cdef int64_t total = 0
+    cdef int64_t most = 0
     cdef int64_t written = 0
     cdef int64_t count = 0
     cdef int64_t made = 0
-    cdef bytes messages
+    cdef PyObject *messages
     cdef uint8_t *out
     c.magic = to_magic
     c.first_offset = first_offset
@@ -313,27 +329,30 @@ def down_convert_batches(data, int64_t position, int to_magic, int64_t first_off
         start = p = <Bytes>view.buf
         end = start + view.len
         p += position
-        while has_plain_head(p, end - p):  # first, how many batches, and what they become
-            size = get_int32(p + BATCH_LENGTH_AT) + 12
+        while most < room and has_plain_head(p, end - p):
+            most += most_bytes(p)
+            p += size_at(p)
+        most = min(most, room)
+        messages = new_bytes(NULL, most)
+        out = <uint8_t *>bytes_at(messages)
+        p = start + position
+        while has_plain_head(p, end - p):
+            size = size_at(p)
             begin(p, &c)
-            if measure(p + HEADER_SIZE, p + size, get_int32(p + RECORD_COUNT_AT), &c, &made) != FINE or made > room - total:
-                break
+            if most_bytes(p) > most - written:  # then look whether it fits, before anything is written
+                if measure(p + HEADER_SIZE, p + size, get_int32(p + RECORD_COUNT_AT), &c, &made) != FINE or made > most - written:
+                    break
             if not has_good_checksum(p, size, data, p - start):
                 break
-            total += made
-            p += size
-        stop, p = p, start + position
-        messages = PyBytes_FromStringAndSize(NULL, total)
-        out = <uint8_t *>PyBytes_AS_STRING(messages)
-        while p < stop:
-            size = get_int32(p + BATCH_LENGTH_AT) + 12
-            begin(p, &c)
-            if convert(p + HEADER_SIZE, p + size, get_int32(p + RECORD_COUNT_AT), &c, out + written, total - written) != FINE:
-                break  # a timestamp is out of range
+            if convert(p + HEADER_SIZE, p + size, get_int32(p + RECORD_COUNT_AT), &c, out + written, most - written) != FINE:
+                break
             written += c.written
             count += c.kept
             p += size
-        return messages if written == total else messages[:written], p - start, count
+        resize_bytes(&messages, written)
+        result = <object>messages, p - start, count
+        Py_DECREF(<object>messages)
+        return result
     finally:
         PyBuffer_Release(&view)
 
