@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -269,6 +270,25 @@ def test_cold_bytes_are_warmed_by_the_function_that_is_returned(tmp_path: Path) 
     warm()
     assert part.cold() is None
     assert file.coldness(100, 499_000) is None
+
+
+def test_a_file_system_that_cannot_read_without_waiting_is_asked_once_for_each_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def preadv(fd: int, *_: object) -> int:
+        asked.append(fd)
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr("os.preadv", preadv)
+    monkeypatch.setattr("pybroker.log.files.filesystem._NOWAIT", 8)
+    path = str(tmp_path / "data")
+    for _ in range(2):
+        fd = FS.open(path, writable=True, create=True)
+        assert all(FS.is_resident(fd, position) for position in (0, 1, 2))
+        FS.close(fd)
+    assert asked == [fd, fd]
 
 
 def test_a_small_slice_in_memory_is_copied_for_the_response(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ _DESCRIPTOR_SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE))
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _READ_WRITE: Final = os.O_RDWR | os.O_CREAT
 _TEMPORARY_NUMBERS: Final = itertools.count(1)
+_NEVER_ASKED: Final[set[int]] = set()
+"""Descriptors whose file system cannot read without waiting, as tmpfs: to be refused again costs more than a read."""
 WriteBuffer = bytes | bytearray | memoryview
 
 
@@ -65,6 +67,7 @@ class Filesystem:
 
     def close(self, fd: int) -> None:
         """Close the descriptor; maps of the file stay valid."""
+        _NEVER_ASKED.discard(fd)
         os.close(fd)
 
     pwrite = staticmethod(os.pwrite)
@@ -89,7 +92,7 @@ class Filesystem:
 
     def is_resident(self, fd: int, position: int) -> bool:
         """Return whether the page at `position` can be read without waiting for the disk; True if the system does not know."""
-        if not _NOWAIT:
+        if not _NOWAIT or fd in _NEVER_ASKED:
             return True
         try:
             os.preadv(fd, [bytearray(1)], position, _NOWAIT)
@@ -97,6 +100,7 @@ class Filesystem:
             return False
         except OSError as error:
             if error.errno in {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}:
+                _NEVER_ASKED.add(fd)
                 return True
             raise
         return True
