@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.config.listeners import SUPPORTED_PROTOCOLS, parse_protocol_map
 from pybroker.config.setting import ConfigError
-from pybroker.container.several_brokers import refusal
+from pybroker.container.several_brokers import refusal, text_of
 
 if TYPE_CHECKING:
     from pybroker.config.load import Texts
@@ -35,21 +35,21 @@ def check(properties: Texts) -> None:
     `properties` include those of other images' own variables.
     """
     name = "security.inter.broker.protocol"
-    if (protocol := _text(properties, name).upper()) in _PROTECTED:
+    if (protocol := text_of(properties, name).upper()) in _PROTECTED:
         raise refusal(
             properties, name, f"{protocol} is not supported: pybroker has only {', '.join(SUPPORTED_PROTOCOLS)} listeners"
         )
     for name in _LISTENERS:
-        if "_{" in _text(properties, name):  # as in wurstmeister's image, whose scripts run HOSTNAME_COMMAND for it
+        if "_{" in text_of(properties, name):  # as in wurstmeister's image, whose scripts run HOSTNAME_COMMAND for it
             raise refusal(properties, name, "has a place for a command's output, but no command is run: write the host itself")
     for name in _LISTENERS:
         _check_protocols(properties, name)
     for name in _PROTOCOL_NAMES:
-        _check_listener(properties, name, _text(properties, name).upper())
+        _check_listener(properties, name, text_of(properties, name).upper())
 
 
 def _check_protocols(properties: Texts, key: str) -> None:
-    for entry in _text(properties, key).split(","):
+    for entry in text_of(properties, key).split(","):
         match = _NAME.match(entry)
         if match is not None:  # an entry that is no listener at all is refused where listeners are read
             _check_listener(properties, key, match[1].upper())
@@ -58,7 +58,7 @@ def _check_protocols(properties: Texts, key: str) -> None:
 def _check_listener(properties: Texts, key: str, listener: str) -> None:
     name = "listener.security.protocol.map"
     try:
-        protocols = parse_protocol_map(_text(properties, name))
+        protocols = parse_protocol_map(text_of(properties, name))
     except ConfigError as error:
         raise refusal(properties, name, error.reason) from None
     protocol = protocols.get(listener, listener)
@@ -66,7 +66,3 @@ def _check_listener(properties: Texts, key: str, listener: str) -> None:
         source = name if listener in protocols else key
         reason = f"the listener {listener} is {protocol}, and pybroker has only {', '.join(SUPPORTED_PROTOCOLS)} listeners"
         raise refusal(properties, source, reason)
-
-
-def _text(properties: Texts, name: str) -> str:
-    return properties[name][1].strip() if name in properties else ""

@@ -57,14 +57,14 @@ def check(properties: Texts, is_own_host: Callable[[str], bool]) -> None:
     _check_servers(properties, is_own_host)
     _check_numbers(properties)
     for name in properties:
-        text = _text(properties, name)
+        text = text_of(properties, name)
         if _REPLICAS.fullmatch(name) and text.isdigit() and int(text) > 1:
             raise refusal(properties, name, f"needs {int(text)} brokers, but this container is a cluster of one")
 
 
 def undecided(properties: Texts) -> list[str]:
     """Return lines of warning about what may be meant for several brokers or for one."""
-    connect = _text(properties, "zookeeper.connect")
+    connect = text_of(properties, "zookeeper.connect")
     if not connect:
         return []
     several = "If other brokers have the same, each is a cluster of its own: use one broker"
@@ -78,7 +78,7 @@ def refusal(properties: Texts, name: str, reason: str) -> ConfigError:
 
 
 def _check_roles(properties: Texts) -> None:
-    roles = {role.strip() for role in _text(properties, "process.roles").split(",") if role.strip()}
+    roles = {role.strip() for role in text_of(properties, "process.roles").split(",") if role.strip()}
     if roles == {"controller"}:
         reason = "pybroker has no controller apart from its broker: leave this container out"
         raise refusal(properties, "process.roles", reason)
@@ -89,10 +89,10 @@ def _check_roles(properties: Texts) -> None:
 
 def _check_quorum(properties: Texts) -> None:
     for name in (_VOTERS, _SERVERS):
-        nodes = [node for node in _SEPARATORS.split(_text(properties, name)) if node]
+        nodes = [node for node in _SEPARATORS.split(text_of(properties, name)) if node]
         if len(nodes) > 1:
             raise refusal(properties, name, f"names {len(nodes)} controllers, {_APART}: use one broker")
-    voters = _text(properties, _VOTERS)
+    voters = text_of(properties, _VOTERS)
     if voters and not _VOTER.fullmatch(voters):
         raise refusal(properties, _VOTERS, "is not ID@HOST:PORT")
     node_id = _node_id(properties) or DEFAULT_NODE_ID
@@ -103,7 +103,7 @@ def _check_quorum(properties: Texts) -> None:
 
 def _check_servers(properties: Texts, is_own_host: Callable[[str], bool]) -> None:
     """Check a controller's address, which has no id: it is this container's when its host and port are."""
-    server = _text(properties, _SERVERS)
+    server = text_of(properties, _SERVERS)
     if not server:
         return
     match = _SERVER.fullmatch(server)
@@ -112,9 +112,9 @@ def _check_servers(properties: Texts, is_own_host: Callable[[str], bool]) -> Non
     listeners = [
         (found[1].upper(), found[2] or found[3], found[4])
         for name in ("listeners", "advertised.listeners")
-        for found in _LISTENER.finditer(_text(properties, name))
+        for found in _LISTENER.finditer(text_of(properties, name))
     ]
-    controllers = {name.strip().upper() for name in _text(properties, "controller.listener.names").split(",")}
+    controllers = {name.strip().upper() for name in text_of(properties, "controller.listener.names").split(",")}
     ports = {port for name, _, port in listeners if name in controllers}
     if ports and match[2] not in ports:
         reason = (
@@ -138,15 +138,16 @@ def _check_numbers(properties: Texts) -> None:
     if NUMBERING in properties and not node_id:
         reason = f"numbers several brokers, {_APART}: use one broker; if it is the only one, set KAFKA_BROKER_ID=1 instead"
         raise refusal(properties, NUMBERING, reason)
-    if not _text(properties, "zookeeper.connect") or not node_id.isdigit() or int(node_id) in (0, 1, FIRST_GENERATED_ID):
+    if not text_of(properties, "zookeeper.connect") or not node_id.isdigit() or int(node_id) in (0, 1, FIRST_GENERATED_ID):
         return
     reason = f"with ZooKeeper looks like one of several brokers, {_APART}: use one broker; if it is the only one, number it 1"
     raise refusal(properties, "node.id" if "node.id" in properties else "broker.id", reason)
 
 
 def _node_id(properties: Texts) -> str:
-    return _text(properties, "node.id") or _text(properties, "broker.id")
+    return text_of(properties, "node.id") or text_of(properties, "broker.id")
 
 
-def _text(properties: Texts, name: str) -> str:
+def text_of(properties: Texts, name: str) -> str:
+    """Return the text of a property without blanks around it; an empty one if it is not set."""
     return properties[name][1].strip() if name in properties else ""
