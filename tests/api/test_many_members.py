@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from pybroker.sharing import work
 from testing.scenes.api.groups import GROUP, broker, join_request
-from testing.scenes.api.whole import Whole, settled
+from testing.scenes.api.whole import settled
 
 MEMBERS = 40
 
@@ -38,18 +33,3 @@ async def test_a_group_of_many_members_gets_its_generation(tmp_path: Path) -> No
 def sync(member_id: str, members: list[Any]) -> SyncGroupRequest:
     assignments = [SyncGroupRequestAssignment(member_id=one.member_id, assignment=b"mine") for one in members]
     return SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=member_id, assignments=assignments)
-
-
-async def test_responses_to_a_generation_are_made_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole: Whole = await broker(tmp_path, group_initial_rebalance_delay_ms=3000)
-    monkeypatch.setattr(work, "SLICE_S", 0.0)
-    joins = [whole.send(join_request(), 3) for _ in range(MEMBERS)]
-    whole.groups.runtime._responses._call_soon = asyncio.get_running_loop().call_soon
-    counts = [0]
-    whole.pass_time(7_000)
-    while counts[-1] < MEMBERS:
-        counts.append(sum(one.done() for one in joins))
-        await asyncio.sleep(0)
-    assert max(after - before for before, after in itertools.pairwise(counts)) == 1
-    for one in joins:
-        await settled(one)

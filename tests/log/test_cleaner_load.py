@@ -73,31 +73,3 @@ class CountingRenames(Filesystem):
     def rename(self, source: str, target: str) -> None:
         self.renames += 1
         super().rename(source, target)
-
-
-def test_no_step_replaces_more_than_a_hundred_segments(tmp_path: Path) -> None:
-    setting = CompactedLog(tmp_path, filesystem=(filesystem := CountingRenames()), segment_bytes=1 << 20)
-    for number in range(350):
-        setting.put((b"k%d" % number, b"v"))
-        setting.roll()
-    before = setting.records()
-    most = 0
-
-    def clean() -> None:
-        nonlocal most
-        is_over = False
-        while not is_over:
-            filesystem.renames = 0
-            setting.turn()
-            most = max(most, filesystem.renames)
-            is_over = setting.is_idle
-
-    clean()
-    assert 100 < most <= 4 * 100 + 8, "those of the old segments, and the new one's"
-    assert setting.records() == before
-    assert len(setting.log.segments) == 5, "four groups and the active one"
-    setting.put((b"k", b"v"))
-    setting.roll()
-    clean()
-    assert len(setting.log.segments) == 2, "the next cleaning joins more"
-    assert setting.records()[:-1] == before

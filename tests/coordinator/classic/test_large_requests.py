@@ -10,8 +10,6 @@ from unittest import mock
 import pytest
 
 from pybroker.api.handlers.join_group import PROTOCOLS_MAX
-from pybroker.coordinator.classic import rebalance
-from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.coordinator.state.classic_group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.state.classic_records import group_record
 from pybroker.coordinator.state.consumer_member import ClassicMetadata, ConsumerMember
@@ -99,20 +97,6 @@ async def test_many_members_get_their_generation_and_their_assignments_in_steps(
     syncs = [whole.send(one, 3) for one in requests]
     assert await turns_until_done(syncs[-1]) >= 10
     assert [whole.read(await one, requests[0], 3).assignment for one in syncs] == [one.encode() for one in ids]
-
-
-async def test_many_members_that_do_not_sync_are_removed_in_steps() -> None:
-    group = ClassicGroup(GroupId("g"), state=GroupState.PREPARING_REBALANCE)
-    for one in members(7):
-        group.add(one, lambda _response: None)
-    result = CoordinatorResult()
-    rebalance.complete_join(result, group, 0)
-    assert not result.parked_responses
-    assert len(list(result.rest)) == 7
-    assert len(result.parked_responses) == len(group.pending_syncs) == 7
-    work = rebalance._expire_sync(mock.Mock(), group, generation_id=group.generation_id, now_ms=0)
-    assert len(list(work)) == 7
-    assert not group.members
 
 
 def test_a_group_keeps_no_names_of_protocols_that_no_member_has() -> None:

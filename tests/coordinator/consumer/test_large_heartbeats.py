@@ -16,7 +16,7 @@ from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from testing.scenes.api.groups import broker
 from testing.scenes.api.whole import Whole
 from testing.turns import run_watched
-from tests.coordinator.consumer.test_heartbeat_steps import GROUP, beat, group_of, image_of, member
+from tests.coordinator.consumer.test_heartbeat_limits import GROUP, beat, group_of, image_of, member
 
 pytestmark = [
     pytest.mark.judges_time,

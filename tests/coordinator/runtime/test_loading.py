@@ -14,12 +14,10 @@ from pybroker.coordinator import loading
 from pybroker.coordinator.committed import CommittedOffset
 from pybroker.coordinator.runtime import loader
 from pybroker.coordinator.runtime.result import CoordinatorResult
-from pybroker.coordinator.state.classic_group import ClassicGroup, ClassicMember
-from pybroker.coordinator.state.classic_records import group_record
 from pybroker.coordinator.state.records import offset_record, offset_tombstone, to_bytes
 from pybroker.coordinator.state.shard import GroupShard
 from pybroker.log.results import AppendOrigin
-from pybroker.model import CoordinatorEpoch, GroupId, LeaderEpoch, MemberId, Offset, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.model import CoordinatorEpoch, GroupId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.offset_commit import OffsetCommitRequest
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -220,25 +218,6 @@ async def test_whatever_fails_a_partition_the_others_are_loaded(
     assert str(error) in caplog.text
 
 
-def test_a_large_group_is_a_step_of_its_own() -> None:
-    def values(size: int) -> list[Entry]:
-        group = ClassicGroup(GroupId(GROUP), protocol_type="connect", protocol_name="p")
-        group.add(
-            ClassicMember(
-                member_id=MemberId("m"), group_instance_id=None, client_id="c", client_host="/h", rebalance_timeout_ms=1,
-                session_timeout_ms=1, protocol_type="connect", protocols=(("p", bytes(size)),),
-            ),
-            None,
-        )  # fmt: skip
-        return [to_bytes(group_record(group, {}))] * 3
-
-    shard = GroupShard(mock.Mock())
-    small, large = values(100), values(loading.LARGE_BYTES)
-    assert len(list(loading.replay_batch(shard, mock.Mock(), iter(small), Counter()))) == 0
-    assert len(list(loading.replay_batch(shard, mock.Mock(), iter(large), Counter()))) == 3
-    assert len(shard.classic_groups[GroupId(GROUP)].members) == 1
-
-
 async def test_a_first_operation_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = await broker(tmp_path)
     await whole.ask(commit_request(offset=4), 8)
@@ -351,20 +330,6 @@ async def test_a_caller_that_waits_for_the_loading_is_called_when_the_last_parti
     while turns:
         turns.pop()()
     assert called == [0, 0]
-
-
-async def test_each_slice_replays_something_however_short_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = await broker(tmp_path)
-    await whole.ask(commit_request(offset=5), 8)
-    monkeypatch.setattr(work, "SLICE_S", 0.0)
-    turns: list[Callable[[], None]] = []
-    whole.groups._loader._mailbox._call_soon = turns.append
-    whole.groups.stop()
-    whole.groups.start()
-    for _ in range(2):  # a step replays the commit, and one ends
-        turns.pop()()
-    assert turns == []
-    assert await offset(whole) == 5
 
 
 async def test_a_failed_load_names_the_partition(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import pytest
 
@@ -62,24 +61,6 @@ def test_what_comes_meanwhile_waits_in_its_order(scene: RuntimeScene) -> None:
     ]
     scene.write(CoordinatorResult("at once"))
     assert scene.outcomes[-1] == "at once"
-
-
-def test_work_that_fits_into_a_slice_is_done_at_once() -> None:
-    scene = RuntimeScene()
-    scene.write(CoordinatorResult("small", MANY[:9]))
-    assert (scene.outcomes, scene.next_turn) == (["small"], [])
-
-
-def test_few_large_records_are_written_and_replayed_in_steps(scene: RuntimeScene) -> None:
-    names = [f"{number}{'g' * 30_000}" for number in range(5)]
-    seen: list[int] = []
-    scene.write(CoordinatorResult("large", [group_tombstone(GroupId(name)) for name in names]))
-    while scene.next_turn:
-        scene.next_turn.pop(0)()
-        seen.append(len(scene.shard.seen))
-    assert scene.outcomes == ["large"]
-    assert scene.shard.seen == names
-    assert sorted(set(seen)) == [0, 1, 2, 3, 4, 5], "in the first turns, they are written to bytes"
 
 
 def test_what_follows_the_records_comes_after_they_are_replayed(scene: RuntimeScene) -> None:
@@ -197,25 +178,3 @@ def test_a_marker_is_replayed_in_steps(scene: RuntimeScene) -> None:
     assert (scene.outcomes, scene.shard.seen, len(scene.replicas.appended)) == ([], ["a"], 1)
     turns(scene)
     assert scene.outcomes == [ErrorCode.NONE, ErrorCode.NONE, ["a", "b", "c"] * 2]
-
-
-def test_an_operation_on_all_shards_begins_on_each_in_a_turn_of_its_own(
-    scene: RuntimeScene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(work, "SLICE_S", 60.0)
-    for partition in range(1, 5):
-        scene.runtime.begin_loading(partition)
-        scene.runtime.end_loading(partition, lambda _shard, _now_ms: CoordinatorResult())
-    begun: list[Any] = []
-
-    def operation(shard: Shard, _now_ms: int) -> Pausing[CoordinatorResult]:
-        begun.append(shard)
-        for _ in range(6):
-            yield
-        return CoordinatorResult()
-
-    scene.runtime.write_to_all(operation)
-    scene.runtime.read(4, lambda _shard: len(begun), scene.outcomes.append)
-    assert begun == []
-    assert turns(scene) == 5
-    assert (begun, scene.outcomes) == (list(scene.runtime.shards), [5])

@@ -21,7 +21,6 @@ from pybroker.purgatory.timer import OperationTimer
 from pybroker.records.batch import batches
 from pybroker.records.compression import CompressionType
 from pybroker.replication.produce_data import REFUSED, SETTLED, PartitionProduceResult
-from pybroker.sharing import work
 from testing.scenes.no_wake_up import never
 
 RECORD = group_tombstone(GroupId("g"))
@@ -141,24 +140,6 @@ def test_the_response_goes_out_when_the_records_are_durable(scene: RuntimeScene)
     assert scene.outcomes == ["first", "second", ["g", "g"]]
     scene.read()
     assert scene.outcomes[-1] == ["g", "g"]
-
-
-def test_the_responses_to_all_members_of_a_group_go_out_in_slices(scene: RuntimeScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "SLICE_S", 0.0)
-    responses: list[str] = []
-    parked = [ParkedResponse(responses.append, name) for name in ("a", "b", "c")]
-    begun: list[int] = []
-    timer = TimerChange("session", 10, lambda _shard, now_ms: begun.append(now_ms) or CoordinatorResult())
-    scene.write(CoordinatorResult(parked_responses=parked, timers=[timer]))
-    assert responses == ["a"]
-    scene.clock.advance(10)
-    scene.timer.advance()
-    assert begun, "a session begins with the operation, and not with its response"
-    for count in (2, 3):
-        scene.next_turn.pop()()
-        assert len(responses) == count
-    scene.next_turn.pop()()
-    assert (responses, scene.next_turn) == (["a", "b", "c"], [])
 
 
 def test_an_operation_that_writes_nothing_waits_for_what_it_saw(scene: RuntimeScene) -> None:

@@ -1,15 +1,8 @@
-"""Many transactions that time out together, and one over many partitions: how long the turns of the loop are while they end.
-
-    python -m tests.coordinator.transaction.many [--transactions 10000] [--partitions 10000]
-
-The program reports the longest turn of each, and what held the loop for more than 20 ms. The times are CPU time and time blocked.
-"""
+"""Many transactions that time out together, and one over many partitions: how long the turns of the loop are while they end."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,22 +115,3 @@ def over_partitions(folder: Path, count: int, *, limit_ms: float = LIMIT_MS) -> 
     ends = {whole.replicas.partition_or_raise(TopicPartition("many", one)).log.log_end_offset for one in range(count)}
     assert ends == {1}
     return turns
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--transactions", type=int, default=10_000)
-    parser.add_argument("--partitions", type=int, default=10_000)
-    options = parser.parse_args()
-    cases = (
-        (f"{options.transactions} transactions that time out together", timed_out, options.transactions),
-        (f"a transaction over {options.partitions} partitions", over_partitions, options.partitions),
-    )
-    for what, run, count in cases:
-        with tempfile.TemporaryDirectory() as folder:
-            turns = run(Path(folder), count)
-        print(f"{what}: {turns.count} turns, the longest: {turns.longest}", *turns.long_texts(), sep="\n    ", flush=True)
-
-
-if __name__ == "__main__":
-    main()

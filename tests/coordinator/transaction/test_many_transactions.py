@@ -1,7 +1,4 @@
-"""Many transactions that end together, and one over many partitions, give the loop back while they end.
-
-With 10,000 of each: `python -m tests.coordinator.transaction.many`.
-"""
+"""Many transactions that end together, and one over many partitions, give the loop back while they end."""
 
 from __future__ import annotations
 

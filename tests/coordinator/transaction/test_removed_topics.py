@@ -1,10 +1,8 @@
-"""A shard works on all of its transactional ids some at a time, and requests in between get the right responses."""
+"""Transactions leave the partitions of topics that are deleted, and requests in between get the right responses."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,19 +10,17 @@ import pytest
 
 from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.coordinator.runtime.result import Producer as ProducerOfId
-from pybroker.coordinator.transaction import ending, forgetting, operations, unattended
+from pybroker.coordinator.transaction import ending, forgetting, operations
 from pybroker.coordinator.transaction.removed import RemovedPartitions
 from pybroker.coordinator.transaction.shard import TransactionSettings, TransactionShard
 from pybroker.coordinator.transaction.state import State, Transaction
-from pybroker.metadata.image import ImageDelta
-from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.model import ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.api.whole import Whole
 from tests.api.transactions import TID, Producer, broker
 from tests.coordinator.transaction.test_refused_records import refusing
 
 IDS = 2_500
-DAY_MS = 24 * 3600 * 1000
 NONE = ErrorCode.NONE
 PARTITION = TopicPartition("t", 0)
 PRODUCER = ProducerOfId(ProducerId(1), ProducerEpoch(0))
@@ -56,37 +52,14 @@ def appends(whole: Whole, number: int) -> int:
     return int(whole.replicas.partition_or_raise(TopicPartition("__transaction_state", number)).log.log_end_offset)
 
 
-async def test_old_ids_are_removed_some_at_a_time_and_not_by_all_shards_at_once(tmp_path: Path) -> None:
-    whole = await with_ids(tmp_path, State.EMPTY)
-    before, begun, largest = [appends(whole, number) for number in (0, 1)], [0, 0], 0
-    whole.clock.advance(8 * DAY_MS)
-    whole.timer.advance()  # the timers of the clean-up may be due already, but at different times
-    for tick in range(10_000):
-        counts = [appends(whole, number) - before[number] for number in (0, 1)]
-        largest = max(largest, *counts)
-        begun = [at or (tick if count else 0) for at, count in zip(begun, counts, strict=True)]
-        before = [appends(whole, number) for number in (0, 1)]
-        if not any(shard.transactions for shard in shards(whole)):
-            break
-        whole.clock.advance(1)
+async def test_ids_that_no_client_uses_are_removed_after_seven_days(tmp_path: Path) -> None:
+    whole = await with_ids(tmp_path, State.EMPTY, 20)
+    for days in (6, 2):
+        assert sum(len(shard.transactions) for shard in shards(whole)) == 20
+        whole.clock.advance(days * 24 * 3_600_000)
         whole.timer.advance()
+        whole.pass_time(1)
     assert not any(shard.transactions for shard in shards(whole))
-    assert largest <= unattended.EXPIRED_MAX
-
-
-def test_shards_begin_to_clean_up_at_different_times() -> None:
-    settings = TransactionSettings(
-        max_timeout_ms=1,
-        id_expiration_ms=1,
-        clean_up_interval_ms=3_600_000,
-        transaction_version=lambda: 2,
-        send=lambda _ending: None,
-    )
-    delays = []
-    for partition in (0, 1):
-        result = unattended.first_operation(TransactionShard(settings), 0, partition=partition, epoch=CoordinatorEpoch(0))
-        delays += [change.delay_ms for change in result.timers if change.key == "clean up"]
-    assert delays == [3_600_000, 3_603_600]
 
 
 async def test_a_removed_partition_leaves_many_transactions_in_steps(tmp_path: Path) -> None:
@@ -109,18 +82,6 @@ async def test_a_removed_partition_leaves_many_transactions_in_steps(tmp_path: P
     assert not any(shard.gone for shard in shards(whole))
     assert await producer.add(0) == [NONE]
     assert await producer.send(0, b"a") == NONE
-
-
-async def test_that_a_large_topic_was_deleted_is_noted_by_all_shards_without_its_partitions(tmp_path: Path) -> None:
-    whole = await broker(tmp_path)
-    before, old = whole.controller.image, whole.controller.image.topics["t"]
-    large = replace(old, partitions=old.partitions * (50_000 // len(old.partitions)))
-    blocks = sys.getallocatedblocks()
-    whole.transactions.apply_image(before, before, ImageDelta(removed=(large,)))
-    assert sys.getallocatedblocks() - blocks < 5_000, "objects; less than a tenth of one for each partition"
-    for shard in shards(whole):
-        assert not shard.gone.isdisjoint([TopicPartition("t", 49_999)])
-        assert shard.gone.isdisjoint([TopicPartition("t", 50_000), TopicPartition("u", 0)])
 
 
 def test_partitions_of_deleted_topics_and_single_ones_were_removed() -> None:
@@ -189,16 +150,6 @@ async def test_a_topic_that_is_made_again_during_the_loading_gets_no_marker(tmp_
     whole.pass_time(1_000)
     assert await producer.init() == NONE
     assert whole.replicas.partition_or_raise(PARTITION).log.log_end_offset == 0
-
-
-async def test_a_loaded_shard_continues_in_steps(tmp_path: Path) -> None:
-    whole = await with_ids(tmp_path, State.ONGOING, 2 * unattended.STEP_IDS + 20)
-    whole.serve()
-    running = list(whole.transactions.runtime._active.values())
-    assert {len([key for key in active.timers if key[0] == "timeout"]) for active in running} == {unattended.STEP_IDS}  # type: ignore[index]
-    whole.clock.advance(1)
-    whole.timer.advance()
-    assert {len([key for key in active.timers if key[0] == "timeout"]) for active in running} == {unattended.STEP_IDS + 10}  # type: ignore[index]
 
 
 def with_transaction(*partitions: TopicPartition, state: State = State.ONGOING) -> TransactionShard:
