@@ -32,11 +32,19 @@ from testing import garbage, native_parts
 
 SETTINGS: Final = "_hypothesis_internal_use_settings"
 ATTEMPTS_OF_TIME: Final = 5
+EXAMPLES: Final = 40
 MEMORY_BYTES_MAX: Final = int(os.environ.get("TEST_MEMORY_BYTES", str(3 << 30)))
 
-# No deadline for a single example, and no complaint that examples are slow to make: time is no property of what is tested.
+# No deadline for a single example, and no complaint that examples are slow to make: time is no property of what is tested. The
+# examples are the same in each run, so more of them are a matter of `make random`, which draws others.
 settings.register_profile(
-    "pybroker", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None, print_blob=True
+    "pybroker",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+    database=None,
+    print_blob=True,
+    max_examples=EXAMPLES,
 )
 settings.register_profile("random", settings.get_profile("pybroker"), derandomize=False, max_examples=300)
 settings.load_profile("pybroker")

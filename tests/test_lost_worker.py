@@ -8,7 +8,7 @@ from pathlib import Path
 
 from testing.places import ROOT
 
-OPTIONS = ["-p", "conftest", "-n", "2", "--dist", "worksteal", "--max-worker-restart", "0", "--reruns", "2", "-r", "R"]
+OPTIONS = ["-p", "conftest", "-n", "1", "--dist", "worksteal", "--max-worker-restart", "0", "--reruns", "2", "-r", "R"]
 
 
 def run(folder: Path, source: str) -> subprocess.CompletedProcess[str]:

@@ -61,7 +61,7 @@ def codes_of(message: Any, places: Places) -> list[int]:
 
 
 @pytest.mark.parametrize("cls", RESPONSES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(data=st.data())
 def test_every_response_is_read_by_the_rule(cls: type[Any], data: st.DataObject) -> None:
     version = schema_of(cls).versions.highest

@@ -198,7 +198,7 @@ async def cut_everywhere(seed: int, folder: Path) -> None:
     whole.logs.stop()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**32))
 def test_what_is_loaded_is_what_was_acknowledged(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

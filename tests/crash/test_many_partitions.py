@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from testing.simulation.disk import SimulatedDisk
     from testing.simulation.store import StoreContents
 
-COUNT = 5
+COUNT = 3
 ORDERS = 3
 
 

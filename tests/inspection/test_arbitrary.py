@@ -57,7 +57,7 @@ def little_memory() -> Iterator[None]:
     assert peak < MEMORY_MAX
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=pieces, name=st.sampled_from(NAMES), flips=st.lists(st.tuples(st.integers(0, 400), st.integers(1, 255)), max_size=3))
 def test_a_file_may_hold_anything(tmp_path: Path, parts: list[bytes], name: str, flips: list[tuple[int, int]]) -> None:
     data = bytearray(b"".join(parts))

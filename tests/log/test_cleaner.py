@@ -92,7 +92,7 @@ def test_the_last_record_of_each_key_stays_at_its_offset(tmp_path: Path) -> None
 
 
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_what_stays_is_what_a_model_keeps(data: st.DataObject) -> None:
     folder = Path(tempfile.mkdtemp())
     try:

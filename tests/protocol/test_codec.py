@@ -40,7 +40,7 @@ def encoded(message: object, version: int) -> bytes:
 
 
 @every_class
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(data=st.data())
 def test_what_was_encoded_decodes_to_the_same(cls: type, data: st.DataObject) -> None:
     for version in versions_of(cls):
@@ -77,7 +77,7 @@ def test_bytes_to_spare_are_refused_but_behind_requests(case: tuple[type, int]) 
 
 
 @every_class
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(data=st.data())
 def test_damaged_bytes_decode_or_are_refused_but_nothing_else_happens(cls: type, data: st.DataObject) -> None:
     for version in versions_of(cls):

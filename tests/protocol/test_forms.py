@@ -93,7 +93,7 @@ def test_a_request_that_differs_elsewhere_is_not_found(version: int) -> None:
 
 
 @given(data=st.data(), version=st.sampled_from(VERSIONS))
-@settings(max_examples=400)
+@settings(max_examples=150)
 def test_what_is_found_is_what_decoding_gives(data: st.DataObject, version: int) -> None:
     form = learned(version)
     first = request_of(b"")

@@ -71,7 +71,7 @@ def both(cls: type, version: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(data=st.data())
 def test_both_write_the_same_and_see_the_same_in_damaged_bytes(cls: type, data: st.DataObject) -> None:
     for version in versions_of(cls):

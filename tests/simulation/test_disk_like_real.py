@@ -178,7 +178,7 @@ class BothDisks(RuleBasedStateMachine):
         self.same(lambda disk: tree(disk, self.root))
 
 
-BothDisks.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+BothDisks.TestCase.settings = settings(max_examples=30, stateful_step_count=40)
 TestBothDisks = BothDisks.TestCase
 
 PUBLIC = sorted(name for name in vars(Filesystem) if not name.startswith("_"))

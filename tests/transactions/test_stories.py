@@ -7,7 +7,7 @@ import pytest
 from testing.transactions.history import Outcome
 from tests.transactions.story import PLANS, Story
 
-SEEDS = range(1, 4)
+SEEDS = (1, 2)
 
 
 @pytest.mark.parametrize("name", sorted(PLANS))

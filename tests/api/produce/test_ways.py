@@ -138,7 +138,7 @@ def general_only() -> Iterator[None]:
 
 @pytest.mark.parametrize("tail", TAILS)
 @given(sent=st.lists(st.tuples(requests(), st.integers(0, 30)), min_size=1, max_size=15))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_both_ways_respond_and_do_the_same(tail: ModuleType, sent: list[tuple[tuple[ProduceRequest, int], int]]) -> None:
     async def compare(first: str, second: str) -> None:
         quick, general = await started(first), await started(second)

@@ -40,7 +40,7 @@ async def play(seed: int, folder: Path) -> None:
     world.end()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_group_comes_to_rest(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -87,7 +87,7 @@ class Groups(RuleBasedStateMachine):
 
 
 TestGroups = Groups.TestCase
-TestGroups.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestGroups.settings = settings(max_examples=12, stateful_step_count=20, deadline=None)
 
 
 async def test_five_hundred_members_come_leave_and_die(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ async def commit_and_restart(steps: list[tuple[str, str, int, int]], folder: Pat
     whole.logs.stop()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(COMMITS)
 def test_a_restart_knows_what_was_acknowledged(steps: list[tuple[str, str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -423,6 +423,6 @@ def message(owned: set[Partition]) -> list[TopicPartitions]:
 
 
 Machine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=30, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestConsumerGroups = Machine.TestCase

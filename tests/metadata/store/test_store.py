@@ -78,7 +78,7 @@ commits = st.builds(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(steps=st.lists(commits | st.just("reopen"), max_size=12), prefix=st.sampled_from(["", "a", "a/", "topics/", "c"]))
 def test_a_store_is_a_dictionary_with_revisions(kind: str, steps: list[Commit | str], prefix: str) -> None:
     async def run(directory: Path) -> None:
