@@ -73,7 +73,7 @@ def _duplicates_are_appended() -> Any:
 
 def _decided_ends_are_not_continued() -> Any:
     def first(original: Any, *args: Any, **options: Any) -> Any:
-        result = original(*args, **options)
+        result = yield from original(*args, **options)
         result.on_durable = None
         return result
 
@@ -109,11 +109,11 @@ def _markers_before_the_decision_is_durable() -> Any:
 
 
 def _responses_before_the_decision_is_durable() -> Any:
-    def append(original: Any, self: Appender, active: Any, ends: Any, replay: Any, appended: Any) -> None:
-        original(self, active, ends, replay, lambda _code: None)
+    def append(original: Any, self: Appender, active: Any, batch: Any, count: int, replay: Any, appended: Any) -> None:
+        original(self, active, batch, count, replay, lambda _code: None)
         appended(ErrorCode.NONE)
 
-    return _changed(Appender, "append", append)
+    return _changed(Appender, "append_batch", append)
 
 
 def _acknowledged_before_fsync() -> Any:
