@@ -177,21 +177,3 @@ def emptied(*collections: list[Any] | dict[Any, Any] | set[Any]) -> Pausing[None
                 for _ in range(min(_PORTION, len(elements))):
                     take()
             yield
-
-
-class Pace:
-    """Counts what a generator does, which yields after about `count` of it."""
-
-    __slots__ = ("_count", "_done")
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._done = 0
-
-    def is_due(self, done: int = 1) -> bool:
-        """Count what was done; return whether to yield now."""
-        self._done += done
-        if self._done < self._count:
-            return False
-        self._done = 0
-        return True

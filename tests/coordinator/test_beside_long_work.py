@@ -23,7 +23,7 @@ from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from pybroker.sharing import work as sharing
+from pybroker.sharing import work
 from testing.scenes.api.groups import GROUP, commit_request, member
 from testing.scenes.api.whole import Whole, settled
 from tests.api.offset_transactions import OffsetProducer, committed
@@ -121,7 +121,7 @@ async def test_other_groups_wait_and_are_served_in_their_order(
 ) -> None:
     scene = await Scene.start(tmp_path)
     scene.write(is_pending=long == "end")
-    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
+    monkeypatch.setattr(work, "SLICE_S", 0.0)
     later: list[Callable[[], None]] = []
     scene.whole.call_soon = later.append
     under_way = scene.delete() if long == "delete" else scene.end()
@@ -157,7 +157,7 @@ async def test_many_offsets_are_fetched_in_slices(tmp_path: Path, monkeypatch: p
     topics = ["t", *(f"t{number}" for number in range(9))]
     for topic in topics:
         scene.shard.replay_offsets(LARGE, topic, dict.fromkeys(range(1_000), OFFSET))
-    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
+    monkeypatch.setattr(work, "SLICE_S", 0.0)
     later: list[Callable[[], None]] = []
     scene.whole.call_soon = later.append
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=LARGE, topics=None)])

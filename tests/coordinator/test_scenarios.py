@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.sharing import work as sharing
+from pybroker.sharing import work
 from tests.coordinator.scenario import Story
 
 FOLDER = Path(__file__).parents[1] / "scenarios"
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "scenarios"
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.txt")))
 async def test_the_story_comes_out(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "SLICE_S", 60.0)  # on a busy machine even a short list may take longer than a slice
+    monkeypatch.setattr(work, "SLICE_S", 60.0)  # on a busy machine even a short list may take longer than a slice
     path = FOLDER / f"{name}.txt"
     expected = path.read_text()
     played = await Story(tmp_path).play(expected)

@@ -73,7 +73,7 @@ def _described(transactional_id: str, outcome: Outcome) -> TransactionState:
     if isinstance(outcome, ErrorCode):
         return TransactionState(transactional_id=transactional_id, error_code=outcome)
     from pybroker.coordinator.transaction.listing import NAMES  # noqa: PLC0415  loaded with the coordinator
-    from pybroker.coordinator.transaction.partitions import by_topic  # noqa: PLC0415
+    from pybroker.coordinator.transaction.state import by_topic  # noqa: PLC0415
 
     return TransactionState(
         error_code=ErrorCode.NONE,

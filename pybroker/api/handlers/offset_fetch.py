@@ -19,7 +19,7 @@ Source: KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Generator, Hashable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -41,13 +41,13 @@ from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from pybroker.sharing.work import Pace
 
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pybroker.api.context import RequestContext, Services
+    from pybroker.sharing.work import Pausing
 
 _SEVERAL_GROUPS_VERSION: Final = 8
 _TOPIC_ID_VERSION: Final = 10
@@ -58,9 +58,6 @@ _new_old_response: Final = maker(OffsetFetchResponse, "error_code", "topics")
 _new_group: Final = maker(OffsetFetchResponseGroup, "group_id", "error_code", "topics")
 
 _NONE: Final = ErrorCode.NONE
-
-STEP_PARTITIONS: Final = 1_000
-"""About this many partitions are made into the response between two yields, where the offsets of all topics are wanted."""
 
 _NO_OFFSETS: Final[Mapping[int, CommittedOffset]] = MappingProxyType({})
 
@@ -118,7 +115,7 @@ def handle(
                 return _new_old_response(outcome, _failed(topics or (), outcome))
             return _new_old_response(_NONE, outcome)
 
-        def select(offsets: OffsetsOfGroup) -> list[Any] | Generator[None, None, list[Any]]:
+        def select(offsets: OffsetsOfGroup) -> list[Any] | Pausing[list[Any]]:
             if topics is None:
                 return _all_topics(broker, version, form, offsets)
             return _named_topics(form, topics, offsets)
@@ -143,7 +140,7 @@ def _fetch_group(
 ) -> OffsetFetchResponseGroup | Future[OffsetFetchResponseGroup]:
     """Fetch the offsets of one of several groups."""
 
-    def select(offsets: OffsetsOfGroup) -> list[Any] | Generator[None, None, list[Any]]:
+    def select(offsets: OffsetsOfGroup) -> list[Any] | Pausing[list[Any]]:
         if group.topics is None:
             return _all_topics(broker, version, _NEW, offsets)
         if version < _TOPIC_ID_VERSION:
@@ -188,18 +185,16 @@ def _topics_of_ids(broker: Services, topics: Sequence[OffsetFetchRequestTopics],
     return found
 
 
-def _all_topics(broker: Services, version: int, form: _Form, offsets: OffsetsOfGroup) -> Generator[None, None, list[Any]]:
-    """Return all offsets of the group, in slices."""
+def _all_topics(broker: Services, version: int, form: _Form, offsets: OffsetsOfGroup) -> Pausing[list[Any]]:
+    """Return all offsets of the group."""
     topics = []
-    pace = Pace(STEP_PARTITIONS)
     for name, partitions in offsets.topics.items():
         known = broker.controller.image.topics.get(name)
         if known is None and version >= _TOPIC_ID_VERSION:
             continue
         topic_id = ZERO_TOPIC_ID if known is None else known.topic_id
         topics.append(form.topic(name, topic_id, _partitions(form, offsets, name, partitions, set())))
-        if pace.is_due(len(partitions)):
-            yield
+        yield
     return topics
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.state.shard import GroupShard
     from pybroker.model import GroupId, MemberId
     from pybroker.protocol.error_codes import ErrorCode
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ def _removal(key: tuple[str, str, str], group_id: GroupId, member_id: MemberId, 
         result = remove_members(shard, group, [member], now_ms)
         finish_removal = result.on_durable
 
-        def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult:
+        def on_durable(code: ErrorCode, now_ms: int) -> CoordinatorResult | Pausing[CoordinatorResult]:
             if code:
                 return CoordinatorResult(timers=[TimerChange(key, RETRY_MS, remove)])
             assert finish_removal is not None

@@ -113,4 +113,4 @@ class CoordinatorResult:
     parked_responses: list[ParkedResponse] = field(default_factory=list)
     timers: list[TimerChange] = field(default_factory=list)
     rest: Iterable[None] = ()
-    on_durable: Callable[[ErrorCode, int], CoordinatorResult] | None = None
+    on_durable: Callable[[ErrorCode, int], CoordinatorResult | Pausing[CoordinatorResult]] | None = None

@@ -384,8 +384,11 @@ def _begun(operation: Pausing[CoordinatorResult]) -> CoordinatorResult | Pausing
 
 
 def follow(
-    on_durable: Callable[[ErrorCode, int], CoordinatorResult], code: ErrorCode, _shard: object, now_ms: int
-) -> CoordinatorResult:
+    on_durable: Callable[[ErrorCode, int], CoordinatorResult | Pausing[CoordinatorResult]],
+    code: ErrorCode,
+    _shard: object,
+    now_ms: int,
+) -> CoordinatorResult | Pausing[CoordinatorResult]:
     """Return what follows when records are durable or refused, as an operation."""
     return on_durable(code, now_ms)
 

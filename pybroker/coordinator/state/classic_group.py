@@ -73,6 +73,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -115,49 +116,23 @@ PREVIOUS_STATES: Final[Mapping[GroupState, frozenset[GroupState]]] = MappingProx
 )
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class ClassicMember:
     """A member. At most one of its requests waits: a JoinGroup or a SyncGroup."""
 
-    __slots__ = (
-        "assignment",
-        "awaiting_join",
-        "awaiting_sync",
-        "client_host",
-        "client_id",
-        "group_instance_id",
-        "is_new",
-        "member_id",
-        "protocol_type",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-    )
-
-    def __init__(
-        self,
-        *,
-        member_id: MemberId,
-        group_instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocol_type: str,
-        protocols: Protocols,
-        assignment: bytes = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocol_type = protocol_type
-        self.protocols = protocols
-        self.assignment = assignment
-        self.awaiting_join: Respond | None = None
-        self.awaiting_sync: Respond | None = None
-        self.is_new = False  # the response to its first JoinGroup has not been sent
+    member_id: MemberId
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    assignment: bytes = b""
+    awaiting_join: Respond | None = field(default=None, init=False)
+    awaiting_sync: Respond | None = field(default=None, init=False)
+    is_new: bool = field(default=False, init=False)
+    """Whether the response to its first JoinGroup has not been sent."""
 
     @property
     def is_excused(self) -> bool:
@@ -171,21 +146,8 @@ class ClassicMember:
         """Return the member's metadata of `protocol`, or nothing when the member does not know the protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
-    def replaced_by(self, member_id: MemberId) -> ClassicMember:
-        """Return the same static member under a new id."""
-        return ClassicMember(
-            member_id=member_id,
-            group_instance_id=self.group_instance_id,
-            client_id=self.client_id,
-            client_host=self.client_host,
-            rebalance_timeout_ms=self.rebalance_timeout_ms,
-            session_timeout_ms=self.session_timeout_ms,
-            protocol_type=self.protocol_type,
-            protocols=self.protocols,
-            assignment=self.assignment,
-        )
 
-
+@dataclass(slots=True, eq=False)
 class ClassicGroup:
     """The state of a group, and what can be asked about it. `join`, `sync`, `heartbeat` and `leave` change it.
 
@@ -193,52 +155,26 @@ class ClassicGroup:
     None when that cannot be known.
     """
 
-    __slots__ = (
-        "awaiting_join_count",
-        "generation_id",
-        "group_id",
-        "has_new_member",
-        "leader_id",
-        "members",
-        "pending_joins",
-        "pending_syncs",
-        "previous_state",
-        "protocol_counts",
-        "protocol_name",
-        "protocol_type",
-        "state",
-        "state_since_ms",
-        "static_members",
-        "topics",
-    )
-
-    def __init__(
-        self,
-        group_id: GroupId,
-        *,
-        state: GroupState = GroupState.EMPTY,
-        generation_id: GenerationId = FIRST_GENERATION,
-        protocol_type: str | None = None,
-        protocol_name: str | None = None,
-        leader_id: MemberId | None = None,
-        state_since_ms: int | None = None,
-    ) -> None:
-        self.group_id = group_id
-        self.state = state
-        self.previous_state = GroupState.DEAD
-        self.generation_id = generation_id
-        self.protocol_type = protocol_type
-        self.protocol_name = protocol_name
-        self.leader_id = leader_id
-        self.state_since_ms = state_since_ms
-        self.members: dict[MemberId, ClassicMember] = {}
-        self.static_members: dict[str, MemberId] = {}  # member id by instance id
-        self.pending_joins: set[MemberId] = set()  # ids that were given out (KIP-394), and with which no client has joined yet
-        self.pending_syncs: set[MemberId] = set()  # members of this generation that have not sent a SyncGroup
-        self.protocol_counts: Counter[str] = Counter()
-        self.awaiting_join_count = 0
-        self.has_new_member = False
-        self.topics: frozenset[str] | None = None
+    group_id: GroupId
+    _: KW_ONLY
+    state: GroupState = GroupState.EMPTY
+    generation_id: GenerationId = FIRST_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: MemberId | None = None
+    state_since_ms: int | None = None
+    previous_state: GroupState = field(default=GroupState.DEAD, init=False)
+    members: dict[MemberId, ClassicMember] = field(default_factory=dict, init=False)
+    static_members: dict[str, MemberId] = field(default_factory=dict, init=False)
+    """Member ids by instance id."""
+    pending_joins: set[MemberId] = field(default_factory=set, init=False)
+    """Ids that were given out (KIP-394), and with which no client has joined yet."""
+    pending_syncs: set[MemberId] = field(default_factory=set, init=False)
+    """Members of this generation that have not sent a SyncGroup."""
+    protocol_counts: Counter[str] = field(default_factory=Counter, init=False)
+    awaiting_join_count: int = field(default=0, init=False)
+    has_new_member: bool = field(default=False, init=False)
+    topics: frozenset[str] | None = field(default=None, init=False)
 
     # Questions
 
@@ -431,7 +367,7 @@ class ClassicGroup:
     def replace_static(self, group_instance_id: str, member_id: MemberId) -> ClassicMember:
         """Give a static member a new id. No request of the old id may still wait."""
         old_id = self.static_members[group_instance_id]
-        member = self.members[old_id].replaced_by(member_id)
+        member = replace(self.members[old_id], member_id=member_id)
         # The new id takes the place of the old one, because the order of members determines the next leader.
         self.members = {member.member_id if id_ == old_id else id_: m for id_, m in self.members.items()}
         self.members[member_id] = member

@@ -9,7 +9,6 @@
     ending          the end of transactions: what a prepared one needs, and the records that complete it
     markers         the one seam through which markers go to the partitions, in slices
     marker_results  what the result of a marker means for its transaction
-    partitions      the partitions of a transaction by topic
     forgetting      takes partitions that were removed out of the transactions that have them
     removed         the partitions that were removed, by topic
     lost            names transactions that a lost machine has brought back in part

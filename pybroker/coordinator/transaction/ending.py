@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import CoordinatorRecord
     from pybroker.coordinator.transaction.shard import TransactionShard
     from pybroker.protocol.error_codes import ErrorCode
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,9 @@ def write(shard: TransactionShard, transactional_id: str, transaction: Transacti
     return record_of(transactional_id, transaction, FLEXIBLE_VERSION if shard.settings.transaction_version() else 0)
 
 
-def after_prepared(shard: TransactionShard, transactional_ids: Iterable[str]) -> Callable[[ErrorCode, int], CoordinatorResult]:
+def after_prepared(
+    shard: TransactionShard, transactional_ids: Iterable[str]
+) -> Callable[[ErrorCode, int], Pausing[CoordinatorResult]]:
     """Return what follows when the records of prepared transactions are durable: their markers."""
     return partial(_on_prepared, shard, tuple(transactional_ids))
 
@@ -53,9 +56,13 @@ def resume(shard: TransactionShard, transactional_ids: Iterable[str]) -> Coordin
     return CoordinatorResult(response=True, on_durable=after_prepared(shard, transactional_ids))
 
 
-def _on_prepared(shard: TransactionShard, transactional_ids: tuple[str, ...], code: ErrorCode, _now_ms: int) -> CoordinatorResult:
+def _on_prepared(
+    shard: TransactionShard, transactional_ids: tuple[str, ...], code: ErrorCode, _now_ms: int
+) -> Pausing[CoordinatorResult]:
     result = CoordinatorResult()
-    for transactional_id in transactional_ids:
+    for number, transactional_id in enumerate(transactional_ids):
+        if number:
+            yield
         transaction = shard.transactions.get(transactional_id)
         if transaction is None or transaction.state not in PREPARED or transactional_id in shard.ending:
             continue  # among others because the record was refused: the transaction remains open, and its time runs on
@@ -146,7 +153,9 @@ def complete(shard: TransactionShard, now_ms: int, ending: Ending) -> Coordinato
     )
 
 
-def _on_completed(shard: TransactionShard, transactional_id: str, code: ErrorCode, now_ms: int) -> CoordinatorResult:
+def _on_completed(
+    shard: TransactionShard, transactional_id: str, code: ErrorCode, now_ms: int
+) -> CoordinatorResult | Pausing[CoordinatorResult]:
     """Begin again with the markers if the record could not be written."""
     if code:
         return _on_prepared(shard, (transactional_id,), code, now_ms)

@@ -17,8 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.coordinator.transaction.marker_results import MarkerResults
-from pybroker.coordinator.transaction.partitions import by_topic
-from pybroker.coordinator.transaction.state import EPOCH_BUMP_VERSION
+from pybroker.coordinator.transaction.state import EPOCH_BUMP_VERSION, by_topic
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.model import TopicPartition

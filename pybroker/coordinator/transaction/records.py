@@ -13,8 +13,7 @@ import struct
 from typing import Any, Final
 
 from pybroker.coordinator.runtime.result import CoordinatorRecord
-from pybroker.coordinator.transaction.partitions import by_topic
-from pybroker.coordinator.transaction.state import State, Transaction
+from pybroker.coordinator.transaction.state import State, Transaction, by_topic
 from pybroker.model import ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.codec import DecodeError, decode, encode
 from pybroker.protocol.messages.transaction_records import (

@@ -20,6 +20,8 @@ Source: TransactionMetadata, TransactionState; KIP-98, KIP-360, KIP-890.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -159,3 +161,11 @@ class Ending(NamedTuple):
     partitions: frozenset[TopicPartition]
     coordinator_epoch: CoordinatorEpoch
     client_version: int
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the numbers of the partitions by topic, both in order."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for topic, number in partitions:
+        found[topic].append(number)
+    return {topic: sorted(found[topic]) for topic in sorted(found)}

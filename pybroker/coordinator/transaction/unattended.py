@@ -1,13 +1,12 @@
 """Works on transactional ids without a client: it continues where the loaded log ends, and removes old ids.
 
-Both go over the ids some at a time, because a shard may have a hundred thousand of them.
+The removal goes over the ids some at a time and lets others in between, because a shard may have a hundred thousand of them.
 """
 
 from __future__ import annotations
 
 import logging
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
@@ -23,11 +22,12 @@ if TYPE_CHECKING:
     from pybroker.coordinator.transaction.shard import TransactionShard
     from pybroker.coordinator.transaction.state import Transaction
     from pybroker.model import CoordinatorEpoch
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
-STEP_IDS: Final = 1_000
-"""The number of ids that are looked at in one turn."""
+IDS_MAX: Final = 1_000
+"""The number of ids that a clean-up looks at in one turn."""
 LOOK_MS: Final = 10_000
 """How often transactions that were open at the start are compared with the wall clock, which may have been wrong then."""
 EXPIRED_MAX: Final = 100
@@ -36,10 +36,26 @@ SHARES: Final = 1_000
 """The shards begin to remove old ids this share of the interval apart, so that they do not all do it at once."""
 
 
-def first_operation(shard: TransactionShard, now_ms: int, *, partition: int, epoch: CoordinatorEpoch) -> CoordinatorResult:
+def first_operation(
+    shard: TransactionShard, now_ms: int, *, partition: int, epoch: CoordinatorEpoch
+) -> Pausing[CoordinatorResult]:
     """Continue where the loaded log ends: send markers, watch open transactions, forget removed partitions, remove old ids."""
     shard.partition, shard.coordinator_epoch = partition, epoch
-    result = _resume(shard, now_ms, iter(tuple(shard.transactions)), [])
+    result = CoordinatorResult()
+    prepared: list[str] = []
+    found_open: list[tuple[str, int]] = []
+    for transactional_id, one in shard.transactions.items():
+        if one.state is State.ONGOING:
+            left_ms = one.start_ms + one.timeout_ms - now_ms  # more than the timeout: the clock was set back since the begin
+            result.timers.append(timeout_timer(transactional_id, max(1, min(left_ms, one.timeout_ms))))
+            found_open.append((transactional_id, one.start_ms))
+        elif one.state in PREPARED:
+            prepared.append(transactional_id)
+        yield
+    if prepared:
+        result.response = True  # so that what follows waits until the records are durable
+        result.on_durable = after_prepared(shard, prepared)
+    result.timers += _look_later(found_open)
     if shard.gone:
         result.timers.append(forgetting.START)
     interval_ms = shard.settings.clean_up_interval_ms
@@ -47,60 +63,27 @@ def first_operation(shard: TransactionShard, now_ms: int, *, partition: int, epo
     return result
 
 
-@job("transactions after a start")
-def _resume(shard: TransactionShard, now_ms: int, rest: Iterator[str], found_open: list[tuple[str, int]]) -> CoordinatorResult:
-    result = CoordinatorResult()
-    some = tuple(islice(rest, STEP_IDS))
-    prepared = []
-    for transactional_id in some:
-        one = shard.transactions.get(transactional_id)
-        if one is None:
-            continue
-        if one.state is State.ONGOING:
-            left_ms = one.start_ms + one.timeout_ms - now_ms  # more than the timeout: the clock was set back since the begin
-            result.timers.append(timeout_timer(transactional_id, max(1, min(left_ms, one.timeout_ms))))
-            found_open.append((transactional_id, one.start_ms))
-        elif one.state in PREPARED:
-            prepared.append(transactional_id)
-    if prepared:
-        result.response = True  # so that what follows waits until the records are durable
-        result.on_durable = after_prepared(shard, prepared)
-    if len(some) == STEP_IDS:
-        result.timers.append(TimerChange("resume", 1, partial(_resume, rest=rest, found_open=found_open)))
-    elif found_open:
-        result.timers.append(_look_later(found_open))
-    return result
+def _look_later(found_open: list[tuple[str, int]]) -> list[TimerChange]:
+    return [TimerChange("look", LOOK_MS, partial(_look, found_open=found_open))] if found_open else []
 
 
-def _look_later(found_open: list[tuple[str, int]]) -> TimerChange:
-    return TimerChange("look", LOOK_MS, partial(_look, rest=iter(found_open), still_open=[]))
-
-
-@job("transactions after a start")
-def _look(
-    shard: TransactionShard, now_ms: int, rest: Iterator[tuple[str, int]], still_open: list[tuple[str, int]]
-) -> CoordinatorResult:
-    """Abort those that are due by the present wall clock, and look again later at those that are `still_open`.
+def _look(shard: TransactionShard, now_ms: int, found_open: list[tuple[str, int]]) -> Pausing[CoordinatorResult]:
+    """Abort those that are due by the present wall clock, and look again later at those that are still open.
 
     Only the wall clock knows how long a transaction was open before the start. If the clock was behind then, the timer of the
     transaction runs for too long.
     """
-    result = CoordinatorResult()
-    some = tuple(islice(rest, STEP_IDS))
-    for transactional_id, start_ms in some:
+    still_open: list[tuple[str, int]] = []
+    for transactional_id, start_ms in found_open:
         one = shard.open_since(transactional_id, start_ms)
-        if one is None:
-            continue
-        if start_ms + one.timeout_ms <= now_ms:
+        if one is not None and start_ms + one.timeout_ms <= now_ms:
             shard.due[transactional_id] = start_ms
-        else:
+        elif one is not None:
             still_open.append((transactional_id, start_ms))
+        yield
+    result = CoordinatorResult(timers=_look_later(still_open))
     if shard.due:
         result.timers.append(ABORT_DUE)
-    if len(some) == STEP_IDS:
-        result.timers.append(TimerChange("look", 1, partial(_look, rest=rest, still_open=still_open)))
-    elif still_open:
-        result.timers.append(_look_later(still_open))
     return result
 
 
@@ -120,7 +103,7 @@ def clean_up(shard: TransactionShard, now_ms: int, rest: Iterator[str] | None = 
                 transactional_id,
                 now_ms - one.update_ms,
             )
-        if count == STEP_IDS or len(result.records) == EXPIRED_MAX:
+        if count == IDS_MAX or len(result.records) == EXPIRED_MAX:
             pause_ms, next_step = 1, partial(clean_up, rest=rest)
             break
     result.timers.append(TimerChange("clean up", pause_ms, next_step))

@@ -19,7 +19,7 @@ from pybroker.model import GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from pybroker.sharing import work as sharing
+from pybroker.sharing import work
 from testing.scenes.api.groups import GROUP, broker, join_request
 from testing.waiting import turns_until_done
 
@@ -80,7 +80,7 @@ async def test_many_members_get_their_generation_and_their_assignments_in_steps(
     whole = await broker(tmp_path)
     leader = (await whole.ask(join_request(), 3)).member_id
     whole.call_soon = asyncio.get_running_loop().call_soon
-    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
+    monkeypatch.setattr(work, "SLICE_S", 0.0)
     joins = [whole.send(join_request(), 3) for _ in range(19)]
     again = join_request(leader)
     joins.append(whole.send(again, 3))

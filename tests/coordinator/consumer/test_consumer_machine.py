@@ -93,7 +93,7 @@ class Coordinator:
                 self._timers[key_] = entry
                 heapq.heappush(self._due, (*entry, key_, operation))
         if result.on_durable is not None:
-            self._carry_out(result.on_durable(ErrorCode.NONE, self.now_ms))
+            self._carry_out(at_once(result.on_durable(ErrorCode.NONE, self.now_ms)))
 
     def pass_time(self, delta_ms: int) -> None:
         end_ms = self.now_ms + delta_ms
