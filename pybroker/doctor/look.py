@@ -44,7 +44,6 @@ class _Connected:
     """A connected socket, how to connect another one, and the function that reports each step."""
 
     socket: socket.socket
-    family: int
     address: tuple[str, int]
     timeout_s: float
     report: Report
@@ -60,9 +59,9 @@ def look(host: str, port: int, report: Report, timeout_s: float) -> Look:
         report(f"does not resolve on this machine: {found.unresolved}")
         return found
     first: _Connected | None = None
-    for family, address in addresses:
+    for address in addresses:
         try:
-            connected = _connect(family, address, timeout_s)
+            connected = socket.create_connection(address, timeout_s)
         except OSError as error:
             failure = failure_of(error)
             found.attempts.append((address[0], failure))
@@ -71,7 +70,7 @@ def look(host: str, port: int, report: Report, timeout_s: float) -> Look:
         found.attempts.append((address[0], None))
         report(attempt(address[0], None))
         if first is None:
-            first = _Connected(connected, family, address, timeout_s, report)
+            first = _Connected(connected, address, timeout_s, report)
         else:
             connected.close()
     if first is not None:
@@ -100,9 +99,9 @@ def instead_of(error: ClientError) -> Instead:
     return Instead.CLOSED if isinstance(error, ClosedError) and not error.received else Instead.OTHER
 
 
-def _addresses(host: str, *, port: int, timeout_s: float) -> list[tuple[int, tuple[str, int]]]:
+def _addresses(host: str, *, port: int, timeout_s: float) -> list[tuple[str, int]]:
     """Look up the name, in a thread: the system's own limit is many times as long. Raises OSError, UnicodeError."""
-    results: queue.SimpleQueue[list[tuple[int, tuple[str, int]]] | OSError | UnicodeError] = queue.SimpleQueue()
+    results: queue.SimpleQueue[list[tuple[str, int]] | OSError | UnicodeError] = queue.SimpleQueue()
 
     def resolve() -> None:
         try:
@@ -110,7 +109,7 @@ def _addresses(host: str, *, port: int, timeout_s: float) -> list[tuple[int, tup
         except (OSError, UnicodeError) as error:
             results.put(error)
         else:
-            results.put([(family, (str(address[0]), port)) for family, _, _, _, address in found])
+            results.put([(str(address[0]), port) for *_, address in found])
 
     threading.Thread(target=resolve, daemon=True).start()
     try:
@@ -120,17 +119,6 @@ def _addresses(host: str, *, port: int, timeout_s: float) -> list[tuple[int, tup
     if isinstance(result, list):
         return result
     raise result
-
-
-def _connect(family: int, address: tuple[str, int], timeout_s: float) -> socket.socket:
-    connected = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        connected.settimeout(timeout_s)
-        connected.connect(address)
-    except BaseException:
-        connected.close()
-        raise
-    return connected
 
 
 def _frames(connected: socket.socket, at: _Connected) -> Frames:
@@ -202,7 +190,7 @@ def _own_node(connection: Connection, node_ids: Sequence[BrokerId]) -> tuple[Bro
 def _mechanisms(at: _Connected) -> tuple[str, ...]:
     """Return the SASL mechanisms of a listener that wants a login; empty where none is wanted."""
     try:
-        with _connect(at.family, at.address, at.timeout_s) as connected:
+        with socket.create_connection(at.address, at.timeout_s) as connected:
             reader = Reader(_frames(connected, at).ask(_SASL_HANDSHAKE, version=0, body=_ANY_MECHANISM))
             reader.int16()  # the error code
             return tuple(reader.string() or "" for _ in range(min(reader.int32(), _MECHANISMS_MAX)))
@@ -218,7 +206,7 @@ def _probe(at: _Connected, what_came: str) -> Instead | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # only its protocol is of interest; it is not trusted
     try:
-        with _connect(at.family, at.address, at.timeout_s) as plain, context.wrap_socket(plain):
+        with socket.create_connection(at.address, at.timeout_s) as plain, context.wrap_socket(plain):
             return Instead.TLS
     except ssl.SSLError as error:
         if "ALERT" in (error.reason or ""):  # it refuses this client, in TLS
@@ -227,7 +215,7 @@ def _probe(at: _Connected, what_came: str) -> Instead | None:
         pass  # closed or silent: not TLS
     at.report("no TLS; asking whether it is a web server")
     try:
-        with _connect(at.family, at.address, at.timeout_s) as plain:
+        with socket.create_connection(at.address, at.timeout_s) as plain:
             plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
             return Instead.HTTP if plain.recv(len(_HTTP)) == _HTTP else None
     except OSError:
