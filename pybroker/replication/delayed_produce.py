@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 
 
 class DelayedProduce(DelayedOperation):
-    """A produce request that waits under its partitions. `unsettled` has the offset (exclusive) that each must reach."""
+    """A produce request that waits under its partitions. `unsettled` has the offset (exclusive) that each must reach.
+
+    `on_complete` gets the results at the end; or else `add_done_callback` has what does, as of each `Wait` (`sharing/work.py`).
+    """
 
     __slots__ = ("_acks", "_on_complete", "_replicas", "_results", "_unsettled")
 
@@ -48,7 +51,7 @@ class DelayedProduce(DelayedOperation):
         acks: int,
         results: ProduceResults,
         unsettled: Unsettled,
-        on_complete: Callable[[ProduceResults], None],
+        on_complete: Callable[[ProduceResults], object] | None,
     ) -> None:
         super().__init__()
         self._replicas = replicas
@@ -56,6 +59,10 @@ class DelayedProduce(DelayedOperation):
         self._results = results
         self._unsettled = unsettled
         self._on_complete = on_complete
+
+    def add_done_callback(self, callback: Callable[[ProduceResults], object]) -> None:
+        """Call `callback` when all is settled or the time is over."""
+        self._on_complete = callback
 
     def try_complete(self) -> bool:
         """Settle the partitions for which one of the module's cases holds."""
@@ -89,7 +96,8 @@ class DelayedProduce(DelayedOperation):
         for topic_partition in self._unsettled:
             timed_out = self._results[topic_partition]._replace(error_code=ErrorCode.REQUEST_TIMED_OUT)
             self._results[topic_partition] = timed_out
-        self._on_complete(self._results)
+        if self._on_complete is not None:
+            self._on_complete(self._results)
 
     def on_expiration(self) -> None:
         """Count the partitions that were not settled in time."""

@@ -211,12 +211,14 @@ class ReplicaManager(LeaderAppends):
         acks: int,
         results: ProduceResults,
         unsettled: Unsettled,
-        on_complete: Callable[[ProduceResults], None],
-    ) -> None:
-        """Complete when all that is unsettled is as `acks` requires, at most `timeout_ms` from now."""
-        self.produce_purgatory.try_complete_else_watch(
-            DelayedProduce(self, acks, results, unsettled, on_complete), list(unsettled), timeout_ms
-        )
+        on_complete: Callable[[ProduceResults], object] | None = None,
+    ) -> DelayedProduce:
+        """Return what waits until all that is unsettled is as `acks` requires, at most `timeout_ms` from now; it may be complete
+        already.
+        """
+        operation = DelayedProduce(self, acks, results, unsettled, on_complete)
+        self.produce_purgatory.try_complete_else_watch(operation, list(unsettled), timeout_ms)
+        return operation
 
     def _no_leader(self, topic_partition: TopicPartition, is_internal_allowed: bool) -> ErrorCode:
         """Return why nothing can be appended to a partition that is not here or that only the broker writes."""

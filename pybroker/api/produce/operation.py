@@ -23,37 +23,14 @@ from pybroker.sharing import work as sharing
 from pybroker.sharing.loop import SlicedResponse, in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pybroker.api.context import RequestContext, Services
     from pybroker.api.produce.transactional_append import Guard
     from pybroker.network.context import RequestHolder
     from pybroker.protocol.messages.produce import ProduceRequest, ProduceResponse
     from pybroker.records.work import LongCheck
-    from pybroker.replication.produce_data import ProduceResults
     from pybroker.sharing.work import Work
 
 _TOPIC_ID_VERSION: Final = 13
-
-
-class _Settled:
-    """The event that all records are settled, or that the time for it is over."""
-
-    __slots__ = ("_callback", "is_done")
-
-    def __init__(self) -> None:
-        self.is_done = False
-        self._callback: Callable[[None], object] | None = None
-
-    def add_done_callback(self, callback: Callable[[None], object]) -> None:
-        """Call `callback` when it happens."""
-        self._callback = callback
-
-    def complete(self, _: ProduceResults) -> None:
-        """Take the operation's only call."""
-        self.is_done = True
-        if self._callback is not None:
-            self._callback(None)
 
 
 class ProduceOperation:
@@ -146,18 +123,16 @@ class ProduceOperation:
     def _settle(self, appends: Appends) -> Work[None]:
         """Wait until the records are replicated and durable, as `acks` wants that, or the request's time is over."""
         request = self._request
-        settled = _Settled()
-        self._broker.replica_manager.await_settled(
+        settled = self._broker.replica_manager.await_settled(
             timeout_ms=request.timeout_ms,
             acks=request.acks,
             results=appends.results,
             unsettled=appends.unsettled,
-            on_complete=settled.complete,
         )
         self._laid_out.forget_records()
         forget_records(request)
         del request
-        if not settled.is_done:
+        if not settled.is_completed:
             yield settled
 
     def _keep(self) -> None:
