@@ -71,7 +71,7 @@ HEAVY = {
     *("prometheus_client", "tornado", "pyarrow", "pyspark", "crc32c"),
     *("pybroker.coordinator.service", "pybroker.inspection", "pybroker.spark", "pybroker.tools"),
 }
-"""What an idle broker does without. Each costs memory, and time at the start."""
+"""The modules that an idle broker does without. Each costs memory, and time at the start."""
 
 
 def test_an_idle_broker_has_loaded_only_what_it_uses(tmp_path: Path) -> None:
