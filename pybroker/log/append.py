@@ -92,7 +92,10 @@ def write_batch(  # noqa: PLR0917  (as above)
 
 
 def append_as_follower(log: LogState, records: memoryview, *, now_ms: int) -> LogAppendInfo:
-    """Write batches as the leader has them; this is `Log.append_as_follower`."""
+    """Write batches as the leader has them, with their offsets and epochs. `records` is borrowed until return.
+
+    Raises KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE if they do not continue the log.
+    """
     log.check_usable()
     if log.is_unfinished:
         log.finish_truncation()

@@ -38,7 +38,7 @@ HEADERS_AHEAD: Final = 64
 
 
 def cold_lookup(log: LogState, offset: Offset) -> Callable[[], None] | None:
-    """Return what to run in a thread before `log.read` from `offset`; None if the read waits for no disk, or finds nothing."""
+    """Return what to run in a thread before `read` from `offset`; None if the read waits for no disk, or finds nothing."""
     if log.is_closed or not log.log_start_offset <= offset < log.log_end_offset or not log.filesystem.is_concurrent:
         return None
     segment = log.segments[max(log.segments.floor_index(offset), 0)]

@@ -48,8 +48,12 @@ RETRY_MS = 1_000
 SEGMENTS_PER_JOB: Final = 100
 
 
-def flush(log: LogState, upto: Offset | None) -> None:
-    """Make everything below `upto` durable in a thread; this is `Log.flush`."""
+def flush(log: LogState, *, upto: Offset | None = None) -> None:
+    """Make everything below `upto` (default: all) durable, in a thread, and then move the recovery point there.
+
+    One flush of a log runs at a time; requests that come meanwhile are done by the next flush, so that no segment is synced more
+    often than it has changed. Raises OSError.
+    """
     state = log.flush_state
     target = log.log_end_offset if upto is None else upto
     if target <= log.recovery_point and not state.sealed and not state.is_due:
@@ -65,11 +69,14 @@ def flush(log: LogState, upto: Offset | None) -> None:
 
 
 def settle(log: LogState, first_offset: Offset) -> None:
-    """Hide an append until it is durable; this is `Log.settle`."""
+    """Hide an append at `first_offset`, which has reached `flush.messages`, until it is durable.
+
+    Starts a flush, as `flush` does; `on_settled` is called when it is done. Raises OSError.
+    """
     if log.is_settled:
         log.unsettled_from = first_offset
     log.unsettled_upto = log.log_end_offset
-    flush(log, None)
+    flush(log)
 
 
 def finish(log: LogState) -> None:
@@ -86,7 +93,7 @@ def finish(log: LogState) -> None:
 
 
 def forget(log: LogState) -> None:
-    """Forget the running flushes after a truncation; this is `Log.forget_flushes`."""
+    """Forget the running flushes after a truncation."""
     end_offset = log.log_end_offset
     log.truncations += 1
     log.flush_state.target = min(log.flush_state.target, end_offset)

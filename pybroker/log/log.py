@@ -1,7 +1,8 @@
 """The log of one partition: segments on disk, the offsets where it begins and ends, and its producers and leader epochs.
 
 Its operations are in modules of their own: `append`, `read`, `timestamp_lookup`, `truncate`, `retention`, `recovery` and others.
-They take the state of a log, which `log_state` has, and do not know this module, which offers them as methods.
+They take the state of a log, which `log_state` has, and do not know this module, which offers them as methods. Those that are
+bound as they are, without a method around them, cost no further call.
 
 A log belongs to the loop. Only fsync and the removal of files run in threads, on descriptors and paths that they were given.
 
@@ -28,11 +29,7 @@ if TYPE_CHECKING:
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.leader_epoch_cache import EpochEndOffset
     from pybroker.log.log_state import LogServices
-    from pybroker.log.results import AbortedTransactions, LogAppendInfo, LogOffsetMetadata, TimestampedOffset
-    from pybroker.log.segments.fetched_records import FetchedRecords
-    from pybroker.log.segments.segment import LogSegment
     from pybroker.model import TopicId, TopicPartition
-    from pybroker.sharing.work import Work
 
 
 class Log(LogState):
@@ -116,23 +113,11 @@ class Log(LogState):
 
     # --- append ---
 
-    append_unusual = append.append_unusual  # bound, where the others are wrapped: saves a call for each append
+    append_unusual = append.append_unusual
     append_accepted = append.append_accepted
+    append_as_follower = append.append_as_follower
     write_batch = append.write_batch
-
-    def append_as_follower(self, records: memoryview, *, now_ms: int) -> LogAppendInfo:
-        """Write batches as the leader has them, with their offsets and epochs. `records` is borrowed until return.
-
-        Raises KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE if they do not continue the log.
-        """
-        return append.append_as_follower(self, records, now_ms=now_ms)
-
-    def roll(self, now_ms: int, base_offset: Offset = FIRST_OFFSET) -> LogSegment:
-        """Close the active segment and begin one at the log end offset, or at `base_offset` if that is larger. Raises OSError.
-
-        After OSError the log is as it was, and appends to its active segment.
-        """
-        return roll.roll(self, now_ms, base_offset)
+    roll = roll.roll
 
     def skip_to(self, offset: Offset) -> None:
         """Let the next record have `offset`, above the log end offset: the log that is copied has no records in between."""
@@ -145,20 +130,8 @@ class Log(LogState):
 
     # --- durability ---
 
-    def flush(self, *, upto: Offset | None = None) -> None:
-        """Make everything below `upto` (default: all) durable, in a thread, and then move the recovery point there.
-
-        One flush of a log runs at a time; requests that come meanwhile are done by the next flush, so that no segment
-        is synced more often than it has changed. Raises OSError.
-        """
-        flush.flush(self, upto)
-
-    def settle(self, first_offset: Offset) -> None:
-        """Hide an append at `first_offset`, which has reached `flush.messages`, until it is durable.
-
-        Starts a flush, as `flush` does; `on_settled` is called when it is done. Raises OSError.
-        """
-        flush.settle(self, first_offset)
+    settle = flush.settle
+    flush = flush.flush
 
     def count_as_written(self, durable_end: Offset) -> None:
         """Count what is not below `durable_end`, and all names, as not durable, in a log that was just opened."""
@@ -170,7 +143,7 @@ class Log(LogState):
     def settle_moved(self) -> None:
         """Hide what is not durable at the place to which the log was moved, if `flush.messages` promises that it is."""
         if self.config.flush_messages < LONG_MAX and self.recovery_point < self.log_end_offset:
-            self.guarded(lambda: flush.settle(self, self.recovery_point))
+            self.guarded(lambda: self.settle(self.recovery_point))
 
     @property
     def aborted_counts(self) -> dict[Offset, int]:
@@ -180,44 +153,17 @@ class Log(LogState):
 
     # --- read ---
 
+    cold_lookup = cold_lookup.cold_lookup
+    offset_behind_damage = read.offset_behind_damage
+    offset_metadata = read.offset_metadata
+    aborted_transactions = read.aborted_transactions
     read = read.read
-    """Return a slice from the batch that holds `offset`, of batches below `upper_offset`, cut at `bytes_max` wherever that is.
-
-    With `min_one_batch` the first batch is whole, however large. Raises KafkaError(OFFSET_OUT_OF_RANGE), and CORRUPT_MESSAGE if
-    the disk does not hold batches there.
-    """
-
-    def cold_lookup(self, offset: Offset) -> Callable[[], None] | None:
-        """Return what to run in a thread before `read` from `offset`, so that it waits for no disk; None if nothing."""
-        return cold_lookup.cold_lookup(self, offset)
-
-    def offset_behind_damage(self, offset: Offset) -> Offset | None:
-        """Return where reading can continue after `read` from `offset` raised CORRUPT_MESSAGE; None if that is not known."""
-        return read.offset_behind_damage(self, offset)
-
-    def offset_metadata(self, offset: Offset) -> LogOffsetMetadata:
-        """Return where an offset is; without the position if it is outside of the log."""
-        return read.offset_metadata(self, offset)
-
-    def aborted_transactions(
-        self, *, fetch_offset: Offset, upper_offset: Offset, fetched: FetchedRecords | None = None
-    ) -> AbortedTransactions:
-        """Return the aborted transactions, by last offset, that a read-committed reader of the range, or of `fetched`, skips."""
-        return read.aborted_transactions(self, fetch_offset=fetch_offset, upper_offset=upper_offset, fetched=fetched)
 
     # --- lookups ---
 
-    def offset_for_timestamp(self, timestamp: int) -> Work[TimestampedOffset | None]:
-        """Return the first record, by offset, whose timestamp (ms) is `timestamp` or later. Yields where others may work."""
-        return timestamp_lookup.offset_for_timestamp(self, timestamp)
-
-    def offset_of_max_timestamp(self) -> Work[TimestampedOffset | None]:
-        """Return the first record that has the largest timestamp; None in a log without timestamps. Yields as the other does."""
-        return timestamp_lookup.offset_of_max_timestamp(self)
-
-    def legacy_offsets_before(self, timestamp: int, *, count: int) -> list[Offset]:
-        """Return offsets for ListOffsets v0: of segments by the time of their files, latest first, at most `count`."""
-        return timestamp_lookup.legacy_offsets_before(self, timestamp, count=count)
+    offset_for_timestamp = timestamp_lookup.offset_for_timestamp
+    offset_of_max_timestamp = timestamp_lookup.offset_of_max_timestamp
+    legacy_offsets_before = timestamp_lookup.legacy_offsets_before
 
     def lead(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Note that this broker leads in `leader_epoch` from `start_offset` on, where the log ended when it became the leader."""
@@ -241,24 +187,10 @@ class Log(LogState):
         """Do the rest of a truncation that stopped half-way."""
         self.guarded(lambda: truncate.finish(self))
 
-    def truncate_to(self, offset: Offset) -> bool:
-        """Drop every record at or above `offset`. Returns whether there was any."""
-        return truncate.truncate_to(self, offset)
-
-    def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Drop everything; the log begins and ends at `offset`."""
-        truncate.truncate_fully_and_start_at(self, offset)
-
-    def increment_log_start_offset(self, offset: Offset, *, high_watermark: Offset) -> bool:
-        """Let the log begin at `offset` if that is later (DeleteRecords).
-
-        Raises KafkaError(OFFSET_OUT_OF_RANGE) above the watermark.
-        """
-        return log_start.increment_log_start_offset(self, offset, high_watermark=high_watermark)
-
-    def delete_below_start(self, *, count_max: int | None = None) -> int:
-        """Delete the segments below the log start offset, after that is durable, at most `count_max`. Returns their number."""
-        return retention.delete_below_start(self, count_max=count_max)
+    truncate_to = truncate.truncate_to
+    truncate_fully_and_start_at = truncate.truncate_fully_and_start_at
+    increment_log_start_offset = log_start.increment_log_start_offset
+    delete_below_start = retention.delete_below_start
 
     # --- life ---
 

@@ -30,7 +30,11 @@ logger = logging.getLogger(__name__)
 
 
 def read(log: LogState, offset: Offset, *, bytes_max: int, upper_offset: Offset, min_one_batch: bool) -> FetchedRecords:
-    """Return a slice from the batch that holds `offset`; this is `Log.read`."""
+    """Return a slice from the batch that holds `offset`, of batches below `upper_offset`, cut at `bytes_max` wherever that is.
+
+    With `min_one_batch` the first batch is whole, however large. Raises KafkaError(OFFSET_OUT_OF_RANGE), and CORRUPT_MESSAGE if
+    the disk does not hold batches there.
+    """
     if log.log_directory.failure is not None or log.is_closed:
         log.check_usable()
     end_offset = log.log_end_offset
@@ -124,7 +128,7 @@ def _position_of_upper(log: LogState, segment: LogSegment, upper_offset: Offset,
 
 
 def offset_behind_damage(log: LogState, offset: Offset) -> Offset | None:
-    """Return where reading can continue after damage; this is `Log.offset_behind_damage`."""
+    """Return where reading can continue after `read` from `offset` raised CORRUPT_MESSAGE; None if that is not known."""
     segment = log.segments[max(log.segments.floor_index(offset), 0)]
     try:
         behind = segment.behind_damage(offset)
@@ -134,7 +138,7 @@ def offset_behind_damage(log: LogState, offset: Offset) -> Offset | None:
 
 
 def offset_metadata(log: LogState, offset: Offset) -> LogOffsetMetadata:
-    """Return where an offset is; this is `Log.offset_metadata`."""
+    """Return where an offset is; without the position if it is outside of the log."""
     log.check_usable()
     if offset == log.log_end_offset:
         return log.end_offset_metadata
@@ -150,9 +154,9 @@ def offset_metadata(log: LogState, offset: Offset) -> LogOffsetMetadata:
 
 
 def aborted_transactions(
-    log: LogState, *, fetch_offset: Offset, upper_offset: Offset, fetched: FetchedRecords | None
+    log: LogState, *, fetch_offset: Offset, upper_offset: Offset, fetched: FetchedRecords | None = None
 ) -> list[AbortedTransaction]:
-    """Return the aborted transactions of a range; this is `Log.aborted_transactions`."""
+    """Return the aborted transactions, by last offset, that a read-committed reader of the range, or of `fetched`, skips."""
     if fetched is not None:
         upper_offset = min(upper_offset, offset_behind(log, fetched))
     pieces = aborted_in_pieces(log, fetch_offset=fetch_offset, upper_offset=upper_offset)

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def roll(log: LogState, now_ms: int, base_offset: Offset = FIRST_OFFSET) -> LogSegment:
-    """Close the active segment and begin another one; this is `Log.roll`."""
+    """Close the active segment and begin one at the log end offset, or at `base_offset` if that is larger. Raises OSError.
+
+    After OSError the log is as it was, and appends to its active segment.
+    """
     base_offset = max(base_offset, log.log_end_offset)
     active = log.segments.active
     if active.base_offset == base_offset:  # empty: begin it again
@@ -30,5 +33,5 @@ def roll(log: LogState, now_ms: int, base_offset: Offset = FIRST_OFFSET) -> LogS
     log.flush_state.seal(active)
     log.producers.map_end_offset = base_offset
     log.producers.request_snapshot()
-    flush(log, base_offset)
+    flush(log, upto=base_offset)
     return segment

@@ -90,7 +90,7 @@ def _guarded(log: LogState, search: Callable[[Offset], Work[Result]]) -> Work[Re
 
 
 def offset_for_timestamp(log: LogState, timestamp: int) -> Work[TimestampedOffset | None]:
-    """Find the first record at or after `timestamp`; this is `Log.offset_for_timestamp`."""
+    """Return the first record, by offset, whose timestamp (ms) is `timestamp` or later."""
 
     def search(start: Offset) -> Work[TimestampedOffset | None]:
         for segment in log.segments.starting_with(start):
@@ -123,7 +123,7 @@ def _find_in(log: LogState, segment: LogSegment, timestamp: int, start: Offset) 
 
 
 def offset_of_max_timestamp(log: LogState) -> Work[TimestampedOffset | None]:
-    """Find the record with the largest timestamp; this is `Log.offset_of_max_timestamp`."""
+    """Return the first record that has the largest timestamp; None in a log without timestamps."""
 
     def search(start: Offset) -> Work[TimestampedOffset | None]:
         start = min(start, log.log_start_offset)  # each time from the beginning: the largest may have been taken away
@@ -225,7 +225,7 @@ def batch_at(file: SegmentFile, position: int, header: BatchView) -> BatchView:
 
 
 def legacy_offsets_before(log: LogState, timestamp: int, *, count: int) -> list[Offset]:
-    """Find offsets for ListOffsets v0; this is `Log.legacy_offsets_before`."""
+    """Return offsets for ListOffsets v0: of segments by the time of their files, latest first, at most `count`."""
     log.check_usable()
     try:
         times = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms) for segment in log.segments]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def truncate_to(log: LogState, offset: Offset) -> bool:
-    """Drop every record at or above `offset`; this is `Log.truncate_to`."""
+    """Drop every record at or above `offset`. Returns whether there was any."""
     log.check_usable()
     if offset >= log.log_end_offset:
         log.guarded(lambda: finish(log) if log.is_unfinished else log.epochs.truncate_from_end(log.log_end_offset))
@@ -74,7 +74,7 @@ def finish(log: LogState) -> None:
 
 
 def truncate_fully_and_start_at(log: LogState, offset: Offset) -> None:
-    """Drop everything and start at `offset`; this is `Log.truncate_fully_and_start_at`."""
+    """Drop everything; the log begins and ends at `offset`."""
     log.check_usable()
 
     def work() -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def increment_log_start_offset(log: LogState, offset: Offset, *, high_watermark: Offset) -> bool:
-    """Let the log begin at `offset`; this is `Log.increment_log_start_offset`."""
+    """Let the log begin at `offset` if that is later (DeleteRecords). Raises OFFSET_OUT_OF_RANGE above the watermark."""
     log.check_usable()
     if offset > high_watermark:
         raise KafkaError(
