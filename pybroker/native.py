@@ -40,13 +40,13 @@ PARTS: Final = (
     "network.state",
     "protocol.codec",
     "protocol.forms",
-    "records.columns",
     "records.conversions",
     "records.kernels",
     "records.sections",
     "replication.leading",
     "replication.partition_data",
     "replication.reading",
+    "spark.columns",
     "turns.watch",
 )
 """All modules of the package that have a native part."""

@@ -18,8 +18,6 @@ windows                  the part of such records that is in memory
 lazy_down_conversion, cut_conversion    down-conversion while the response is sent; a first batch that is cut at a limit
 kernels, sections        the functions that process every record; those that look for one time, or a fault
 conversions              the functions that convert every record, or all batches of a chunk
-columns                  records into Arrow columns
-_kernels_*, _columns_*, _conversions_*, _sections_*   their twins: `_python` has the contract, `_native` is compiled where
-                         it was built
+_kernels_*, _conversions_*, _sections_*   their twins: `_python` has the contract, `_native` is compiled where it was built
 errors                   the errors, with the code of their response
 """

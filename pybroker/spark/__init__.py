@@ -21,6 +21,7 @@ chosen                      the choice of topics, by name or by a regular expres
 cluster, writer             a client for everything but records; the client with which tasks write records
 html, plots                 the pages and the pictures of jobs
 progress, errors, explain   what a job reports while it runs, its error for people, and Spark's errors in one line
+columns, _columns_*         records into Arrow columns; the twins that do it
 isolation                   which records of transactions a job reads
 interrupts                  Ctrl-C held back while threads work
 cache                       the folder of what is made or downloaded once

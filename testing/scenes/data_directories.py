@@ -18,8 +18,8 @@ from pybroker.log.results import AppendOrigin
 from pybroker.model import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
-from pybroker.records.columns import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from pybroker.spark.columns import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE
 from pybroker.spark.datasource import options as options_of
 from pybroker.spark.datasource.filters import Constraints
 from pybroker.spark.datasource.plan import SegmentRange, plan_batch

@@ -29,7 +29,7 @@ from pybroker.protocol.messages import MESSAGES, message_classes
 from pybroker.protocol.parts import parts_bytes
 from pybroker.protocol.plan import make_plan
 from pybroker.protocol.schema import schema_of
-from pybroker.records import _columns_python, _conversions_python, _kernels_python, _sections_python, legacy
+from pybroker.records import _conversions_python, _kernels_python, _sections_python, legacy
 from pybroker.records.batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, Record, batches
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
@@ -37,6 +37,7 @@ from pybroker.records.convert import down_convert
 from pybroker.records.quick_look import look_through
 from pybroker.records.rules import ValidationRules
 from pybroker.records.validate import validate_and_assign
+from pybroker.spark import _columns_python
 from testing.up_convert import up_convert
 
 NOW_MS: Final = 1_700_000_000_000
@@ -50,7 +51,7 @@ CLASSES: Final = [
 ]
 _kernels_native: Any = extension("pybroker.records._kernels_native")
 _conversions_native: Any = extension("pybroker.records._conversions_native")
-_columns_native: Any = extension("pybroker.records._columns_native")
+_columns_native: Any = extension("pybroker.spark._columns_native")
 _sections_native: Any = extension("pybroker.records._sections_native")
 _protocol: Any = extension("pybroker.protocol._codec_native")
 _coders: dict[int, tuple[list[Any], list[Any]]] = {}

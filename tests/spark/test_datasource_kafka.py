@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.records.columns import OFFSET
+from pybroker.spark.columns import OFFSET
 from pybroker.spark.datasource.reading import RangeReader
 from testing.scenes.data_directories import ALL, parsed, plan, read_all, records_of
 

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from pybroker.log.checkpoints import checkpoint
 from pybroker.model import Offset, TopicPartition
-from pybroker.records import _columns_python, legacy
+from pybroker.records import legacy
 from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_batch, build_message_set
-from pybroker.records.columns import KEY, OFFSET, TIMESTAMP, VALUE, ColumnBuilder
 from pybroker.records.compression import CompressionType
+from pybroker.spark import _columns_python
+from pybroker.spark.columns import KEY, OFFSET, TIMESTAMP, VALUE, ColumnBuilder
 from pybroker.spark.datasource.reading import RangeReader
 from pybroker.spark.errors import PipelineError
 from testing.scenes.data_directories import START_MS, TP, DataDirectory, lay_down, parsed, plan, read_all, records_of

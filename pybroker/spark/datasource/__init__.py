@@ -8,7 +8,7 @@ module                         what it does
 options                        checks the options of a query
 snapshot, files, transactions  lists the directories at one moment, and which part of them is committed
 plan, filters, stream          chooses the ranges of segments that a query needs
-reading                        turns a range into rows of `records.columns`
+reading                        turns a range into rows of `spark.columns`
 arrow                          turns rows into Arrow record batches
 source                         has the classes that Spark calls
 """

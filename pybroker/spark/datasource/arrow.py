@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.records.batch import SEQUENCE_MAX
-from pybroker.records.columns import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE
+from pybroker.spark.columns import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE
 from pybroker.spark.errors import PipelineError
 
 if TYPE_CHECKING:

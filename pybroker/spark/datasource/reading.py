@@ -2,7 +2,7 @@
 
 Idea
     The reader reads a few MB of the file at once. The header of each batch decides: control batches, aborted batches and batches
-    outside of the range or the time are skipped unopened. The others are decompressed, and `records.columns` fills the buffers
+    outside of the range or the time are skipped unopened. The others are decompressed, and `spark.columns` fills the buffers
     for Arrow.
 
 Headers alone
@@ -32,10 +32,10 @@ from pybroker.model import (
     ProducerId,
 )
 from pybroker.records.batch import LOG_APPEND_TIME_BIT, MAGIC, BatchView
-from pybroker.records.columns import OFFSET, TIMESTAMP, ColumnBuilder
 from pybroker.records.compression import CompressionType
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 from pybroker.records.legacy import MessageView
+from pybroker.spark.columns import OFFSET, TIMESTAMP, ColumnBuilder
 from pybroker.spark.datasource.files import (
     FILESYSTEM,
     HEADER_WINDOW,
@@ -82,7 +82,7 @@ class Rows(NamedTuple):
 
 
 class RangeReader:
-    """A reader of ranges into `Rows`. `wanted` are the flags of `records.columns` for the parts of records that it reads."""
+    """A reader of ranges into `Rows`. `wanted` are the flags of `spark.columns` for the parts of records that it reads."""
 
     def __init__(self, wanted: int, options: Options, *, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._wanted = wanted

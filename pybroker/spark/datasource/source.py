@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from pybroker.records.columns import TIMESTAMP
+from pybroker.spark.columns import TIMESTAMP
 from pybroker.spark.datasource import arrow
 from pybroker.spark.datasource.filters import Constraints
 from pybroker.spark.datasource.options import Options, parse

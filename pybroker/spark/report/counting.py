@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset
 from pybroker.records.batch import HEADER_SIZE, LOG_APPEND_TIME_BIT, MAGIC, MAGIC_AT, BatchView, entry_size
-from pybroker.records.columns import HEADERS, KEY, TIMESTAMP, VALUE, ColumnBuilder
 from pybroker.records.control import ControlType, control_type
 from pybroker.records.legacy import MessageView
+from pybroker.spark.columns import HEADERS, KEY, TIMESTAMP, VALUE, ColumnBuilder
 from pybroker.spark.report.keys import Found, KeyCounts
 from pybroker.spark.report.tally import HEADER_NAMES_MAX, PRODUCERS_MAX, Codec, Tally
 

@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 from pybroker.records._crc cimport pb_crc32, pb_crc_init
 from pybroker.records._numbers cimport *
 
-from pybroker.records import _columns_python as flags
+from pybroker.spark import _columns_python as flags
 from pybroker.records.errors import record_fault
 
 cdef enum:  # checked below to match `_columns_python`

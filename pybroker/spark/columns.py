@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from pybroker.native import choose
-from pybroker.records import _columns_python
-from pybroker.records._columns_python import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE, ColumnBuilder
+from pybroker.spark import _columns_python
+from pybroker.spark._columns_python import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE, ColumnBuilder
 
 __all__ = ["HEADERS", "IS_NATIVE", "KEY", "OFFSET", "TIMESTAMP", "VALUE", "ColumnBuilder"]
 

@@ -17,18 +17,19 @@ from hypothesis import strategies as st
 
 from pybroker import native
 from pybroker.model import Offset
-from pybroker.records import _columns_python, columns, legacy
+from pybroker.records import legacy
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch, build_message_set, build_record_section
-from pybroker.records.columns import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE
 from pybroker.records.compression import CompressionType
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
+from pybroker.spark import _columns_python, columns
+from pybroker.spark.columns import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE
 from testing.cases import in_case
 from testing.scenes.record_lists import BASE_MS, kafka_default, kafka_legacy, record_lists, some_records, without_headers
 
 BOTH = [pytest.param(_columns_python, id="pure")]
 with suppress(ImportError):  # it may not have been built
-    _columns_native = import_module("pybroker.records._columns_native")
+    _columns_native = import_module("pybroker.spark._columns_native")
     BOTH.insert(0, pytest.param(_columns_native, id="native"))
 
 COLUMNS: dict[str, ModuleType] = {str(one.id): one.values[0] for one in BOTH}  # type: ignore[misc]  # only modules are in it
