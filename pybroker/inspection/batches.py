@@ -78,11 +78,6 @@ class Batch:
         return CompressionType(number).name.lower() if number <= max(CompressionType) else str(number)
 
     @property
-    def is_wrapper(self) -> bool:
-        """Whether this is a message that holds other messages."""
-        return self.magic < MAGIC and bool(self.attributes & COMPRESSION_MASK)
-
-    @property
     def timestamp_name(self) -> str:
         """The type of the timestamps, with Kafka's names."""
         if not self.magic:

@@ -43,18 +43,8 @@ def records(file: DataFile, batch: Batch) -> Iterator[Record]:
     view = _whole(file, batch)
     if isinstance(view, BatchView):
         yield from view.records(bytes_max=EXPANDED_BYTES_MAX)
-    elif not batch.is_wrapper:
-        yield _record(view, view.offset, view.timestamp)
     else:
-        inner = view.inner_messages(bytes_max=EXPANDED_BYTES_MAX)
-        last = _last_offset(inner)
-        base = _base_of_inner(view, last)
-        for message in legacy.messages(inner):
-            message.ensure_valid()
-            if message.compression:
-                raise InvalidRecordError("a compressed message is inside a compressed message")
-            timestamp = view.timestamp if message.magic and view.timestamp_type else message.timestamp
-            yield _record(message, message.offset + base, timestamp)
+        yield from legacy.records_of(view, bytes_max=EXPANDED_BYTES_MAX)
 
 
 def read_contents(file: DataFile, batch: Batch) -> Contents | None:
@@ -105,26 +95,3 @@ def _whole(file: DataFile, batch: Batch) -> BatchView | MessageView:
     if len(data) < batch.size:
         raise CorruptRecordError("the file has become shorter")
     return BatchView(memoryview(data)) if batch.magic == MAGIC else MessageView(memoryview(data))
-
-
-def _last_offset(inner: bytes | memoryview) -> Offset:
-    last = None
-    for message in legacy.messages(inner):
-        last = message.offset
-    if last is None:
-        raise InvalidRecordError("a compressed message holds no messages")
-    return last
-
-
-def _base_of_inner(wrapper: MessageView, last: Offset) -> int:
-    """Return what is added to the offsets inside: they are real in magic 0, and if the wrapper's own is 0."""
-    if not wrapper.magic or not wrapper.offset:
-        return 0
-    if wrapper.offset < last:
-        raise InvalidRecordError(f"a wrapper has the offset {wrapper.offset}, but its last message has {last}")
-    return wrapper.offset - last
-
-
-def _record(message: MessageView, offset: Offset, timestamp: int) -> Record:
-    key, value = message.key_and_value()
-    return Record(offset, timestamp, None if key is None else bytes(key), None if value is None else bytes(value))

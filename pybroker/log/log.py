@@ -23,12 +23,13 @@ from pybroker.log.retention import log_start, retention
 from pybroker.model import FIRST_OFFSET, NO_OFFSET, LeaderEpoch, Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pybroker.config.topic import TopicConfig
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.leader_epoch_cache import EpochEndOffset
     from pybroker.log.log_state import LogServices
+    from pybroker.log.results import LastRun
     from pybroker.model import TopicId, TopicPartition
 
 
@@ -61,45 +62,22 @@ class Log(LogState):
         return log
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0917  (each is of another kind)
         cls,
         topic_partition: TopicPartition,
         topic_id: TopicId,
         config: TopicConfig,
         log_directory: LogDirectory,
         services: LogServices,
-        *,
-        was_clean: bool,
-        recovery_point: Offset = FIRST_OFFSET,
-        log_start_offset: Offset = FIRST_OFFSET,
-        is_start_offset_certain: bool = True,
-        known_end_offset: Offset = FIRST_OFFSET,
-        perhaps_durable_below: Offset = FIRST_OFFSET,
-        may_be_compacted: bool = False,
-        aborted_counts: Mapping[Offset, int] | None = None,
+        last: LastRun,
     ) -> Log:
-        """Open an existing log, and recover it from `recovery_point` on unless `was_clean`. Blocks for as long as that
-        takes.
+        """Open an existing log, and recover it unless the last stop was clean. Blocks for as long as that takes.
 
-        A log start offset that is not certain is ignored if it is beyond the log's end. `known_end_offset` is an
-        offset that this log reached once, by its checkpoints: a log that ends before it has lost its end. A gap above
-        the recovery point ends the log, except for a gap below `perhaps_durable_below` and one that compaction may
-        have left. `aborted_counts`: how many transactions each segment's index had at a clean stop, where it had any; None if
-        that is not known. Any exception leaves no file open.
+        Any exception leaves no file open.
         """
         log = cls(topic_partition, topic_id, config, log_directory, services)
         try:
-            recovery.load(
-                log,
-                was_clean=was_clean,
-                recovery_point=recovery_point,
-                log_start_offset=log_start_offset,
-                is_start_offset_certain=is_start_offset_certain,
-                known_end_offset=known_end_offset,
-                perhaps_durable_below=perhaps_durable_below,
-                may_be_compacted=may_be_compacted,
-                aborted_counts=aborted_counts,
-            )
+            recovery.load(log, last)
             log.lost.sort(key=lambda one: one.first_offset)
             for segment in log.segments:
                 segment.release()  # nothing reads or writes it yet, and maybe never

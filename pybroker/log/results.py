@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from pybroker.model import NO_OFFSET, Offset
+from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset
 from pybroker.sharing.work import in_thread
 
 if TYPE_CHECKING:
@@ -88,6 +88,31 @@ class LostRange:
         offsets = f"from {self.first_offset} on" if self.end_offset < 0 else f"{self.first_offset} to {self.end_offset - 1}"
         kept = "nothing of them is left to keep" if self.path is None else f"their bytes are kept in {self.path}"
         return f"the offsets {offsets} are given up ({self.reason}); {kept}"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class LastRun:
+    """The facts about a log that its last run has left, for a start.
+
+    Attributes:
+        was_clean: the stop was clean, so the log needs no recovery.
+        recovery_point: that of this log's last checkpoint, 0 if there is none; so with `log_start_offset`.
+        is_start_offset_certain: otherwise a log start offset beyond the log's end is ignored.
+        known_end_offset: an offset that this log reached once, by its checkpoints: a log that ends before it has lost its end.
+        perhaps_durable_below: below it, it is unknown what was durable. A gap above it and the recovery point ends the log.
+        may_be_compacted: a gap above the recovery point may be one that compaction has left, and ends nothing.
+        aborted_counts: how many transactions each segment's index had at a clean stop, where it had any; None if that is not
+            known.
+    """
+
+    was_clean: bool
+    recovery_point: Offset = FIRST_OFFSET
+    log_start_offset: Offset = FIRST_OFFSET
+    is_start_offset_certain: bool = True
+    known_end_offset: Offset = FIRST_OFFSET
+    perhaps_durable_below: Offset = FIRST_OFFSET
+    may_be_compacted: bool = False
+    aborted_counts: Mapping[Offset, int] | None = None
 
 
 class Computation(Generic[T]):

@@ -165,29 +165,32 @@ def records(buffer: bytes | bytearray | memoryview, *, bytes_max: int = DECOMPRE
     """
     for message in messages(buffer):
         message.ensure_valid()
-        if message.compression:
-            yield from _inner_records(message, bytes_max)
-        else:
-            yield _record(message, message.offset, message.timestamp)
+        yield from records_of(message, bytes_max=bytes_max)
+
+
+def records_of(message: MessageView, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+    """Yield the record of a message whose checksum is known, or those inside of a wrapper. Raises as `records`."""
+    if not message.compression:
+        yield _record(message, message.offset, message.timestamp)
+        return
+    inner, last = message.inner_messages(bytes_max=bytes_max), None
+    for one in messages(inner):
+        last = one.offset
+    if last is None:
+        raise InvalidRecordError("a compressed message holds no messages")
+    shift = 0
+    if message.magic and message.offset:
+        shift = message.offset - last
+        if shift < 0:
+            raise InvalidRecordError(f"a wrapper has the offset {message.offset}, but its last message has {last}")
+    for one in messages(inner):
+        one.ensure_valid()
+        if one.compression:
+            raise InvalidRecordError("a compressed message is inside a compressed message")
+        timestamp = message.timestamp if one.magic and message.timestamp_type else one.timestamp
+        yield _record(one, one.offset + shift, timestamp)
 
 
 def _record(message: MessageView, offset: Offset, timestamp: int) -> Record:
     key, value = message.key_and_value()
     return Record(offset, timestamp, None if key is None else bytes(key), None if value is None else bytes(value))
-
-
-def _inner_records(wrapper: MessageView, bytes_max: int) -> Iterator[Record]:
-    inner = list(messages(wrapper.inner_messages(bytes_max=bytes_max)))
-    if not inner:
-        raise InvalidRecordError("a compressed message holds no messages")
-    shift = 0
-    if wrapper.magic and wrapper.offset:
-        shift = wrapper.offset - inner[-1].offset
-        if shift < 0:
-            raise InvalidRecordError(f"a wrapper has the offset {wrapper.offset}, but its last message has {inner[-1].offset}")
-    for message in inner:
-        message.ensure_valid()
-        if message.compression:
-            raise InvalidRecordError("a compressed message is inside a compressed message")
-        timestamp = wrapper.timestamp if message.magic and wrapper.timestamp_type else message.timestamp
-        yield _record(message, message.offset + shift, timestamp)

@@ -20,6 +20,7 @@ from pybroker.log.files.filesystem import Filesystem, WriteBuffer
 from pybroker.log.log import Log
 from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
+from pybroker.log.results import LastRun
 from pybroker.log.retention import retention
 from pybroker.log.segments.fetched_records import FetchedRecords
 from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -128,18 +129,14 @@ class Disk:
         known_end_offset: int = 0,
         may_be_compacted: bool = False,
     ) -> Log:
-        return Log.open(
-            TP,
-            TOPIC_ID,
-            self.config,
-            self.directory,
-            self.services,
+        last = LastRun(
             was_clean=was_clean,
             recovery_point=Offset(recovery_point),
             log_start_offset=Offset(log_start_offset),
             known_end_offset=Offset(known_end_offset),
             may_be_compacted=may_be_compacted,
         )
+        return Log.open(TP, TOPIC_ID, self.config, self.directory, self.services, last)
 
     def manager(self, **options: object) -> LogManager:
         return LogManager(

@@ -20,6 +20,7 @@ from pybroker.log.directories.directory import LogDirectory
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
 from pybroker.log.log_state import LogServices
+from pybroker.log.results import LastRun
 from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 from pybroker.native import extension
 from pybroker.protocol import _codec_python
@@ -357,9 +358,7 @@ def _open(path: Path, *, was_clean: bool, recovery_point: int) -> Log:
         _config(),
         LogDirectory(str(path), Filesystem()),
         _services(),
-        was_clean=was_clean,
-        recovery_point=Offset(recovery_point),
-        log_start_offset=Offset(0),
+        LastRun(was_clean=was_clean, recovery_point=Offset(recovery_point)),
     )
 
 

@@ -20,6 +20,7 @@ from pybroker.log.log import Log
 from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.log.recovery import recovery
+from pybroker.log.results import LastRun
 from pybroker.model import BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from testing.scenes.logs import START_MS, TOPIC_ID, append, batch
@@ -349,10 +350,10 @@ def test_a_partition_that_cannot_be_opened_is_offline_alone_and_keeps_its_state(
     logs.stop()
     load = recovery.load
 
-    def failing(log: Log, **options: object) -> None:
+    def failing(log: Log, last: LastRun) -> None:
         if log.topic_partition == TPS[0]:
             raise error
-        load(log, **options)  # type: ignore[arg-type]  # passed through
+        load(log, last)
 
     with monkeypatch.context() as patched:
         patched.setattr(recovery, "load", failing)
@@ -385,7 +386,7 @@ def test_a_stop_is_not_clean_before_every_log_is_recovered(
     append(logs.create(TPS[0], TOPIC_ID, TopicConfig()), batch(3))
     (logs.stop if was_clean else logs.abandon)()
 
-    def failing(_log: Log, **_options: object) -> None:
+    def failing(_log: Log, _last: LastRun) -> None:
         raise ValueError("unexpected")
 
     with monkeypatch.context() as patched:
@@ -403,7 +404,7 @@ def test_a_log_that_cannot_be_opened_can_be_deleted(tmp_path: Path, monkeypatch:
     append(logs.create(TPS[0], TOPIC_ID, TopicConfig()), batch(3))
     logs.stop()
 
-    def failing(_log: Log, **_options: object) -> None:
+    def failing(_log: Log, _last: LastRun) -> None:
         raise ValueError("unexpected")
 
     with monkeypatch.context() as patched:
@@ -491,10 +492,10 @@ def test_of_two_copies_with_one_unreadable_none_is_taken(tmp_path: Path, monkeyp
     copies = TwoCopies(tmp_path)
     load = recovery.load
 
-    def failing(log: Log, **options: object) -> None:
+    def failing(log: Log, last: LastRun) -> None:
         if log.path.startswith(str(copies.broker.path(copies.second))):
             raise ValueError("unexpected")
-        load(log, **options)  # type: ignore[arg-type]  # passed through
+        load(log, last)
 
     with monkeypatch.context() as patched:
         patched.setattr(recovery, "load", failing)

@@ -36,6 +36,7 @@ from pybroker.log.log import Log
 from pybroker.log.manager.opening import open_logs
 from pybroker.log.recovery import lost
 from pybroker.log.recovery.old_formats import OldFormatError
+from pybroker.log.results import LastRun
 from pybroker.model import FIRST_OFFSET, OFFSET_END, ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_text
 
 if TYPE_CHECKING:
@@ -236,24 +237,21 @@ class Loader:
             is_future or (cleaned is not None and not is_ours) or (is_foreign and "compact" in config.cleanup_policy)
         )
 
+        last = LastRun(
+            was_clean=directory.was_clean and not is_future,
+            recovery_point=FIRST_OFFSET if recovery_point is None else recovery_point.offset,
+            log_start_offset=FIRST_OFFSET if start_offset is None else start_offset.offset,
+            is_start_offset_certain=start_offset is not None and start_offset.is_certain,
+            known_end_offset=known_end_offset,
+            perhaps_durable_below=OFFSET_END if recovery_points.is_damaged else FIRST_OFFSET,
+            may_be_compacted=may_be_compacted,
+            aborted_counts=None if counts is None else counts.get(tp, {}),
+        )
+
         def work() -> Log:
             if directory.is_offline:
                 raise directory.error()
-            return Log.open(
-                tp,
-                topic_id,
-                config,
-                directory,
-                self._services,
-                was_clean=directory.was_clean and not is_future,
-                recovery_point=FIRST_OFFSET if recovery_point is None else recovery_point.offset,
-                log_start_offset=FIRST_OFFSET if start_offset is None else start_offset.offset,
-                is_start_offset_certain=start_offset is not None and start_offset.is_certain,
-                known_end_offset=known_end_offset,
-                perhaps_durable_below=OFFSET_END if recovery_points.is_damaged else FIRST_OFFSET,
-                may_be_compacted=may_be_compacted,
-                aborted_counts=None if counts is None else counts.get(tp, {}),
-            )
+            return Log.open(tp, topic_id, config, directory, self._services, last)
 
         return work
 

@@ -26,6 +26,7 @@ from pybroker.log.log import Log
 from pybroker.log.manager import checkpoint_pass, room_pass
 from pybroker.log.manager.loading import Loader
 from pybroker.log.manager.passes import LogPasses
+from pybroker.log.results import LastRun
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.sharing.work import ThreadRunner, WorkRunner, emptied, run_inline, run_through, run_unshared
@@ -371,16 +372,8 @@ class LogManager:
             directory.note_names()
         except OSError as error:
             raise directory.fail(error) from error
-        log = Log.open(
-            tp,
-            present.topic_id,
-            present.config,
-            directory,
-            self.services,
-            was_clean=True,
-            recovery_point=durable_end,
-            log_start_offset=future.log_start_offset,
-        )
+        last = LastRun(was_clean=True, recovery_point=durable_end, log_start_offset=future.log_start_offset)
+        log = Log.open(tp, present.topic_id, present.config, directory, self.services, last)
         log.count_as_written(durable_end)
         present.release()
         self._logs[tp], self._left[tp] = log, present

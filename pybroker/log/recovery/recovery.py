@@ -44,53 +44,41 @@ from pybroker.records.batch import HEADER_SIZE, MAGIC, BatchView
 from pybroker.records.errors import CorruptRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pybroker.log.log_state import LogState
+    from pybroker.log.results import LastRun
     from pybroker.log.segments.segment import LogSegment
 
 logger = logging.getLogger(__name__)
 
 
-def load(
-    log: LogState,
-    *,
-    was_clean: bool,
-    recovery_point: Offset,
-    log_start_offset: Offset,
-    is_start_offset_certain: bool = True,
-    known_end_offset: Offset = FIRST_OFFSET,
-    perhaps_durable_below: Offset = FIRST_OFFSET,
-    may_be_compacted: bool = False,
-    aborted_counts: Mapping[Offset, int] | None = None,
-) -> None:
+def load(log: LogState, last: LastRun) -> None:
     """Fill a fresh `Log` from its directory; `log.lost` lists what was given up. Blocks. Raises OSError.
 
-    The offsets are those of this log's last checkpoints, 0 if there is none; the log reached `known_end_offset` once.
-    Below `perhaps_durable_below` it is unknown what was durable. Above the recovery point a gap is a loss, unless the
-    log `may_be_compacted` there too. Raises OldFormatError, before anything is changed, where a recovery would take messages of
-    magic 0 and 1 for damage. `aborted_counts` are those of `derived.mend_transaction_indexes`.
+    Raises OldFormatError, before anything is changed, where a recovery would take messages of magic 0 and 1 for damage.
     """
+    was_clean, recovery_point = last.was_clean, last.recovery_point
     if not was_clean:
         old_formats.refuse_first(log.filesystem, log.path, recovery_point)
     partition_files.open_segments(log, leftovers.settle(log))
-    log.log_start_offset = log_start_offset
+    log.log_start_offset = last.log_start_offset
     are_epochs_sound = log.epochs.load()
     log.producers.find_snapshots()
     if was_clean:
         log.producers.durable_snapshot_offset = max(log.producers.snapshots, default=NO_OFFSET)
     partition_files.drop_cut_segments(log)
     log.producers.remove_stray_snapshots(set(log.segments.base_offsets))
-    derived.mend_transaction_indexes(log, aborted_counts, upto=OFFSET_END if was_clean else recovery_point)
+    derived.mend_transaction_indexes(log, last.aborted_counts, upto=OFFSET_END if was_clean else recovery_point)
     if len(log.segments):
         if was_clean:
             _recover_damaged_end(log)
         else:
             partition_files.settle_overlaps(log)
-            durable_below = max(recovery_point, perhaps_durable_below)
-            _recover_from(log, recovery_point=recovery_point, durable_below=durable_below, may_be_compacted=may_be_compacted)
-    _find_end(log, is_start_offset_certain=is_start_offset_certain)
-    _note_missing_end(log, known_end_offset)
+            durable_below = max(recovery_point, last.perhaps_durable_below)
+            _recover_from(log, recovery_point, durable_below=durable_below, may_be_compacted=last.may_be_compacted)
+    _find_end(log, is_start_offset_certain=last.is_start_offset_certain)
+    _note_missing_end(log, last.known_end_offset)
     is_whole = was_clean and not log.lost
     log.recovery_point = log.log_end_offset if is_whole else min(recovery_point, log.log_end_offset)
     log.log_start_offset = max(log.log_start_offset, log.segments[0].base_offset)
@@ -110,7 +98,7 @@ def load(
 # --- step 3: after an unclean stop ---
 
 
-def _recover_from(log: LogState, *, recovery_point: Offset, durable_below: Offset, may_be_compacted: bool = False) -> None:
+def _recover_from(log: LogState, recovery_point: Offset, *, durable_below: Offset, may_be_compacted: bool = False) -> None:
     segments = list(log.segments.starting_with(recovery_point))
     logger.info("Recovering %s from offset %d: %d segments", log.topic_partition, segments[0].base_offset, len(segments))
     rebuild_producers(log, segments[0].base_offset, was_clean=False)
@@ -239,13 +227,13 @@ def _recover_damaged_end(log: LogState) -> None:
             end,
             active.size,
         )
-        _recover_from(log, recovery_point=active.base_offset, durable_below=active.base_offset)
+        _recover_from(log, active.base_offset, durable_below=active.base_offset)
         return
     try:
         len(active.transaction_index.entries)
     except CorruptIndexError as error:
         logger.warning("%s; the file is rebuilt, though the last stop was clean", error)
-        _recover_from(log, recovery_point=active.base_offset, durable_below=active.base_offset)
+        _recover_from(log, active.base_offset, durable_below=active.base_offset)
 
 
 def _note_missing_end(log: LogState, known_end_offset: Offset) -> None:

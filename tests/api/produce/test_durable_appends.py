@@ -12,7 +12,8 @@ import pytest
 from pybroker.api.handlers import produce
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log import Log
-from pybroker.model import Offset, TopicPartition
+from pybroker.log.results import LastRun
+from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import incremental_alter_configs
 from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -271,9 +272,7 @@ async def test_records_of_the_last_run_are_durable_before_they_are_served(tmp_pa
     Asked(whole, request(b"a", **producer))
     assert (log.recovery_point, log.log_end_offset) == (0, 1)
     log.release()
-    again = type(log).open(
-        T, log.topic_id, log.config, log.log_directory, log.services, was_clean=False, recovery_point=Offset(0)
-    )
+    again = type(log).open(T, log.topic_id, log.config, log.log_directory, log.services, LastRun(was_clean=False))
     assert again.recovery_point == 1, "the start has synced them"
     disk = held(whole)
     whole.replicas._own.on_moved(T, again)
