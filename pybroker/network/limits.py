@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
+
+from pybroker.dataclass import dataclass
 
 UNLIMITED: Final = 2**31 - 1
 OS_DEFAULT: Final = -1

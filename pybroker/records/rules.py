@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
+from pybroker.dataclass import dataclass
 from pybroker.records.compression import CompressionType
 
 if TYPE_CHECKING:
