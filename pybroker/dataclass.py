@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 T = TypeVar("T")
 
-_NOT_FIELDS: Final = ("ClassVar", "typing.ClassVar")
+_NOT_FIELDS: Final = ("ClassVar", "KW_ONLY")
 UNMADE: Final[dict[type, Callable[[], type]]] = {}
 _making: Final = threading.RLock()
 

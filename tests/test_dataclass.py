@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from dataclasses import FrozenInstanceError, field, replace
+from dataclasses import KW_ONLY, FrozenInstanceError, field, replace
 from typing import Any, ClassVar
 
 import pytest
@@ -62,12 +62,13 @@ class Base:
 
 @dataclass(slots=True)
 class Derived(Base):
+    _: KW_ONLY
     y: int = 2
 
 
 def test_the_methods_are_made_with_the_first_object_and_those_of_bases_before() -> None:
     assert not dataclasses.is_dataclass(Derived)
-    assert Derived(y=3) == Derived(1, 3)
+    assert Derived(y=3) == Derived(1, y=3)
     assert (Derived.__slots__, [one.name for one in dataclasses.fields(Derived)]) == (("y",), ["x", "y"])
     assert dataclasses.is_dataclass(Base)
 
