@@ -299,18 +299,3 @@ def test_every_function_that_takes_numbers_by_position_is_there() -> None:
     }
     native = {name for path in NATIVE for name in re.findall(r"(?m)^\s*(?:cp?)?def (?:[\w ]+ )?(\w+)\(", path.read_text())}
     assert set(BY_POSITION) <= names | native
-
-
-STARTED = (
-    *("addresses", "api", "broker", "config", "coordinator", "log", "metadata", "metrics", "network", "protocol"),
-    *("purgatory", "records", "replication", "sharing", "turns"),
-)
-"""The packages of a broker that runs, whose imports its start pays for."""
-
-
-@pytest.mark.parametrize("package", STARTED)
-def test_the_methods_of_a_brokers_dataclasses_are_not_made_at_the_start(package: str) -> None:
-    for path in (ROOT / package).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module == "dataclasses":
-                assert "dataclass" not in {alias.name for alias in node.names}, f"{path}: take it from pybroker.dataclass"

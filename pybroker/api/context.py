@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.api.validations import Validations
-from pybroker.dataclass import dataclass
 from pybroker.long_work import CONVERSIONS, LongWork
 from pybroker.turns.exceptions import FIRST_GROUPS
 from pybroker.turns.jobs import job

@@ -6,6 +6,7 @@ A handler and its messages are imported when the first request of their API come
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pybroker.api.absent_features import ABSENT_FEATURES
 from pybroker.api.error_counts import error_reader
 from pybroker.api.response_memo import ResponseMemo
-from pybroker.dataclass import dataclass
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions, request_class, response_class
 from pybroker.protocol.messages import MESSAGES, api_name

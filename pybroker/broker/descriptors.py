@@ -19,9 +19,9 @@ import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
-from pybroker.dataclass import dataclass
 from pybroker.log.files.open_files import OPEN_FILES
 
 logger = logging.getLogger(__name__)

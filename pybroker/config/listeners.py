@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final
 
 from pybroker.config.server_settings import SECURITY_PROTOCOLS
 from pybroker.config.setting import ConfigError
-from pybroker.dataclass import dataclass
 
 SUPPORTED_PROTOCOLS: Final = ("PLAINTEXT",)
 

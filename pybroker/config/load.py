@@ -10,6 +10,7 @@ refused, because a broker that ignores a value that its user asked for does harm
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.broker import BrokerConfig
@@ -18,7 +19,6 @@ from pybroker.config.listeners import with_address
 from pybroker.config.properties import PropertiesError, parse_properties
 from pybroker.config.setting import ConfigError, Effect, Value
 from pybroker.config.table import BROKER_SETTINGS, family_of
-from pybroker.dataclass import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,11 +6,11 @@ Source: LogConfig, KafkaConfig.extractLogConfigMap, ServerTopicConfigSynonyms.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pybroker.config.setting import LONG_MAX, ConfigError
 from pybroker.config.topic_settings import SYNONYMS, TOPIC_SETTINGS
-from pybroker.dataclass import dataclass
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from pybroker.dataclass import dataclass
 from pybroker.log.append_rules import rules_of
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.end import LogEnd

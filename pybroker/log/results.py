@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from pybroker.dataclass import dataclass
 from pybroker.model import FIRST_OFFSET, NO_OFFSET, Offset
 from pybroker.sharing.work import in_thread
 

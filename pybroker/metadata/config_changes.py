@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -36,7 +36,6 @@ from pybroker.config.hosts import CONNECTION_LIMITS_KEY
 from pybroker.config.setting import ConfigError, Kind, Setting
 from pybroker.config.topic import TopicConfig
 from pybroker.config.topic_settings import TOPIC_SETTINGS
-from pybroker.dataclass import dataclass
 from pybroker.failures import drop_frames
 from pybroker.metadata import names
 from pybroker.metadata.image import BROKER_KIND, CLIENT_METRICS_KIND, GROUP_KIND, ConfigResource

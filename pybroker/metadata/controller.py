@@ -34,13 +34,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from pybroker.config.dynamic import in_force
 from pybroker.config.hosts import HostLookups
 from pybroker.config.setting import ConfigError
-from pybroker.dataclass import dataclass
 from pybroker.failures import drop_frames
 from pybroker.metadata import names
 from pybroker.metadata.config_changes import ConfigChange, Settings, limits_to_set, plan_config_changes

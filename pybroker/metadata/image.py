@@ -13,11 +13,10 @@ Source: MetadataImage, TopicsImage, ClusterImage, PartitionRegistration.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pybroker.dataclass import dataclass
 from pybroker.metadata.leader_epochs import NO_LEADER_EPOCHS, LeaderEpochs
 from pybroker.metadata.names import is_internal
 from pybroker.model import NO_BROKER_ID

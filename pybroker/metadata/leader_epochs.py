@@ -24,11 +24,10 @@ Source: PartitionRegistration.merge, ReplicationControlManager.handleBrokerUnfen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from pybroker.dataclass import dataclass
 from pybroker.model import BrokerId, LeaderEpoch
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ Source: ReplicationControlManager.createPartitions; KIP-195.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pybroker.dataclass import dataclass
 from pybroker.failures import drop_frames
 from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, check_assignment, new_partitions
 from pybroker.metadata.placement import place_replicas

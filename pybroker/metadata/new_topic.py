@@ -8,11 +8,11 @@ Source: ReplicationControlManager.createTopic, validateNewTopicNames, validateMa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.setting import ConfigError
 from pybroker.config.topic import TopicConfig
-from pybroker.dataclass import dataclass
 from pybroker.metadata import names
 from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage
 from pybroker.metadata.placement import place_replicas

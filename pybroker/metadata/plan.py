@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pybroker.dataclass import dataclass
 from pybroker.metadata.entries import configs_key, encode_configs, encode_topic, topic_key
 from pybroker.metadata.store.base import ABSENT
 

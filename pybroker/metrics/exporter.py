@@ -9,13 +9,13 @@ Source: kafka-2_0_0.yml of prometheus/jmx_exporter for the names; docs/metrics.m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from pybroker.dataclass import dataclass
 from pybroker.metrics.group_families import group_families
 
 if TYPE_CHECKING:

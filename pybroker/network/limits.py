@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
-
-from pybroker.dataclass import dataclass
 
 UNLIMITED: Final = 2**31 - 1
 OS_DEFAULT: Final = -1

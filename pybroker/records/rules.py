@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from pybroker.dataclass import dataclass
 from pybroker.records.compression import CompressionType
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ no code changes one that it received.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from pybroker.dataclass import dataclass
 from pybroker.model import NO_BROKER_ID, BrokerId, TopicId
 from pybroker.replication.partition_data import (
     NO_PREFERRED_REPLICA,

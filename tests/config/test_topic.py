@@ -15,7 +15,7 @@ HOUR_MS = 3_600_000
 
 
 def test_the_class_has_the_tables_attributes_and_defaults() -> None:
-    declared = {field.name: field.default for field in dataclasses.fields(TopicConfig())}
+    declared = {field.name: field.default for field in dataclasses.fields(TopicConfig)}
     expected = {setting.attribute: setting.default for setting in TOPIC_SETTINGS.values()}
     assert declared == {**expected, "cleanup_policy": frozenset({"delete"})}
 

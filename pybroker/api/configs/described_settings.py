@@ -19,6 +19,7 @@ Source: ConfigHelper, DynamicBrokerConfig.brokerConfigSynonyms, DescribeConfigsR
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -30,7 +31,6 @@ from pybroker.config.table import BROKER_SETTINGS
 from pybroker.config.topic import TopicConfig
 from pybroker.config.topic_settings import SYNONYMS, TOPIC_SETTINGS
 from pybroker.config.unread_settings import UNREAD_SETTINGS
-from pybroker.dataclass import dataclass
 from pybroker.metadata.image import BROKER_KIND
 
 if TYPE_CHECKING:

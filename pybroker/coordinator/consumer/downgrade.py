@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.classic import rebalance
@@ -20,7 +21,6 @@ from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedRespons
 from pybroker.coordinator.state.classic_group import ClassicGroup, ClassicMember, GroupState
 from pybroker.coordinator.state.classic_records import group_record
 from pybroker.coordinator.state.consumer_member import NOTHING, Assignment, ConsumerMember
-from pybroker.dataclass import dataclass
 from pybroker.model import NO_MEMBER_ID, GenerationId, GroupEpoch
 from pybroker.protocol.messages.join_group import JoinGroupResponse
 

@@ -8,7 +8,7 @@ Source: GroupMetadataManager.consumerGroupHeartbeat, TargetAssignmentBuilder.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.consumer.assignors import ASSIGNORS, Subscriber
@@ -26,7 +26,6 @@ from pybroker.coordinator.state.consumer_records import (
     target_record,
     topics_record,
 )
-from pybroker.dataclass import dataclass
 from pybroker.model import group_epoch
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.sharing.work import portions

@@ -18,7 +18,7 @@ Source: GroupMetadataManager.consumerGroupHeartbeat, consumerGroupLeave; KIP-848
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.consumer import member_timers
@@ -38,7 +38,6 @@ from pybroker.coordinator.state.consumer_member import (
 )
 from pybroker.coordinator.state.consumer_records import current_record
 from pybroker.coordinator.state.records import group_tombstone
-from pybroker.dataclass import dataclass
 from pybroker.model import NO_MEMBER_ID, GroupId, MemberId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages import consumer_group_heartbeat as messages

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.dataclass import dataclass
 from pybroker.log.results import AppendOrigin
 from pybroker.model import Offset
 from pybroker.powers import is_power_of_ten

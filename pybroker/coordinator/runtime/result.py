@@ -9,11 +9,10 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorResult; etcd-io/r
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pybroker.dataclass import dataclass
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:

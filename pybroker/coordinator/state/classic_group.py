@@ -73,7 +73,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -81,7 +81,6 @@ from typing import TYPE_CHECKING, Final
 from pybroker.coordinator.embedded_protocol import PROTOCOL_TYPE, subscribed_topics
 from pybroker.coordinator.state.group import NEVER_OLD, SINCE_COMMIT, GroupType, OffsetAge
 from pybroker.coordinator.state.records import group_tombstone
-from pybroker.dataclass import dataclass
 from pybroker.model import NO_MEMBER_ID, GenerationId
 from pybroker.protocol.error_codes import ErrorCode
 

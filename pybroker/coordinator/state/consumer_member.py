@@ -22,12 +22,11 @@ Source: ConsumerGroupMember, MemberState; KIP-848.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.dataclass import dataclass
 from pybroker.model import NO_MEMBER_EPOCH, GroupEpoch, MemberEpoch
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ Source: Group of Kafka's group coordinator, which has the first part; KIP-848.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from pybroker.dataclass import dataclass
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:

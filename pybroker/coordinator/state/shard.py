@@ -6,6 +6,7 @@ Source: GroupCoordinatorShard, GroupMetadataManager.replay, OffsetMetadataManage
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from pybroker.coordinator.state.classic_group import ClassicGroup, ClassicMember
 from pybroker.coordinator.state.consumer_group import ConsumerGroup
 from pybroker.coordinator.state.consumer_replay import REPLAYS
 from pybroker.coordinator.state.pending import PendingOffsets
-from pybroker.dataclass import dataclass
 from pybroker.model import GenerationId
 from pybroker.protocol.messages.group_records import RecordType
 

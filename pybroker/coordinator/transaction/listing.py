@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.coordinator.consumer.patterns.re2_syntax import PatternError
 from pybroker.coordinator.consumer.patterns.topic_pattern import TopicPattern
 from pybroker.coordinator.transaction.state import PREPARED, State, Transaction
-from pybroker.dataclass import dataclass
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

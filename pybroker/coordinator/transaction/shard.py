@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pybroker.coordinator.transaction.records import from_bytes, type_of
 from pybroker.coordinator.transaction.removed import RemovedPartitions
 from pybroker.coordinator.transaction.state import State
-from pybroker.dataclass import dataclass
 from pybroker.protocol.messages.transaction_records import TRANSACTION_LOG
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import base64
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pybroker.dataclass import dataclass
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition, topic_id_parse, topic_id_text
 
 if TYPE_CHECKING:

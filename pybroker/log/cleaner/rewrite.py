@@ -12,10 +12,10 @@ Source: Cleaner.cleanSegments, buildOffsetMap, shouldRetainRecord; MemoryRecords
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.dataclass import dataclass
 from pybroker.log.cleaner.chunks import THREAD_BYTES, ChunkReader, pieces_of, sections_of
 from pybroker.log.read import aborted_in_pieces
 from pybroker.log.results import computed

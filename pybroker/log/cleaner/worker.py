@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from pybroker.dataclass import dataclass
 
 if TYPE_CHECKING:
     from pybroker.log.cleaner.throttle import Throttle

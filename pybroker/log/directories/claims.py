@@ -22,9 +22,9 @@ from __future__ import annotations
 import dataclasses
 import errno
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pybroker.dataclass import dataclass
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.directories.directory import MissingDirectoryError
 from pybroker.protocol.error_codes import KafkaError

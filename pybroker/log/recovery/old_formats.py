@@ -21,10 +21,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pybroker.dataclass import dataclass
 from pybroker.log.files.names import offset_of
 from pybroker.log.leader_epoch_cache import HeaderEpochs
 from pybroker.log.recovery.old_messages import Entry, find_old, intact_at, next_intact

@@ -16,9 +16,9 @@ Cost: the headers of the whole segment, once, after damage was found.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pybroker.dataclass import dataclass
 from pybroker.log.segments.batch_scan import WINDOW, CorruptDataError, check, read_bytes
 from pybroker.model import FIRST_OFFSET, OFFSET_END
 from pybroker.records.batch import HEADER_SIZE, MAGIC, MAGIC_AT, BatchView

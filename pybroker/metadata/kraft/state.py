@@ -9,10 +9,9 @@ Source: TopicsDelta, ConfigurationsDelta, PartitionRegistration.merge, MetadataB
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.dataclass import dataclass
 from pybroker.metadata.kraft.reading import DamagedMetadataError
 from pybroker.model import NO_PRODUCER_ID, LeaderEpoch, ProducerId, TopicId
 from pybroker.protocol.messages.metadata_records import (
