@@ -68,7 +68,7 @@ def test_the_configuration_imports_neither_prometheus_nor_the_network() -> None:
 
 
 HEAVY = {
-    *("prometheus_client", "tornado", "pyarrow", "pyspark", "crc32c"),
+    *("prometheus_client", "tornado", "pyarrow", "pyspark"),
     *("pybroker.coordinator.service", "pybroker.inspection", "pybroker.spark", "pybroker.tools"),
 }
 """The modules that an idle broker does without. Each costs memory, and time at the start."""

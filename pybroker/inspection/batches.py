@@ -13,6 +13,8 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from crc32c import crc32c
+
 from pybroker.inspection.search import Budget, next_sound
 from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, LeaderEpoch, Offset
 from pybroker.records.batch import (
@@ -26,7 +28,6 @@ from pybroker.records.batch import (
     BatchView,
     TimestampType,
 )
-from pybroker.records.checksum import crc32c
 from pybroker.records.compression import CompressionType
 from pybroker.records.legacy import CHECKED_FROM, HEAD, MessageView
 

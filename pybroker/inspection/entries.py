@@ -9,13 +9,14 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from crc32c import crc32c
+
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.indexes import offset_index, time_index, transaction_index
 from pybroker.log.indexes.transaction_index import AbortedTransaction
 from pybroker.log.producers import producer_snapshot
 from pybroker.records.batch import decrement_sequence
-from pybroker.records.checksum import crc32c
 
 if TYPE_CHECKING:
     import struct

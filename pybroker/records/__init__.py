@@ -4,7 +4,6 @@ output.
 batch, legacy            the formats: batches of magic 2, messages of magic 0 and 1
 build, entries           batches from records; batches with keys and values alone, many times as fast
 control, varint          control records; the numbers inside records
-checksum                 CRC-32C of batches
 validate, rules, work    checks the records of a produce request and assigns their offsets; the topic's settings for that, and how
                          much of the work the loop may do
 rebuild, refusal         a produced batch in another form; the records for which one is refused

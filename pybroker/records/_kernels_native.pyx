@@ -13,7 +13,7 @@ from libc.string cimport memchr, memcmp, memcpy
 from pybroker.records._crc cimport pb_crc32, pb_crc32c, pb_crc32c_init, pb_crc_init, pb_has_crc32c
 from pybroker.records._numbers cimport *
 
-from pybroker.records.checksum import crc32c
+from crc32c import crc32c
 
 from pybroker.records import batch
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Final, cast
 
+from crc32c import crc32c
+
 from pybroker.records.batch import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
@@ -26,7 +28,6 @@ from pybroker.records.batch import (
     TRANSACTIONAL_BIT,
     set_offset_and_epoch,
 )
-from pybroker.records.checksum import crc32c
 from pybroker.records.errors import CorruptRecordError, RecordFault, record_fault
 from pybroker.records.varint import VARINT_BYTES_MAX, append_varint, read_varint, read_varlong, varint
 

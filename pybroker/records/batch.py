@@ -33,8 +33,9 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from crc32c import crc32c
+
 from pybroker.model import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerEpoch, ProducerId
-from pybroker.records.checksum import crc32c
 from pybroker.records.compression import DECOMPRESSED_BYTES_MAX, CompressionType, decompress
 from pybroker.records.errors import CorruptRecordError, InvalidRecordError
 from pybroker.records.varint import read_varint, read_varlong

@@ -9,6 +9,8 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
+from crc32c import crc32c
+
 from pybroker.model import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.records import kernels
 from pybroker.records.batch import (
@@ -26,7 +28,6 @@ from pybroker.records.batch import (
     Record,
     TimestampType,
 )
-from pybroker.records.checksum import crc32c
 from pybroker.records.compression import CompressionType, compress
 from pybroker.records.copies import extend
 from pybroker.records.varint import append_varint

@@ -24,9 +24,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
+from crc32c import crc32c
+
 from pybroker.log.files.names import offset_of
 from pybroker.log.producers.producer_entry import BatchMetadata, ProducerEntry
-from pybroker.records.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Collection

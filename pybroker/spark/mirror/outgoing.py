@@ -26,6 +26,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, final
 
+from crc32c import crc32c
+
 from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, Offset, ProducerEpoch, ProducerId
 from pybroker.records import legacy
 from pybroker.records.batch import (
@@ -44,7 +46,6 @@ from pybroker.records.batch import (
     increment_sequence,
 )
 from pybroker.records.build import build_batch
-from pybroker.records.checksum import crc32c
 from pybroker.records.errors import CorruptRecordError
 from pybroker.spark.errors import PipelineError
 from pybroker.spark.wire.aborted import AbortedTransactions
