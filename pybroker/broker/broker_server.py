@@ -32,7 +32,7 @@ from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.old_data import old_data, refusal_of, sqlite_path, why_not_start
 from pybroker.broker.passes import schedule_passes
 from pybroker.broker.periodic import Periodic
-from pybroker.broker.registration import registration
+from pybroker.broker.registration import refuse_other_brokers, registration
 from pybroker.clock import SystemClock
 from pybroker.config.hosts import HostLookups, connection_limits
 from pybroker.config.listeners import parse_address
@@ -111,7 +111,7 @@ class BrokerServer:
         self.filesystem = filesystem or Filesystem()
         self.clock = clock or SystemClock()
         self.metrics = BrokerMetrics()
-        self.failed: asyncio.Event = asyncio.Event()  # set when no log directory works any more
+        self.failed: asyncio.Event = asyncio.Event()  # set when the broker cannot work any more
         self.stopping = asyncio.Event()  # set when the sockets take no new requests
         self.validations = Validations()
         self.conversions = LongWork("convert", CONVERSIONS)
@@ -218,6 +218,7 @@ class BrokerServer:
             await self._refuse_old_data()
             self.controller = Controller(self.store, config, broker_id=config.node_id, hosts=self.hosts)
             await self.controller.start(config.cluster_id or stored_cluster_id(config.log_dirs, self.filesystem))
+            refuse_other_brokers(self.controller.image, config)
         except StoreError as error:
             raise StartError(str(error)) from error
         self.config = self.controller.config  # with the dynamic settings of earlier runs
@@ -225,7 +226,7 @@ class BrokerServer:
     def _open_store(self) -> Store:
         path = sqlite_path(self.config)
         if path is None:
-            return open_store(self.config.metadata_store, asyncio.to_thread)
+            return open_store(self.config.metadata_store, owner=f"broker-{self.config.node_id}", on_taken_over=self.failed.set)
         if not Path(path).exists() and (found := old_data(self.config.log_dirs, self.filesystem)):
             raise StartError(refusal_of(path, found, self.filesystem))  # and nothing is created where a disk may be missing
         return open_store(f"sqlite:{path}", asyncio.to_thread)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.store.base import Store
 
 SQLITE: Final = "sqlite:"
+MEMORY: Final = "memory:"
 METADATA_FILE: Final = "metadata.sqlite"
 CONTAINER_MARKS: Final = ("/.dockerenv", "/run/.containerenv")
 
@@ -78,6 +79,8 @@ async def why_not_start(store: Store, config: BrokerConfig, filesystem: Filesyst
     path = sqlite_path(config)
     if path is not None:
         return refusal_of(path, found, filesystem) if found else None
+    if config.metadata_store != MEMORY:
+        return remote_refusal(config.metadata_store, found) if found else None
     with_logs = [] if config.metadata_memory_set_logs_aside else [one for one in found if one.logs]
     return memory_refusal(with_logs) if with_logs else None
 
@@ -140,7 +143,7 @@ def use_adopt(log_dirs: Sequence[str], sign: str) -> str:
 
 
 def sqlite_path(config: BrokerConfig) -> str | None:
-    """Return where the metadata store lies; None for one in memory."""
+    """Return the file of the metadata store; None if it is in none."""
     url = config.metadata_store
     if not url.startswith(SQLITE):
         return None
@@ -170,6 +173,14 @@ def refusal(store: str, found: Sequence[OldData], environment: Mapping[str, str]
             "makes the topics again out of the logs, or 'pybroker directories set-aside', which puts the logs aside"
         )
     return f"The metadata store {store} is new, but {_named(found)}. {remedy}."
+
+
+def remote_refusal(store: str, found: Sequence[OldData]) -> str:
+    """Return why the broker does not start with the new `store`, which other machines keep."""
+    return (
+        f"The metadata store {store} is new, but {_named(found)}. Set metadata.store to the store that has their topics, or "
+        "log.dirs to empty directories."
+    )
 
 
 def memory_refusal(found: Sequence[OldData]) -> str:

@@ -173,12 +173,14 @@ def load_config(file: Path | None, data_dir: str | None, overrides: Sequence[str
 
 def _store_path(config: BrokerConfig) -> Path:
     """Return the file of the metadata store. Raises RunError if there is none."""
-    from pybroker.broker.old_data import sqlite_path
+    from pybroker.broker.old_data import MEMORY, sqlite_path
 
     path = sqlite_path(config)
     if path is None:
         raise RunError(
             "metadata.store=memory: keeps no directories and no topics between two runs, so there is nothing to work on"
+            if config.metadata_store == MEMORY
+            else f"metadata.store={config.metadata_store} is no file; this command works on a metadata store in a file"
         )
     return Path(path)
 

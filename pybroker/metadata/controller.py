@@ -33,10 +33,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pybroker.config.dynamic import in_force
 from pybroker.config.hosts import HostLookups
@@ -70,7 +70,7 @@ from pybroker.metadata.internal_topics import automatic_topic
 from pybroker.metadata.more_partitions import MorePartitions, plan_more_partitions
 from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, NewTopic, TopicPlanner
 from pybroker.metadata.producer_ids import ProducerIds
-from pybroker.metadata.store.base import ABSENT, Change, Conflict, Store, StoreError
+from pybroker.metadata.store.base import ABSENT, Change, Conflict, OutcomeUnknownError, Store, StoreError
 from pybroker.metadata.uninterrupted import Uninterrupted
 from pybroker.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicId, topic_id_text
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -82,6 +82,9 @@ if TYPE_CHECKING:
     from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
+
+Element = TypeVar("Element")
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True, frozen=True)
@@ -151,8 +154,14 @@ class Controller:
         logger.info("Broker %d registered", registration.broker_id)
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicOutcome]:
-        """Create all valid topics in one commit. Returns an outcome for each of `topics`, whose names must be distinct."""
-        return await self._uninterrupted.run(self._create_topics(topics, validate_only=validate_only))
+        """Create all valid topics, in one commit where the store has no limit. Returns an outcome for each of `topics`, whose
+        names must be distinct.
+        """
+        planner = TopicPlanner(self.image, self.config, self._random)
+        if sum(map(planner.partition_count, topics)) > PARTITIONS_PER_REQUEST_MAX:
+            refusal = KafkaError(ErrorCode.POLICY_VIOLATION, EXCESSIVE)
+            return [TopicOutcome(error=refusal)] * len(topics)
+        return await self._in_commits(topics, lambda some: self._create_topics(some, validate_only=validate_only))
 
     async def create_missing_topics(self, missing: Sequence[str]) -> dict[str, TopicOutcome]:
         """Create topics that a client asked about, with the broker's defaults; a topic that another client just created
@@ -165,32 +174,36 @@ class Controller:
         }
 
     async def delete_topics(self, topic_ids: Sequence[TopicId]) -> list[TopicOutcome]:
-        """Delete topics in one commit. Returns an outcome for each of `topic_ids`, which must be distinct."""
-        return await self._uninterrupted.run(self._delete_topics(topic_ids))
+        """Delete topics, in one commit where the store has no limit. Returns an outcome for each of `topic_ids`, which must be
+        distinct.
+        """
+        return await self._in_commits(topic_ids, self._delete_topics)
 
     async def alter_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> Sequence[KafkaError | None]:
-        """Change settings of distinct resources, all valid ones in one commit. Returns an error or None for each of
-        `changes`.
-        """
+        """Change settings of distinct resources. Returns an error or None for each of `changes`."""
         unusable: dict[str, ConfigError] = {}
         for limits in limits_to_set(changes):  # before the change, which others wait for
             try:
                 await self.hosts.look_up(limits, is_new=True)
             except ConfigError as error:
                 unusable[limits] = drop_frames(error)
-        return await self._uninterrupted.run(
-            self._carry_out(
-                lambda: plan_config_changes(self.image, Settings(self.static_config, self.config, unusable), changes),
+        return await self._in_commits(
+            changes,
+            lambda some: self._carry_out(
+                lambda: plan_config_changes(self.image, Settings(self.static_config, self.config, unusable), some),
                 validate_only=validate_only,
-            )
+            ),
         )
 
     async def create_partitions(
         self, wanted: Sequence[MorePartitions], *, validate_only: bool = False
     ) -> Sequence[KafkaError | None]:
-        """Add partitions to distinct topics, all valid ones in one commit. Returns an error or None for each of `wanted`."""
-        return await self._uninterrupted.run(
-            self._carry_out(lambda: plan_more_partitions(self.image, self._random, wanted), validate_only=validate_only)
+        """Add partitions to distinct topics. Returns an error or None for each of `wanted`."""
+        return await self._in_commits(
+            wanted,
+            lambda some: self._carry_out(
+                lambda: plan_more_partitions(self.image, self._random, some), validate_only=validate_only
+            ),
         )
 
     async def update_features(
@@ -210,6 +223,15 @@ class Controller:
         This is one commit, whatever the number of partitions. Raises StoreError.
         """
         return await self._uninterrupted.run(self._raise_leader_epochs(above))
+
+    async def _in_commits(
+        self, elements: Sequence[Element], operation: Callable[[Sequence[Element]], Coroutine[Any, Any, Sequence[Result]]]
+    ) -> list[Result]:
+        """Carry out an operation, which changes one entry for each of its elements, in as many commits as the store needs."""
+        count_max, results = self._store.limits.operations_max, list[Result]()
+        for start in range(0, len(elements), count_max):
+            results += await self._uninterrupted.run(operation(elements[start : start + count_max]))
+        return results
 
     async def _raise_leader_epochs(self, above: LeaderEpoch) -> LeaderEpoch:
         async with self._one_change:
@@ -269,9 +291,6 @@ class Controller:
 
     def _plan(self, topics: Sequence[NewTopic]) -> Pausing[list[TopicOutcome]]:
         planner = TopicPlanner(self.image, self.config, self._random)
-        if sum(map(planner.partition_count, topics)) > PARTITIONS_PER_REQUEST_MAX:
-            refusal = KafkaError(ErrorCode.POLICY_VIOLATION, EXCESSIVE)
-            return [TopicOutcome(error=refusal)] * len(topics)
         outcomes = []
         for topic in topics:
             try:
@@ -307,6 +326,9 @@ class Controller:
         try:
             outcome = await self._store.commit(puts=puts, deletes=deletes, compare=compare)
             await self._follower.settled()
+        except OutcomeUnknownError as error:
+            logger.warning("A change of the metadata may have been made or not: %s", error)
+            return KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error))
         except StoreError as error:
             logger.exception("The metadata store could not write a change; the operation fails")
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
@@ -323,7 +345,8 @@ class Controller:
     async def _take_back(self, created: Sequence[TopicImage]) -> None:
         """Delete the topics that a listener could not take. After a failure of the store there is nothing to delete."""
         standing = [topic for topic in created if topic.topic_id in self.image.topics_by_id]
-        await self._commit(deletes=[topic_key(topic.name) for topic in standing], compare={})
+        if standing:
+            await self._commit(deletes=[topic_key(topic.name) for topic in standing], compare={})
 
     def _take_over(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Replace the image, and the settings in force if the change has some; the listeners are called next."""

@@ -99,7 +99,7 @@ class StoreFollower:
 
     def _follow(self, changes: Sequence[Change]) -> Pausing[None]:
         old = self._image()
-        revision = changes[0].revision
+        revision = max(change.revision for change in changes)  # one of a listing has several
         if revision <= old.revision:
             return  # the listing at the start already had this change
         new, delta = yield from applied(old, changes, revision, self.planned)

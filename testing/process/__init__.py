@@ -2,6 +2,7 @@
 
 broker                    a broker under test
 kafka_peer                Apache Kafka as a broker
+etcd_peer                 etcd, one member or several
 kafka_tools, tool_runner  Apache Kafka's command line tools: one run, or many in one JVM
 go                        programs in Go
 class_archive             an archive of classes, with which Spark's JVMs start quickly

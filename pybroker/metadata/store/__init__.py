@@ -1,9 +1,11 @@
-"""Where the cluster's metadata is kept: in memory or in a durable file.
+"""Where the cluster's metadata is kept: in memory, in a durable file, or in etcd.
 
 base              the interface: revisions, conditional commits, watches
+etcd              keeps the entries in etcd, which several brokers can share
 memory            keeps the entries as long as the process lives; the base of the durable store
 sqlite            keeps the entries in an SQLite file
 sqlite_reserve    the room that the SQLite file holds for a full volume
+watches           the watches of a store in this process
 """
 
 from __future__ import annotations
@@ -18,10 +20,17 @@ if TYPE_CHECKING:
     from pybroker.metadata.store.base import Store
 
 
-def open_store(url: str, run: Callable[[Callable[[], None]], Awaitable[None]] | None = None) -> Store:
-    """Open `memory:` or `sqlite:PATH`.
+def open_store(
+    url: str,
+    run: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
+    *,
+    owner: str = "tool",
+    on_taken_over: Callable[[], object] = lambda: None,
+) -> Store:
+    """Open `memory:`, `sqlite:PATH` or `etcd:URL[,URL...]`.
 
-    `run` runs a durable store's blocking writes (`asyncio.to_thread`); None runs them inline. Only the chosen kind is
+    `run` runs the blocking writes of a file (`asyncio.to_thread`); None runs them inline. `owner` is the one that changes a
+    store which others can reach, and `on_taken_over` is called when another process has become it. Only the chosen kind is
     imported. Raises StoreError for an unknown kind, and as `SqliteStore.open`.
     """
     if url == "memory:":
@@ -33,4 +42,8 @@ def open_store(url: str, run: Callable[[Callable[[], None]], Awaitable[None]] | 
         from pybroker.metadata.store.sqlite import SqliteStore, run_inline  # noqa: PLC0415  only the chosen kind
 
         return SqliteStore.open(Path(rest), run_inline if run is None else run)
-    raise StoreError(f"unknown metadata store {url!r}: it is 'memory:' or 'sqlite:PATH'")
+    if kind == "etcd":
+        from pybroker.metadata.store.etcd.store import EtcdStore  # noqa: PLC0415  only the chosen kind
+
+        return EtcdStore.at(rest, owner, on_taken_over)
+    raise StoreError(f"unknown metadata store {url!r}: it is 'memory:', 'sqlite:PATH' or 'etcd:URL[,URL...]'")

@@ -1,7 +1,7 @@
 """The promises of a metadata store, so that memory, a file or a consensus service can be behind the same controller.
 
 Idea
-    Keys are text, values bytes. Every commit that changes something has a revision, one higher than the commit
+    Keys are text, values bytes. Every commit that changes something has a revision, higher than that of the commit
     before, and every entry carries the revision of the commit that last put it. A commit names the revisions it was
     computed from: if one of them is not current, nothing happens and the caller computes again. This is etcd's model,
     reduced to what the controller needs.
@@ -16,6 +16,7 @@ Order of events
 from __future__ import annotations
 
 import abc
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -25,6 +26,12 @@ ABSENT: Final = 0
 
 class StoreError(Exception):
     """The store cannot be opened, read or written. Nothing of the commit that raised it is visible, now or after a restart."""
+
+
+class OutcomeUnknownError(StoreError):
+    """A remote store did not respond: the commit may have happened, or may still happen, as the watches will show. Once a later
+    commit of the same store has happened, it cannot happen any more.
+    """
 
 
 class Entry(NamedTuple):
@@ -58,6 +65,25 @@ class Conflict(NamedTuple):
     actual: int
 
 
+class Limits(NamedTuple):
+    """The largest commit: keys that are put or deleted, or keys that are compared; bytes of keys and values."""
+
+    operations_max: int
+    bytes_max: int
+
+    def check(self, puts: Mapping[str, bytes], deletes: Collection[str], compare: Collection[str]) -> None:
+        """Raise StoreError if a commit is larger."""
+        count = max(len(puts) + len(deletes), len(compare))
+        size = sum(len(key) + len(value) for key, value in puts.items()) + sum(map(len, deletes)) + sum(map(len, compare))
+        if count > self.operations_max or size > self.bytes_max:
+            raise StoreError(
+                f"one change of the metadata has {count} keys and {size} bytes; the store takes at most {self.operations_max} "
+                f"keys and {self.bytes_max} bytes at once"
+            )
+
+
+NO_LIMITS: Final = Limits(sys.maxsize, sys.maxsize)
+
 WatchCallback = Callable[[Sequence[Change]], None]
 """A function that each commit calls once with the matching changes, in the order of their keys. It must not raise or commit."""
 
@@ -71,7 +97,12 @@ class Watch(abc.ABC):
 
 
 class Store(abc.ABC):
-    """A metadata store. All methods are called on the loop's thread; commits may be started while another commit runs."""
+    """A metadata store. `limits` are those of a commit.
+
+    All methods are called on the loop's thread; commits may be started while another commit runs.
+    """
+
+    limits: Limits = NO_LIMITS
 
     @abc.abstractmethod
     async def get(self, key: str) -> Entry | None:
@@ -92,8 +123,8 @@ class Store(abc.ABC):
         """Put and delete keys durably, all or none, if every key of `compare` has that revision (ABSENT: the key does
         not exist).
 
-        Deleting a key that does not exist is no change. Returns the store's revision after the commit, which is the
-        previous revision if nothing changed. Raises StoreError; ValueError if a key is both put and deleted.
+        Deleting a key that does not exist is no change, which no watch sees. Returns the store's revision after the commit.
+        Raises StoreError, also if the commit is larger than `limits`; ValueError if a key is both put and deleted.
         """
 
     @abc.abstractmethod

@@ -12,23 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, Entry, Listing, Store, StoreError, Watch, WatchCallback
+from pybroker.metadata.store.watches import Watches
 from pybroker.metadata.uninterrupted import Uninterrupted
 from pybroker.sharing.loop import complete
 
 if TYPE_CHECKING:
     from pybroker.sharing.work import Pausing
-
-
-class _PrefixWatch(Watch):
-    __slots__ = ("_watches", "callback", "prefix")
-
-    def __init__(self, prefix: str, callback: WatchCallback, watches: list[_PrefixWatch]) -> None:
-        self.prefix, self.callback, self._watches = prefix, callback, watches
-        watches.append(self)
-
-    def cancel(self) -> None:
-        if self in self._watches:
-            self._watches.remove(self)
 
 
 class MemoryStore(Store):
@@ -37,7 +26,7 @@ class MemoryStore(Store):
     def __init__(self, entries: Sequence[Entry] = (), revision: int = 0) -> None:
         self._entries = {entry.key: entry for entry in entries}
         self._revision = revision
-        self._watches: list[_PrefixWatch] = []
+        self._watches = Watches()
         self._one_commit = asyncio.Lock()
         self._uninterrupted = Uninterrupted()
         self._is_closed = False
@@ -97,7 +86,7 @@ class MemoryStore(Store):
 
     def watch(self, prefix: str, callback: WatchCallback) -> Watch:
         """Call `callback` for every later commit that changes a key which starts with `prefix`."""
-        return _PrefixWatch(prefix, callback, self._watches)
+        return self._watches.add(prefix, callback)
 
     async def close(self) -> None:
         """Wait for the commit that is running and release everything; idempotent."""
@@ -118,7 +107,4 @@ class MemoryStore(Store):
         for key, value, _ in changes:
             if value is None:
                 del self._entries[key]
-        for watch in tuple(self._watches):
-            matching = [change for change in changes if change.key.startswith(watch.prefix)]
-            if matching:
-                watch.callback(matching)
+        self._watches.call(changes)

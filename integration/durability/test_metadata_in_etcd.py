@@ -1,0 +1,148 @@
+"""A metadata store in a real etcd, whose members are killed, paused and started again in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from pybroker.metadata.store import open_store
+from pybroker.metadata.store.base import ABSENT, Change, Conflict, OutcomeUnknownError, StoreError
+from testing.process import etcd_peer, procstat
+from testing.process.broker import BrokerProcess
+from testing.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pybroker.metadata.store.base import Store
+    from testing.process.etcd_peer import EtcdPeer
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def etcd() -> Iterator[EtcdPeer]:
+    with etcd_peer.running() as peer:
+        yield peer
+
+
+@pytest.fixture
+def three_members() -> Iterator[EtcdPeer]:
+    with etcd_peer.running(3) as peer:
+        yield peer
+
+
+async def count_up(store: Store, times: int) -> tuple[int, int]:
+    """Count a key up by compare-and-swap; return how often that has happened, and how often it may have."""
+    certain = possible = 0
+    while certain < times:
+        entry = await store.get("count")
+        value, revision = (0, ABSENT) if entry is None else (int(entry.value), entry.revision)
+        try:
+            outcome = await store.commit(puts={"count": b"%d" % (value + 1)}, compare={"count": revision})
+        except OutcomeUnknownError:
+            possible += 1
+        else:
+            certain += not isinstance(outcome, Conflict)
+    return certain, possible
+
+
+async def disturbed(etcd: EtcdPeer, times: int) -> None:
+    """Kill and pause the members in turn while two stores count up, and check that both saw each number once."""
+    seen: list[list[int]] = [[], []]
+
+    def note(numbers: list[int], changes: Sequence[Change]) -> None:
+        numbers += [int(change.value or b"") for change in changes if change.key == "count"]
+
+    stores = [open_store(f"etcd:{etcd.urls}", owner=f"broker-{number}") for number in range(2)]
+    for store, numbers in zip(stores, seen, strict=True):
+        store.watch("", lambda changes, numbers=numbers: note(numbers, changes))  # type: ignore[misc]
+        await store.commit()
+    counting = [asyncio.create_task(count_up(store, times)) for store in stores]
+    for member in etcd.members:
+        await asyncio.sleep(0.3)  # the stores count meanwhile
+        member.kill()
+        await asyncio.sleep(0.3)
+        etcd.start(member)
+        await asyncio.to_thread(etcd.become_ready)
+        member.signal(signal.SIGSTOP)
+        await asyncio.sleep(0.3)
+        member.signal(signal.SIGCONT)
+    counted = await asyncio.gather(*counting)
+    for store in stores:
+        await store.commit()
+    entry = await stores[0].get("count")
+    assert entry is not None
+    certain, possible = (sum(one[n] for one in counted) for n in range(2))
+    assert certain <= int(entry.value) <= certain + possible
+    assert seen == [list(range(1, int(entry.value) + 1))] * 2
+    for store in stores:
+        await store.close()
+
+
+def test_each_change_happens_once_and_is_seen_once_while_the_only_member_comes_and_goes(etcd: EtcdPeer) -> None:
+    asyncio.run(disturbed(etcd, 300))
+
+
+def test_each_change_happens_once_and_is_seen_once_while_three_members_come_and_go(three_members: EtcdPeer) -> None:
+    asyncio.run(disturbed(three_members, 300))
+
+
+def test_a_change_that_etcd_would_refuse_for_its_size_is_refused_before(etcd: EtcdPeer) -> None:
+    async def run() -> None:
+        store = open_store(f"etcd:{etcd.urls}", owner="broker-1")
+        limits = store.limits
+        keys = [f"key-{number}" for number in range(limits.operations_max)]
+        assert isinstance(await store.commit(puts=dict.fromkeys(keys, b""), compare=dict.fromkeys(keys, ABSENT)), int)
+        assert isinstance(await store.commit(puts={"large": bytes(limits.bytes_max - 5)}), int)
+        for puts in (dict.fromkeys([*keys, "more"], b""), {"large": bytes(limits.bytes_max)}):
+            with pytest.raises(StoreError, match="at most"):
+                await store.commit(puts=puts)
+        await store.close()
+
+    asyncio.run(run())
+
+
+def taken_over(etcd: EtcdPeer, broker: BrokerProcess, tmp_path: Path) -> None:
+    """Start a second process with the broker's number, which ends the first one, and start that again."""
+    second = BrokerProcess(tmp_path / "twin", dict(broker.overrides))
+    second.start()
+    second.stop()
+    until(lambda: not procstat.is_alive(broker.pid), "the first process has ended")
+    assert "Another process changes the metadata in etcd as broker-1 now" in broker.log_file.read_text()
+    broker.kill()  # which only waits for it
+    broker.start()
+
+
+def test_a_broker_keeps_its_topics_in_etcd(etcd: EtcdPeer, tmp_path: Path) -> None:
+    names = {f"topic-{number}" for number in range(300)}
+    broker = BrokerProcess(tmp_path, {"metadata.store": f"etcd:{etcd.urls}/one"})
+    broker.start()
+    try:
+        taken_over(etcd, broker, tmp_path)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        for future in admin.create_topics([NewTopic(name, 1, 1) for name in sorted(names)]).values():
+            future.result(TIMEOUT_S)
+        broker.kill()
+        etcd.members[0].kill()
+        etcd.start()
+        broker.start()
+        assert names <= admin.list_topics(timeout=TIMEOUT_S).topics.keys()
+        for future in admin.delete_topics(sorted(names)).values():
+            future.result(TIMEOUT_S)
+        assert not names & admin.list_topics(timeout=TIMEOUT_S).topics.keys()
+        assert not any((broker.data_dir / f"{name}-0").exists() for name in names)
+    finally:
+        broker.stop()
+    assert not (broker.data_dir / "metadata.sqlite").exists()
+    elsewhere = BrokerProcess(tmp_path, {"metadata.store": f"etcd:{etcd.urls}/another"})
+    with pytest.raises(RuntimeError, match="another is new, but"):
+        elsewhere.start()
+    second = BrokerProcess(tmp_path / "second", {"metadata.store": f"etcd:{etcd.urls}/one", "node.id": "2"})
+    with pytest.raises(RuntimeError, match="one store serves one broker"):
+        second.start()

@@ -1,0 +1,187 @@
+"""Calls of etcd's JSON gateway: HTTP/1.1 with one JSON message in and one, or a stream of them, out.
+
+Idea
+    A failure shows what a caller must know: nothing was sent (`NotSentError`), the request went out and its response
+    is lost (`LostError`, so it may have been carried out), or etcd refused it (`RefusedError`). A connection is kept
+    for the next call. After a failure the next member is asked, and everything that runs on the member before ends with
+    `LostError`, its watches included: a member that is paused keeps its connections open, but sends nothing.
+
+h11 turns HTTP into bytes and back and does no input or output, so `dial` can connect to anything. An HTTP client of another
+library would bring more packages (aiohttp), or make a connection for every request (Tornado).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import h11
+
+from pybroker.metadata.store.base import StoreError
+from pybroker.metadata.store.etcd.address import Endpoint
+
+CALL_S: Final = 5.0
+READ_BYTES: Final = 65_536
+UNAVAILABLE: Final = frozenset({1, 4, 14})
+"""gRPC's CANCELLED, DEADLINE_EXCEEDED and UNAVAILABLE: the request may have been carried out, or may be yet."""
+
+Message = dict[str, Any]
+
+
+class NotSentError(Exception):
+    """No member could be reached, so the request was not sent."""
+
+
+class LostError(Exception):
+    """The request was sent, and its response did not come: it may have been carried out, or may be yet."""
+
+
+class RefusedError(StoreError):
+    """etcd refused the request. `code` is gRPC's."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"etcd refuses a request: {text}")
+        self.code = code
+        self.text = text
+
+
+class Streams(NamedTuple):
+    """The two directions of a connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+Dial = Callable[[Endpoint], Awaitable[Streams]]
+
+
+async def dial(endpoint: Endpoint) -> Streams:
+    """Connect to a member."""
+    context = ssl.create_default_context() if endpoint.is_secure else None
+    return Streams(*await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context, limit=READ_BYTES))
+
+
+class Gateway:
+    """The JSON gateway of a cluster. `close` ends all that runs."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], dial: Dial = dial, *, call_s: float = CALL_S) -> None:
+        self._endpoints = tuple(endpoints)
+        self._dial = dial
+        self._call_s = call_s
+        self._number = 0
+        self._idle: list[_Connection] = []
+        self._busy: set[_Connection] = set()
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self._endpoints))
+
+    async def call(self, path: str, message: Message) -> Message:
+        """Send a request and return its response. Raises NotSentError, LostError, RefusedError."""
+        async with self._connection() as connection, asyncio.timeout(self._call_s):
+            response = json.loads(b"".join([part async for part in connection.request(path, message)]))
+        return _checked(response)
+
+    async def stream(self, path: str, message: Message) -> AsyncGenerator[Message]:
+        """Send a request and yield the messages of its response as they come. Raises as `call`."""
+        async with self._connection() as connection:
+            held = b""
+            async for part in connection.request(path, message):
+                *lines, held = (held + part).split(b"\n")
+                for line in lines:
+                    yield _checked(json.loads(line))
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in (*self._idle, *self._busy):
+            connection.close()
+        self._idle.clear()
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncIterator[_Connection]:
+        connection = self._idle.pop() if self._idle else await self._connect()
+        self._busy.add(connection)
+        number = self._number
+        try:
+            yield connection
+        except (OSError, EOFError, TimeoutError, h11.RemoteProtocolError, json.JSONDecodeError) as error:
+            self._leave(number)
+            raise LostError(str(error) or "no response in time") from error
+        finally:
+            self._busy.discard(connection)
+            if connection.may_be_kept:
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+    async def _connect(self) -> _Connection:
+        failure = ""
+        for _ in self._endpoints:
+            number, endpoint = self._number, self._endpoints[self._number % len(self._endpoints)]
+            try:
+                async with asyncio.timeout(self._call_s):
+                    return _Connection(await self._dial(endpoint), str(endpoint))
+            except (OSError, TimeoutError) as error:
+                failure = str(error) or "no response in time"
+                self._leave(number)
+        raise NotSentError(f"etcd cannot be reached at {self}: {failure}")
+
+    def _leave(self, number: int) -> None:
+        """Ask the next member from now on, unless another call has already decided so."""
+        if number == self._number:
+            self._number += 1
+            self.close()
+
+
+class _Connection:
+    """A connection to one member, for one request at a time."""
+
+    def __init__(self, streams: Streams, host: str) -> None:
+        self._reader, self._writer = streams
+        self._http = h11.Connection(h11.CLIENT)
+        self._host = host.partition("//")[2]
+
+    @property
+    def may_be_kept(self) -> bool:
+        """Whether the last request has ended, and the member keeps the connection."""
+        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
+            self._http.start_next_cycle()
+        return self._http.our_state is h11.IDLE and not self._writer.is_closing()
+
+    async def request(self, path: str, message: Message) -> AsyncIterator[bytes]:
+        """Send a request and yield the bytes of its response as they come. Raises OSError, EOFError, RemoteProtocolError."""
+        body = json.dumps(message, separators=(",", ":")).encode()
+        headers = [("Host", self._host), ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        events = (h11.Request(method="POST", target=path, headers=headers), h11.Data(data=body), h11.EndOfMessage())
+        self._writer.write(b"".join(filter(None, map(self._http.send, events))))
+        await self._writer.drain()
+        while True:
+            event = self._http.next_event()
+            if event is h11.NEED_DATA:
+                received = await self._reader.read(READ_BYTES)
+                if not received and self._http.their_state is h11.SEND_RESPONSE:
+                    raise EOFError("the connection was closed")
+                self._http.receive_data(received)
+            elif isinstance(event, h11.Data):
+                yield bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                return
+            elif isinstance(event, h11.ConnectionClosed):
+                raise EOFError("the connection was closed")
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _checked(response: Message) -> Message:
+    """Return a response that is no error; the message of a stream is in `result`. Raises LostError, RefusedError."""
+    error = response.get("error")
+    if error is None:
+        result: Message = response.get("result", response)
+        return result
+    found = error if isinstance(error, dict) else response  # of a stream, or of a call
+    code, text = int(found.get("grpc_code") or found.get("code") or 0), str(found.get("message", error))
+    raise LostError(text) if code in UNAVAILABLE else RefusedError(code, text)

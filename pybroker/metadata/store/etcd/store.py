@@ -1,0 +1,259 @@
+"""A metadata store in etcd, which several brokers can share.
+
+Layout
+    NAMESPACE/entries/KEY    an entry of the store
+    NAMESPACE/marks/OWNER    the mark of the owner's last commit (see `marks`)
+
+Revisions are etcd's. They grow from commit to commit, but not by one, because other users of etcd have revisions, too. A commit
+is one transaction of etcd. It returns when the store's own watch has delivered it. That takes no longer, because etcd sends both
+at once.
+
+Outcomes
+    A request that was not sent is tried for `patience_s`, and then the commit fails. A request whose response was lost is sent
+    again, because its mark lets it happen only once; if no member responds in time, the outcome is not known
+    (`OutcomeUnknownError`), and the next commit finds it out, or makes sure that it never happens.
+
+History
+    etcd keeps every old value until someone compacts it. Each store compacts what is older than `HISTORY_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
+
+from pybroker.metadata.store.base import (
+    ABSENT,
+    Change,
+    Conflict,
+    Entry,
+    Limits,
+    Listing,
+    OutcomeUnknownError,
+    Store,
+    StoreError,
+    Watch,
+    WatchCallback,
+)
+from pybroker.metadata.store.etcd import messages
+from pybroker.metadata.store.etcd.address import parse
+from pybroker.metadata.store.etcd.following import COMPACTED, Following, list_all
+from pybroker.metadata.store.etcd.gateway import Gateway, LostError, Message, NotSentError, RefusedError
+from pybroker.metadata.store.etcd.marks import Mark, decoded
+from pybroker.metadata.store.watches import Watches
+from pybroker.metadata.uninterrupted import Uninterrupted
+
+if TYPE_CHECKING:
+    from pybroker.metadata.store.etcd.messages import Item
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+LIMITS: Final = Limits(operations_max=126, bytes_max=1_400_000)
+"""etcd's own limits are 128 operations, of which the mark takes two, and 1.5 MiB."""
+PATIENCE_S: Final = 10.0
+PAUSE_S: Final = 0.1
+HISTORY_S: Final = 300.0
+
+
+class _Outcome(NamedTuple):
+    """The outcome of a commit; `is_done`: its comparisons held."""
+
+    is_done: bool
+    revision: int
+
+
+class EtcdStore(Store):
+    """A store in etcd. `owner` is unique among those that use the namespace at a time; the last one that starts has it."""
+
+    limits = LIMITS
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        namespace: str,
+        owner: str,
+        *,
+        on_taken_over: Callable[[], object] = lambda: None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._gateway, self._patience_s, self._on_taken_over = gateway, patience_s, on_taken_over
+        self._entries, self._mark_key = f"{namespace}/entries/", f"{namespace}/marks/{owner}"
+        self._owner, self._process = owner, uuid.uuid4().hex
+        self._number = 0
+        self._mark = b""  # the mark that is there, as far as is known
+        self._watches = Watches()
+        self._following = Following(gateway, f"{namespace}/", self._deliver)
+        self._one_commit = asyncio.Lock()
+        self._uninterrupted = Uninterrupted()
+        self._compaction: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @classmethod
+    def at(cls, urls: str, owner: str, on_taken_over: Callable[[], object]) -> Self:
+        """Return the store at `URL[,URL...]`, which connects when it is first used. Raises StoreError for a wrong address."""
+        address = parse(urls)
+        return cls(Gateway(address.endpoints), address.namespace, owner, on_taken_over=on_taken_over)
+
+    async def get(self, key: str) -> Entry | None:
+        """Return the entry of `key`, or None."""
+        response = await self._patient(lambda: self._gateway.call(messages.RANGE, messages.read(self._entries + key)))
+        return next((self._entry(item) for item in messages.items_of(response)), None)
+
+    async def list(self, prefix: str = "") -> Listing:
+        """Return all entries whose key starts with `prefix`."""
+        items, revision = await self._patient(lambda: list_all(self._gateway, self._entries + prefix))
+        return Listing(tuple(map(self._entry, items)), revision)
+
+    async def commit(
+        self,
+        *,
+        puts: Mapping[str, bytes] | None = None,
+        deletes: Collection[str] = (),
+        compare: Mapping[str, int] | None = None,
+    ) -> int | Conflict:
+        """Put and delete keys, all or none, if every key of `compare` has that revision."""
+        puts = {} if puts is None else puts
+        if not puts.keys().isdisjoint(deletes):
+            raise ValueError("a key is both put and deleted")
+        return await self._uninterrupted.run(self._commit(dict(puts), {*deletes}, {} if compare is None else dict(compare)))
+
+    def watch(self, prefix: str, callback: WatchCallback) -> Watch:
+        """Call `callback` for every later commit that changes a key which starts with `prefix`."""
+        return self._watches.add(prefix, callback)
+
+    async def close(self) -> None:
+        """Wait for the commit that is running and release everything; idempotent."""
+        async with self._one_commit:
+            self._is_closed = True
+            await self._following.close()
+            if self._compaction is not None:
+                self._compaction.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._compaction
+            self._gateway.close()
+
+    async def _commit(self, puts: dict[str, bytes], deletes: set[str], compare: dict[str, int]) -> int | Conflict:
+        self.limits.check(puts, deletes, compare)
+        async with self._one_commit:
+            if self._is_closed:
+                raise StoreError("the metadata store is closed")
+            await self._begin()
+            self._number += 1
+            done, refused = (Mark(self._process, self._number, is_done=is_done).encoded() for is_done in (True, False))
+            entries = self._entries
+            changes = messages.changes({entries + key: value for key, value in puts.items()}, [entries + key for key in deletes])
+            commit = messages.txn(
+                [messages.has_revision(entries + key, revision) for key, revision in compare.items()],
+                [messages.put(self._mark_key, done), *changes],
+                [messages.put(self._mark_key, refused)],
+            )
+            outcome = await self._carry_out(commit, done, refused)
+            await self._following.reached(outcome.revision)
+        return outcome.revision if outcome.is_done else await self._conflict(compare)
+
+    async def _carry_out(self, commit: Message, done: bytes, refused: bytes) -> _Outcome:
+        """Carry out a transaction once, which puts one of the two marks. Raises StoreError."""
+        end, may_be_done = asyncio.get_running_loop().time() + self._patience_s, False
+        while True:
+            marked = messages.txn(
+                [messages.has_value(self._mark_key, self._mark)],
+                [messages.nested(commit)],
+                [messages.read_in_txn(self._mark_key)],
+            )
+            try:
+                response = await self._gateway.call(messages.TXN, marked)
+            except NotSentError as error:
+                failure = str(error)
+            except LostError as error:
+                failure, may_be_done = str(error), True
+            else:
+                if messages.succeeded(response):
+                    is_done = messages.succeeded(messages.nested_response(response))
+                    self._mark = done if is_done else refused
+                    return _Outcome(is_done, messages.revision_of(response))
+                mark = self._own(messages.read_by_txn(response)[0])
+                self._mark = mark.value or b""
+                if self._mark in {done, refused}:  # an earlier attempt has come through
+                    return _Outcome(self._mark == done, mark.revision)
+                continue  # a commit before, whose outcome was not known, has come through
+            if asyncio.get_running_loop().time() >= end:
+                if may_be_done:
+                    raise OutcomeUnknownError(f"it is not known whether etcd carried out a change: {failure}")
+                raise StoreError(failure)
+            await asyncio.sleep(PAUSE_S)
+
+    def _own(self, mark: Item | None) -> Item:
+        """Return the mark that was read, if this process wrote it. Raises StoreError."""
+        if mark is None or mark.value is None or self._is_foreign(mark.value):
+            raise StoreError(f"another process changes the metadata in etcd as {self._owner} now; this one must not any more")
+        return mark
+
+    def _is_foreign(self, value: bytes) -> bool:
+        mark = decoded(value)
+        return mark is None or mark.process != self._process
+
+    async def _conflict(self, compare: Mapping[str, int]) -> Conflict:
+        """Return a key that is not at the revision that a commit has compared it with."""
+        for key, expected in compare.items():
+            entry = await self.get(key)
+            actual = ABSENT if entry is None else entry.revision
+            if actual != expected:
+                return Conflict(key, expected, actual)
+        return Conflict(key, expected, actual)  # it was absent again by now
+
+    async def _begin(self) -> None:
+        """Take the owner's mark, and follow the changes from now on; once."""
+        if self._mark:
+            return
+        mark = Mark(self._process, 0, is_done=True).encoded()
+        await self._patient(lambda: self._gateway.call(messages.PUT, messages.put_alone(self._mark_key, mark)))
+        await self._patient(self._following.begin)
+        self._compaction = asyncio.create_task(self._compact())
+        self._mark = mark
+
+    async def _compact(self) -> None:
+        while True:
+            revision = self._following.revision
+            await asyncio.sleep(HISTORY_S)
+            try:
+                await self._gateway.call(messages.COMPACT, {"revision": str(revision)})
+            except RefusedError as error:
+                if error.code != COMPACTED:  # by another store
+                    logger.warning("The history in etcd was not compacted: %s", error.text)
+            except (NotSentError, LostError):
+                pass  # the next time will do
+
+    async def _patient(self, call: Callable[[], Awaitable[Result]]) -> Result:
+        """Return what a call returns that may be repeated. Raises StoreError."""
+        end = asyncio.get_running_loop().time() + self._patience_s
+        while True:
+            try:
+                return await call()
+            except (NotSentError, LostError) as error:
+                failure = str(error)
+            if asyncio.get_running_loop().time() >= end:
+                raise StoreError(failure)
+            await asyncio.sleep(PAUSE_S)
+
+    def _entry(self, item: Item) -> Entry:
+        assert item.value is not None, "only a watch delivers deletions"
+        return Entry(item.key.removeprefix(self._entries), item.value, item.revision)
+
+    def _deliver(self, items: Sequence[Item]) -> None:
+        for item in items:
+            if item.key == self._mark_key and item.value is not None and self._is_foreign(item.value):
+                logger.error("Another process changes the metadata in etcd as %s now, so this one must not any more", self._owner)
+                self._on_taken_over()
+        self._watches.call(
+            [
+                Change(item.key.removeprefix(self._entries), item.value, item.revision)
+                for item in items
+                if item.key.startswith(self._entries)
+            ]
+        )

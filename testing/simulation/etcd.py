@@ -1,0 +1,212 @@
+"""A member of etcd in memory, behind a `Gateway` that can lose what is sent: the requests that the metadata store uses, as etcd
+3.4 responds to them.
+
+    etcd = SimulatedEtcd()
+    store = EtcdStore(etcd.gateway(), "namespace", "owner")
+    etcd.plan("lost", "late")        the next call is not carried out; the one after it later, when the store has given it up
+    etcd.break_watches()             every watch ends, and must be resumed
+    etcd.compact()                   nothing of the past is kept, so a watch that was broken cannot be resumed
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode, b64encode
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Final
+
+from pybroker.metadata.store.etcd import messages
+from pybroker.metadata.store.etcd.gateway import Gateway, LostError, NotSentError, RefusedError
+
+Message = dict[str, Any]
+
+FAULTS: Final = ("not sent", "lost", "response lost", "late")
+OUT_OF_RANGE: Final = 11
+
+
+class SimulatedEtcd:
+    """The keys with their history. Operations are atomic; a call gives the loop back before and after."""
+
+    def __init__(self) -> None:
+        self.revision = 1
+        self.compacted = 0
+        self._keys: dict[bytes, tuple[bytes, int]] = {}
+        self._history: list[tuple[int, list[Message]]] = []
+        self._plan: deque[str] = deque()
+        self._late: list[Callable[[], object]] = []
+        self._watches: list[_Deliveries] = []
+
+    def gateway(self) -> SimulatedGateway:
+        """Return what a store calls."""
+        return SimulatedGateway(self)
+
+    def plan(self, *faults: str) -> None:
+        """Let the next calls fail, one after the other; `ok` is a call that does not."""
+        self._plan.extend(faults)
+
+    def plan_nothing(self) -> None:
+        """Let all further calls succeed."""
+        self._plan.clear()
+
+    def break_watches(self) -> None:
+        """End every watch, as when a connection breaks."""
+        for deliveries in self._watches:
+            deliveries.put(None)
+
+    def compact(self) -> None:
+        """Forget the history."""
+        self.compacted = self.revision
+        self._history = []
+
+    def carry_out_late(self) -> None:
+        """Carry out what was given up meanwhile."""
+        late, self._late = self._late, []
+        for call in late:
+            call()
+
+    async def call(self, path: str, message: Message) -> Message:
+        """Respond to a call, or fail as planned."""
+        await asyncio.sleep(0)
+        fault = self._plan.popleft() if self._plan else "ok"
+        if fault == "not sent":
+            raise NotSentError("planned")
+        if fault == "late":
+            self._late.append(lambda: self._respond(path, message))
+        if fault in {"lost", "late"}:
+            raise LostError("planned")
+        response = self._respond(path, message)
+        await asyncio.sleep(0)
+        if fault == "response lost":
+            raise LostError("planned")
+        return response
+
+    async def watch(self, message: Message) -> AsyncGenerator[Message]:
+        """Deliver the changes of a watch."""
+        request = message["create_request"]
+        start, first, end = int(request["start_revision"]), b64decode(request["key"]), b64decode(request["range_end"])
+        await asyncio.sleep(0)
+        yield self._headed({"created": True})
+        if start <= self.compacted:
+            yield self._headed({"canceled": True, "compact_revision": str(self.compacted)})
+            return
+        deliveries = _Deliveries()
+        for revision, events in self._history:
+            if revision >= start:
+                deliveries.put(self._headed({"events": events}))
+        self._watches.append(deliveries)
+        try:
+            while (delivered := await deliveries.next()) is not None:
+                events = [event for event in delivered["events"] if first <= b64decode(event["kv"]["key"]) < end]
+                if events:
+                    yield {**delivered, "events": events}
+            raise LostError("the watch was broken")
+        finally:
+            self._watches.remove(deliveries)
+
+    def _respond(self, path: str, message: Message) -> Message:
+        if path == messages.RANGE:
+            return self._headed(self._range(message))
+        if path == messages.COMPACT:
+            self.compact()
+            return self._headed({})
+        transaction = message if path == messages.TXN else messages.txn([], [{"request_put": message}], [])
+        events: list[Message] = []
+        response = self._txn(transaction, events)
+        if events:
+            self.revision += 1
+            self._history.append((self.revision, events))
+            for deliveries in self._watches:
+                deliveries.put(self._headed({"events": events}))
+        return self._headed(response)
+
+    def _txn(self, transaction: Message, events: list[Message]) -> Message:
+        holds = all(map(self._holds, transaction["compare"]))
+        responses = [self._operation(one, events) for one in transaction["success" if holds else "failure"]]
+        return {"succeeded": holds, "responses": responses} if holds else {"responses": responses}
+
+    def _operation(self, operation: Message, events: list[Message]) -> Message:
+        ((kind, request),) = operation.items()
+        if kind == "request_txn":
+            return {"response_txn": self._txn(request, events)}
+        if kind == "request_range":
+            return {"response_range": self._range(request)}
+        key, revision = b64decode(request["key"]), self.revision + 1
+        if kind == "request_put":
+            self._keys[key] = b64decode(request["value"]), revision
+            events.append({"kv": _found(key, *self._keys[key])})
+            return {"response_put": {}}
+        if self._keys.pop(key, None) is not None:
+            events.append({"type": "DELETE", "kv": {"key": request["key"], "mod_revision": str(revision)}})
+        return {"response_delete_range": {}}
+
+    def _holds(self, comparison: Message) -> bool:
+        found = self._keys.get(b64decode(comparison["key"]))
+        if comparison["target"] == "MOD":
+            return int(comparison["mod_revision"]) == (0 if found is None else found[1])
+        return found is not None and found[0] == b64decode(comparison["value"])
+
+    def _range(self, request: Message) -> Message:
+        key = b64decode(request["key"])
+        end = b64decode(request.get("range_end", "")) or key + b"\0"
+        if 0 < int(request.get("revision", 0)) < self.compacted:
+            raise RefusedError(OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
+        found = sorted((name, *at) for name, at in self._keys.items() if key <= name < end)
+        limit = int(request.get("limit", 0)) or len(found)
+        response: Message = {"kvs": [_found(*one) for one in found[:limit]]}
+        return response | {"more": True} if len(found) > limit else response
+
+    def _headed(self, response: Message) -> Message:
+        return {"header": {"revision": str(self.revision)}, **response}
+
+
+class SimulatedGateway(Gateway):
+    """The gateway of a simulated member."""
+
+    def __init__(self, etcd: SimulatedEtcd) -> None:
+        super().__init__([])
+        self._etcd = etcd
+        self._may_watch = True
+
+    def hold_watches(self) -> None:
+        """Begin no watch before `release_watches`."""
+        self._may_watch = False
+
+    def release_watches(self) -> None:
+        """Let watches begin again."""
+        self._may_watch = True
+
+    async def call(self, path: str, message: Message) -> Message:
+        """Call the member."""
+        return await self._etcd.call(path, message)
+
+    async def stream(self, path: str, message: Message) -> AsyncGenerator[Message]:
+        """Watch the member."""
+        assert path == messages.WATCH
+        if not self._may_watch:
+            raise NotSentError("the watches are held")
+        async for one in self._etcd.watch(message):
+            yield one
+
+
+class _Deliveries:
+    """The messages that one watch has not delivered yet; None ends it."""
+
+    def __init__(self) -> None:
+        self._messages: deque[Message | None] = deque()
+        self._waiting: asyncio.Future[None] | None = None
+
+    def put(self, message: Message | None) -> None:
+        self._messages.append(message)
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def next(self) -> Message | None:
+        while not self._messages:
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+        return self._messages.popleft()
+
+
+def _found(key: bytes, value: bytes, revision: int) -> Message:
+    return {"key": b64encode(key).decode(), "value": b64encode(value).decode(), "mod_revision": str(revision)}
