@@ -20,9 +20,9 @@ from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Generator
 
     from pybroker.api.context import RequestContext, Services
+    from pybroker.sharing.work import Pausing
 
 
 def handle(
@@ -34,7 +34,7 @@ def handle(
     return in_slices(_list(broker, request))
 
 
-def _list(broker: Services, request: ListGroupsRequest) -> Generator[None, None, ListGroupsResponse]:
+def _list(broker: Services, request: ListGroupsRequest) -> Pausing[ListGroupsResponse]:
     from pybroker.coordinator.administration import STATES, TYPES  # noqa: PLC0415  loaded with the coordinator
 
     states = _known(request.states_filter, STATES)

@@ -21,9 +21,9 @@ from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Generator
 
     from pybroker.api.context import RequestContext, Services
+    from pybroker.sharing.work import Pausing
 
 
 def handle(
@@ -35,7 +35,7 @@ def handle(
     return in_slices(_list(broker, request))
 
 
-def _list(broker: Services, request: ListTransactionsRequest) -> Generator[None, None, ListTransactionsResponse]:
+def _list(broker: Services, request: ListTransactionsRequest) -> Pausing[ListTransactionsResponse]:
     from pybroker.coordinator.transaction.listing import NAMES, Filters, split_states  # noqa: PLC0415  loaded with the coordinator
 
     states, unknown_states = split_states(request.state_filters)

@@ -10,17 +10,16 @@ from pybroker.model import TopicId, TopicPartition
 from pybroker.sharing.work import portions
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from pybroker.protocol.error_codes import ErrorCode
     from pybroker.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
     from pybroker.replication.produce_data import ProduceResults
+    from pybroker.sharing.work import Pausing
 
 Layout = list[tuple[str, TopicId, list[TopicPartition]]]
 """The topics and partitions of the response, in the request's order."""
 
 
-def response_of(layout: Layout, results: ProduceResults) -> Generator[None, None, ProduceResponse]:
+def response_of(layout: Layout, results: ProduceResults) -> Pausing[ProduceResponse]:
     """Return the response about the partitions of `layout`, in its order, and yield between some of them."""
     responses = []
     for some in portions(layout):
