@@ -68,3 +68,14 @@ class Deferred(Generic[Result, Response]):
         if self._response is _NOTHING:
             return self.future()
         return self._response  # type: ignore[return-value]  # what `build` returned
+
+
+def when_all(parts: list[Any], build: Callable[[list[Any]], Response]) -> Response | asyncio.Future[Response]:
+    """Return what `build` makes of all parts, or a Future of that if some of them are Futures."""
+    if any(isinstance(part, asyncio.Future) for part in parts):
+        return asyncio.ensure_future(_built(parts, build))
+    return build(parts)
+
+
+async def _built(parts: list[Any], build: Callable[[list[Any]], Response]) -> Response:
+    return build([await part if isinstance(part, asyncio.Future) else part for part in parts])

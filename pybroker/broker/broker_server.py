@@ -104,7 +104,7 @@ class BrokerServer:
     ) -> None:
         """Build what needs no disk. `filesystem` is where the log directories lie, for tests; the machine's by default.
 
-        `freeze` is called while groups are loaded, if the process has nothing but this broker.
+        A process that has nothing but this broker gives `freeze`, which is called while groups are loaded. Its memory is watched, too.
         """
         self.config = config
         self.lifecycle = lifecycle or Lifecycle()
@@ -427,7 +427,7 @@ class BrokerServer:
             on_bug=self._count_bug,
         )
         self.log_cleaner.start()
-        self.free_memory = watch_free_memory(self._periodic, self.clock)
+        self.free_memory = None if self._freeze is None else watch_free_memory(self._periodic, self.clock)
         self._resume_moves = loop.call_later(MOVE_RESUME_S, replicas.moves.resume)
 
     def _register_gauges(self) -> None:

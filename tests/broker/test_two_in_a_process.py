@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.broker import descriptors, process
+from pybroker.broker import descriptors, free_memory, process
 from pybroker.broker.broker_server import BrokerServer, StartError
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.config.broker import BrokerConfig
@@ -125,7 +125,9 @@ async def test_a_start_that_fails_leaves_no_bound_of_open_files(tmp_path: Path, 
 
 
 @pytest.mark.usefixtures("_process_as_before")
-def test_only_a_process_that_is_a_broker_freezes_loaded_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_process_that_is_a_broker_freezes_loaded_groups_and_sets_its_allocator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def use_twice(address: str) -> None:
         use(address, b"one", 11)
         wire = Wire(address)
@@ -143,10 +145,14 @@ def test_only_a_process_that_is_a_broker_freezes_loaded_groups(tmp_path: Path, m
         await broker.stop()
 
     freezes: list[str] = []
+    allocators: list[str] = []
     monkeypatch.setattr(gc, "freeze", lambda: freezes.append("all objects"))
+    monkeypatch.setattr(free_memory, "trim_function", lambda: allocators.append("its bounds"))
     asyncio.run(commit())
     asyncio.run(load_embedded())
     assert not freezes
+    assert not allocators
     with pytest.raises(LoadedError):
         process.run(config_of(tmp_path), EndsWhenLoaded(), stop_signals=())
     assert freezes
+    assert allocators

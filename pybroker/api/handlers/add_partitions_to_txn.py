@@ -14,12 +14,11 @@ Source: KafkaApis.handleAddPartitionsToTxnRequest.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.deferred import Deferred
+from pybroker.api.deferred import Deferred, when_all
 from pybroker.model import ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.add_partitions_to_txn import (
@@ -64,9 +63,7 @@ def handle(
         result: Deferred[TopicResults, AddPartitionsToTxnResult] = Deferred(partial(_result, one))
         _add(broker, version, one, result)
         responses.append(result.response())
-    if any(isinstance(response, asyncio.Future) for response in responses):
-        return asyncio.ensure_future(_all(responses))
-    return AddPartitionsToTxnResponse(results_by_transaction=responses)  # type: ignore[arg-type]  # none is a Future
+    return when_all(responses, lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
 
 
 def _response(results: TopicResults) -> AddPartitionsToTxnResponse:
@@ -75,12 +72,6 @@ def _response(results: TopicResults) -> AddPartitionsToTxnResponse:
 
 def _result(one: AddPartitionsToTxnTransaction, results: TopicResults) -> AddPartitionsToTxnResult:
     return AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=results)
-
-
-async def _all(responses: list[Any]) -> AddPartitionsToTxnResponse:
-    return AddPartitionsToTxnResponse(
-        results_by_transaction=[await one if isinstance(one, asyncio.Future) else one for one in responses]
-    )
 
 
 def _add(broker: Services, version: int, one: AddPartitionsToTxnTransaction, deferred: Deferred[TopicResults, Any]) -> None:

@@ -13,10 +13,9 @@ Source: KafkaApis.handleConsumerGroupDescribe, GroupMetadataManager.consumerGrou
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.deferred import Deferred
+from pybroker.api.deferred import Deferred, when_all
 from pybroker.api.nodes import GROUP_OPERATIONS
 from pybroker.api.pieces import Pieces, once_by_name
 from pybroker.metadata.features import serves_consumer_groups
@@ -61,13 +60,7 @@ def handle(
         )
         broker.groups.describe_consumer_group(GroupId(group_id), one.complete)
         responses.append(one.response())
-    if any(isinstance(response, asyncio.Future) for response in responses):
-        return asyncio.ensure_future(_all(responses))
-    return ConsumerGroupDescribeResponse(groups=responses)
-
-
-async def _all(responses: list[Any]) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(groups=[await one if isinstance(one, asyncio.Future) else one for one in responses])
+    return when_all(responses, lambda groups: ConsumerGroupDescribeResponse(groups=groups))
 
 
 def _described(request: ConsumerGroupDescribeRequest, group_id: str, outcome: DescribedGroup | ErrorCode) -> DescribedGroup:

@@ -13,10 +13,9 @@ Source: KafkaApis.handleDescribeGroupsRequest, GroupMetadataManager.describeGrou
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.deferred import Deferred
+from pybroker.api.deferred import Deferred, when_all
 from pybroker.api.nodes import GROUP_OPERATIONS
 from pybroker.api.pieces import Pieces, once_by_name
 from pybroker.coordinator.state.classic_group import GroupState
@@ -53,13 +52,7 @@ def handle(
         )
         broker.groups.describe(GroupId(group_id), one.complete)
         responses.append(one.response())
-    if any(isinstance(response, asyncio.Future) for response in responses):
-        return asyncio.ensure_future(_all(responses))
-    return DescribeGroupsResponse(groups=responses)
-
-
-async def _all(responses: list[Any]) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[await one if isinstance(one, asyncio.Future) else one for one in responses])
+    return when_all(responses, lambda groups: DescribeGroupsResponse(groups=groups))
 
 
 def _described(

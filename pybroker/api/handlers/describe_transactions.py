@@ -13,10 +13,10 @@ Source: TransactionCoordinator.handleDescribeTransactions; KIP-664.
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Union
 
-from pybroker.api.deferred import Deferred
+from pybroker.api.deferred import Deferred, when_all
 from pybroker.api.pieces import Pieces, once_by_name
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_transactions import (
@@ -56,13 +56,7 @@ def handle(
         one: Deferred[Outcome, Outcome] = Deferred(lambda outcome: outcome)
         broker.transactions.describe(transactional_id, one.complete)
         outcomes.append(one.response())
-    if any(isinstance(outcome, asyncio.Future) for outcome in outcomes):
-        return asyncio.ensure_future(_later(request.transactional_ids, outcomes))
-    return _response(request.transactional_ids, outcomes)
-
-
-async def _later(transactional_ids: list[str], outcomes: list[Any]) -> DescribeTransactionsResponse:
-    return _response(transactional_ids, [await one if isinstance(one, asyncio.Future) else one for one in outcomes])
+    return when_all(outcomes, partial(_response, request.transactional_ids))
 
 
 def _response(transactional_ids: list[str], outcomes: list[Outcome]) -> DescribeTransactionsResponse:

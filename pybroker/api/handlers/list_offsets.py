@@ -32,6 +32,7 @@ from pybroker.protocol.messages.list_offsets import (
 )
 from pybroker.replication.fetch_data import CONSUMER_REPLICA_ID, FetchIsolation
 from pybroker.sharing.loop import in_slices
+from pybroker.sharing.work import emptied, portions
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -59,7 +60,6 @@ _FIRST_VERSION: Final = {
 _DEBUGGING_REPLICA_ID: Final = BrokerId(-2)
 _NOT_AVAILABLE_VERSION: Final = 5
 _EPOCH_VERSION: Final = 4
-_COUNTED_AT_ONCE: Final = 200
 _NOT_FOUND: Final = TimestampedOffset(NO_OFFSET, -1, NO_LEADER_EPOCH)
 
 
@@ -73,8 +73,7 @@ def handle(
 def _look_up_all(broker: Services, version: int, request: ListOffsetsRequest) -> Work[ListOffsetsResponse]:
     asked: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
-        for start in range(0, len(topic.partitions), _COUNTED_AT_ONCE):
-            some = topic.partitions[start : start + _COUNTED_AT_ONCE]
+        for some in portions(topic.partitions):
             asked.update((topic.name, partition.partition_index) for partition in some)
             yield None
     topics = []
@@ -90,10 +89,7 @@ def _look_up_all(broker: Services, version: int, request: ListOffsetsRequest) ->
             yield None
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         yield None
-    while len(asked) > _COUNTED_AT_ONCE:  # to free many at once is one long turn
-        for _ in range(_COUNTED_AT_ONCE):
-            asked.popitem()
-        yield None
+    yield from emptied(asked)
     return ListOffsetsResponse(topics=topics)
 
 

@@ -18,12 +18,11 @@ Source: KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Container, Hashable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pybroker.api.deferred import Deferred
+from pybroker.api.deferred import Deferred, when_all
 from pybroker.api.pieces import Once, Pieces, first_of
 from pybroker.coordinator.committed import CommittedOffset, OffsetKey
 from pybroker.coordinator.offsets import NOTHING_COMMITTED, OffsetsOfGroup
@@ -126,13 +125,7 @@ def handle(
     if len(request.groups) > 1:
         _leave_out_groups(request, ())
     responses: list[Any] = [_fetch_group(broker, version, group, is_stable=request.require_stable) for group in request.groups]
-    if any(isinstance(response, asyncio.Future) for response in responses):
-        return asyncio.ensure_future(_all(responses))
-    return OffsetFetchResponse(groups=responses)
-
-
-async def _all(responses: list[Any]) -> OffsetFetchResponse:
-    return OffsetFetchResponse(groups=[await one if isinstance(one, asyncio.Future) else one for one in responses])
+    return when_all(responses, lambda groups: OffsetFetchResponse(groups=groups))
 
 
 def _fetch_group(
