@@ -1,11 +1,12 @@
-"""Compares this build with another revision of the same repository, so that a change can be held against the last release.
+"""Compares two builds of the repository, so that a change can be held against the last release.
 
-    python -m benchmarks.guard BASE [--only produce] [--rounds 5]
+    python -m benchmarks.guard BASE [REVISION] [--only produce] [--rounds 5]
 
-BASE is a revision. It is checked out below `build/guard` and compiled there once, and runs with the packages of this environment.
-The requests are those of this revision's `instructions`, and both brokers get the same. Instructions are counted by valgrind, and
-are the same on a busy machine as on a quiet one; of the starts, which alternate, the least CPU time and memory count. The last
-column is this build's figure divided by the other's. The exit code is 1 if a ratio is above `--limit`.
+BASE and REVISION are revisions; without the second, BASE is compared with what is checked out here. A revision is checked out
+below `build/guard` and compiled there once, and runs with the packages of this environment. The requests are those of
+`instructions` here, and both brokers get the same. Instructions are counted by valgrind, and are the same on a busy machine as on
+a quiet one; of the starts, which alternate, the least CPU time and memory count. The last column is the second build's figure
+divided by that of BASE. The exit code is 1 if a ratio is above `--limit`.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def started(tree: Path, folder: Path) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("base", metavar="BASE", help="the revision to compare with")
+    parser.add_argument("revision", metavar="REVISION", nargs="?", help="the revision to compare (default: what is here)")
     parser.add_argument("--only", default="", help="take only the requests with this in their names")
     parser.add_argument("--requests", type=int, default=200, help="how many requests a figure counts (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="starts of each build (default: %(default)s)")
@@ -77,7 +79,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="where the brokers keep their data (default: a temporary folder)")
     options = parser.parse_args()
     build.announce()
-    trees = {"base": checkout(options.base), "here": HERE}
+    trees = {"base": checkout(options.base), "other": HERE if options.revision is None else checkout(options.revision)}
     figures: dict[str, dict[str, float]] = {name: {} for name in trees}
     with peers.folder(options) as folder:
         for name, tree in trees.items():
@@ -90,8 +92,10 @@ def main() -> None:
         if numbers:
             figures[name]["start to the first response: CPU-s"] = min(cpu_s for cpu_s, _ in numbers)
             figures[name]["memory at rest: MB"] = min(memory for _, memory in numbers)
-    rows = [(what, base, figures["here"][what], figures["here"][what] / base) for what, base in figures["base"].items()]
-    peers.table(f"This build beside {options.base}", ["figure", options.base, "here", "ratio"], rows)
+    other = figures["other"]
+    rows = [(what, base, other[what], other[what] / base) for what, base in figures["base"].items()]
+    title = options.revision or "here"
+    peers.table(f"{title} beside {options.base}", ["figure", options.base, title, "ratio"], rows)
     if above := [what for what, *_, ratio in rows if ratio > options.limit]:
         sys.exit(f"Above {options.limit}: {'; '.join(above)}")
 

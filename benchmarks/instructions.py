@@ -102,7 +102,10 @@ def frames(bootstrap: str) -> dict[str, tuple[bytes, int]]:
     one, end = raw.Ask(topic=f"{ONE}-read"), raw.Ask(topic=f"{ONE}-read", offset=1)
     ends = [raw.Ask(topic=f"{MANY}-read", partition=partition, offset=len(RECORDS)) for partition in range(PARTITIONS)]
     many = [raw.Ask(topic=f"{MANY}-read", partition=partition) for partition in range(PARTITIONS)]
+    asked = struct.pack(">i", 1) + raw.string(MANY)
     return {
+        "ApiVersions v0": (raw.request(raw.API_VERSIONS, 0, b""), 1),
+        "Metadata v1, 12 partitions": (raw.request(raw.METADATA, 1, asked), 1),
         "Produce v7, one record": (raw.request(raw.PRODUCE, 7, raw.produce_body(7, ONE, {0: record}, acks=1)), 1),
         "Produce v7, acks=all": (raw.request(raw.PRODUCE, 7, raw.produce_body(7, ONE, {0: record}, acks=-1)), 1),
         "Fetch v11, one record": (raw.request(raw.FETCH, 11, raw.fetch_body(11, [one])), 1),

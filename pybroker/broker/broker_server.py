@@ -104,7 +104,7 @@ class BrokerServer:
     ) -> None:
         """Build what needs no disk. `filesystem` is where the log directories lie, for tests; the machine's by default.
 
-        A process that has nothing but this broker gives `freeze`, which is called while groups are loaded. Its memory is watched, too.
+        A process that has only this broker gives `freeze`, which is called while groups are loaded, and has its memory watched.
         """
         self.config = config
         self.lifecycle = lifecycle or Lifecycle()
