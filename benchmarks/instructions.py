@@ -43,7 +43,9 @@ START = f"""
 import runpy
 from contextlib import suppress
 from importlib import import_module
-for place, name in ("turns.rounds", "BUDGET_NS"), ("turns._watch_python", "MARK_NS"), ("sharing.work", "SLICE_S"):
+turns = [(folder + part, name) for folder in ("", "sharing.")  # older revisions have them in another folder
+         for part, name in (("turns.rounds", "BUDGET_NS"), ("turns._watch_python", "MARK_NS"))]
+for place, name in (*turns, ("sharing.work", "SLICE_S")):
     with suppress(ModuleNotFoundError, AttributeError):  # older revisions have none of them
         module = import_module("pybroker." + place)
         setattr(module, name, getattr(module, name) * {SLOWNESS})

@@ -28,7 +28,7 @@ from benchmarks.hostile_requests import Case
 from benchmarks.peers import OURS, Peer, pin_client
 from benchmarks.probe import Probe
 from benchmarks.result_file import ResultFile
-from pybroker.turns.watchdog import FAIL, SWITCH
+from pybroker.sharing.turns.watchdog import FAIL, SWITCH
 from testing.clients.stock import delete_topic
 from testing.process import kafka_peer, procstat
 from testing.process.broker import TURN

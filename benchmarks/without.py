@@ -175,7 +175,7 @@ def observe_request() -> None:
     from pybroker.metrics import _counts_python, counts
 
     # they have the types of the compiled counters, or of parts that have
-    _uncompiled("pybroker.api._dispatch", "pybroker.turns._watch", "pybroker.network._connection", *LEADING)
+    _uncompiled("pybroker.api._dispatch", "pybroker.sharing.turns._watch", "pybroker.network._connection", *LEADING)
     _put(counts, "observe_request", _counts_python.observe_request)
     _put(counts, "Counts", _counts_python.Counts)
     _put(counts, "RequestCounts", _counts_python.RequestCounts)

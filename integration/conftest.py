@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from integration.turns_report import TurnsReport
-from pybroker.turns.watchdog import FAIL, SWITCH
+from pybroker.sharing.turns.watchdog import FAIL, SWITCH
 from testing.process.broker import BrokerProcess, check_all_turns, external_bootstrap, own_brokers
 from testing.process.tool_runner import Tool, ToolRunner
 

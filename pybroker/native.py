@@ -46,8 +46,8 @@ PARTS: Final = (
     "replication.leading",
     "replication.partition_data",
     "replication.reading",
+    "sharing.turns.watch",
     "spark.columns",
-    "turns.watch",
 )
 """All modules of the package that have a native part."""
 

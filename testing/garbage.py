@@ -18,7 +18,7 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.turns import garbage
+from pybroker.sharing.turns import garbage
 
 TESTS_MAX: Final = 2000
 """After this many tests all objects are looked at, for about a second."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from time import clock_gettime_ns, monotonic_ns, pthread_getcpuclockid, sleep
 
 from pybroker.broker.process import SWITCH_INTERVAL_S
-from pybroker.turns.run_delay import RunDelay
+from pybroker.sharing.turns.run_delay import RunDelay
 
 PAUSE_S = 0.000_2
 TIMEOUT_S = 60

@@ -24,9 +24,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pybroker.native import is_wanted
-from pybroker.turns.loop import new_event_loop
-from pybroker.turns.watch import Entry
-from pybroker.turns.watchdog import LongTurn, Watchdog
+from pybroker.sharing.turns.loop import new_event_loop
+from pybroker.sharing.turns.watch import Entry
+from pybroker.sharing.turns.watchdog import LongTurn, Watchdog
 from testing.garbage import frozen
 from testing.slowness import slowness
 

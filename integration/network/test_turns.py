@@ -17,8 +17,8 @@ from confluent_kafka import Consumer
 from pybroker.broker.broker_server import BrokerServer
 from pybroker.config.load import load
 from pybroker.network import connection
-from pybroker.turns.loop import new_event_loop
-from pybroker.turns.watchdog import SWITCH, Watchdog
+from pybroker.sharing.turns.loop import new_event_loop
+from pybroker.sharing.turns.watchdog import SWITCH, Watchdog
 from testing.clients.stock import confluent_produce, create_topic, delete_topic
 from testing.places import ROOT
 from testing.process.broker import own_brokers

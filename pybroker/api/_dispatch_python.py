@@ -28,7 +28,7 @@ from pybroker.protocol.codec import (
     usual_request_header,
 )
 from pybroker.protocol.schema import schema_of
-from pybroker.turns.jobs import note
+from pybroker.sharing.turns.jobs import note
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

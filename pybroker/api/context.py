@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.api.validations import Validations
 from pybroker.long_work import CONVERSIONS, LongWork
-from pybroker.turns.exceptions import FIRST_GROUPS
-from pybroker.turns.jobs import job
+from pybroker.sharing.turns.exceptions import FIRST_GROUPS
+from pybroker.sharing.turns.jobs import job
 
 if TYPE_CHECKING:
     from collections.abc import Callable

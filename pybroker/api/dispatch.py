@@ -36,8 +36,8 @@ from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.sharing.loop import SlicedResponse
-from pybroker.turns.jobs import job
-from pybroker.turns.watchdog import watchdog_of
+from pybroker.sharing.turns.jobs import job
+from pybroker.sharing.turns.watchdog import watchdog_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence

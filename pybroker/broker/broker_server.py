@@ -60,8 +60,8 @@ from pybroker.purgatory.timer import OperationTimer
 from pybroker.replication.fetch_session import FetchSessionCache
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.sharing.background import Background
+from pybroker.sharing.turns.watchdog import current
 from pybroker.sharing.work import SLICE_S
-from pybroker.turns.watchdog import current
 
 if TYPE_CHECKING:
     import socket

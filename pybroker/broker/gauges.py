@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pybroker.purgatory.purgatory import Purgatory
     from pybroker.replication.fetch_session import FetchSessionCache
     from pybroker.replication.replica_manager import ReplicaManager
-    from pybroker.turns.watchdog import Watchdog
+    from pybroker.sharing.turns.watchdog import Watchdog
 
 _NS_PER_S: Final = 1_000_000_000
 _MS_PER_S: Final = 1_000

@@ -16,9 +16,9 @@ from pybroker.broker import descriptors
 from pybroker.broker.broker_server import BrokerServer, StartError
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.time_slice import ask_for_short_slices
-from pybroker.turns.exceptions import START, STOP
-from pybroker.turns.loop import new_event_loop
-from pybroker.turns.watchdog import SWITCH, Watchdog, fail_ns
+from pybroker.sharing.turns.exceptions import START, STOP
+from pybroker.sharing.turns.loop import new_event_loop
+from pybroker.sharing.turns.watchdog import SWITCH, Watchdog, fail_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

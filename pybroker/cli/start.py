@@ -195,7 +195,7 @@ def serve(loaded: Loaded, lifecycle: Lifecycle | None = None, *, parent: int | N
         logger.info("%s", line)
 
     import pybroker.broker.process
-    from pybroker.turns.garbage import keep_collections_short
+    from pybroker.sharing.turns.garbage import keep_collections_short
 
     keep_collections_short()
     gc.enable()

@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 from pybroker.network cimport _counters_native, _receiver_native, _sender_native, _state_native
-from pybroker.turns cimport _watch_native
+from pybroker.sharing.turns cimport _watch_native
 
 cdef int64_t TURN_REQUESTS
 cdef int64_t TURN_NS

@@ -5,7 +5,7 @@ compiled with the types of `_connection_native.pxd`.
 A turn takes requests one by one, hands each to the handler, and joins the responses into one write. It ends when there is no
 complete request, when a request is parked (the handler returned a Future), when a response cannot be handed over at once, after
 TURN_REQUESTS requests, or with the request that goes beyond TURN_NS. When a round of the loop has used its budget up, the turn
-begins in a later one (turns/rounds.py). A turn that leaves requests to the next one also leaves it the responses, up to
+begins in a later one (sharing/turns/rounds.py). A turn that leaves requests to the next one also leaves it the responses, up to
 WRITE_REQUESTS of them, because a write costs as much as several requests. One request is in work per connection, so responses
 leave in the order of the requests.
 
@@ -29,7 +29,7 @@ from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoin
 from pybroker.network.mute import MuteEvent, MuteReason
 from pybroker.network.receiver import Receiver
 from pybroker.network.sender import HIGH_WATER_BYTES, Sender, piece_bytes_for
-from pybroker.turns.rounds import BUDGET_NS, UNKNOWN_NS
+from pybroker.sharing.turns.rounds import BUDGET_NS, UNKNOWN_NS
 
 if TYPE_CHECKING:
     from asyncio import Future

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pybroker.network.context import RequestHandler
     from pybroker.network.large_pieces import LargePieces
     from pybroker.network.mute import MuteCounters
-    from pybroker.turns.watch import Watch
+    from pybroker.sharing.turns.watch import Watch
 
 
 class ConnectionOwner(Protocol):

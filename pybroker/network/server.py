@@ -25,7 +25,7 @@ from pybroker.network.limits import BoundListener, Listener, NetworkLimits, host
 from pybroker.network.mute import MuteCounters
 from pybroker.network.receiver import new_scratch
 from pybroker.network.strangers import LOOK_MS, Strangers
-from pybroker.turns.watchdog import watchdog_of
+from pybroker.sharing.turns.watchdog import watchdog_of
 
 if TYPE_CHECKING:
     from pybroker.network._connection_python import ConnectionCore

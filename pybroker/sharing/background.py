@@ -20,8 +20,8 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from pybroker.clock import WakeUp
+from pybroker.sharing.turns.jobs import job as named
 from pybroker.sharing.work import run_slice
-from pybroker.turns.jobs import job as named
 
 if TYPE_CHECKING:
     from pybroker.sharing.work import Work

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from pybroker.sharing.turns.watchdog import watchdog_of
 from pybroker.sharing.work import Wait, Work, run_slice
-from pybroker.turns.watchdog import watchdog_of
 
 Response = TypeVar("Response")
 

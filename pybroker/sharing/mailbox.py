@@ -11,8 +11,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from pybroker.sharing.turns.jobs import job
 from pybroker.sharing.work import run_slice, slice_end
-from pybroker.turns.jobs import job
 
 if TYPE_CHECKING:
     from pybroker.sharing.work import Pausing

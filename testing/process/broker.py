@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pybroker.turns.watchdog import fail_ns
+from pybroker.sharing.turns.watchdog import fail_ns
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -160,7 +160,7 @@ class World:
             mock.patch("uuid.uuid4", drawn),
             mock.patch("pybroker.log.manager.manager.ThreadPoolExecutor", InlineExecutor),
             contextlib.ExitStack() as slices,
-            mock.patch("pybroker.turns.rounds.BUDGET_NS", 0),
+            mock.patch("pybroker.sharing.turns.rounds.BUDGET_NS", 0),
             mock.patch.object(Loader, "_load", _load_at_once),
         ):
             for module, slice_s in SLICES_S.items():

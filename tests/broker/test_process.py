@@ -12,7 +12,7 @@ import pytest
 
 from pybroker.broker import process
 from pybroker.config.broker import BrokerConfig
-from pybroker.turns.watchdog import SWITCH, Watchdog, current
+from pybroker.sharing.turns.watchdog import SWITCH, Watchdog, current
 
 
 @pytest.fixture(autouse=True)

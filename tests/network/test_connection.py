@@ -22,8 +22,8 @@ from pybroker.network.large_pieces import LargePieces
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteCounters, MuteReason
 from pybroker.network.receiver import PREFIX, new_scratch
-from pybroker.turns.rounds import BUDGET_NS
-from pybroker.turns.watchdog import Watchdog
+from pybroker.sharing.turns.rounds import BUDGET_NS
+from pybroker.sharing.turns.watchdog import Watchdog
 from testing.scenes.fake_transport import FakeTransport
 
 

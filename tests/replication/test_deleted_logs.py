@@ -1,4 +1,4 @@
-"""A deleted log is freed at once, without a collection: one that was frozen would never be freed (`turns/garbage.py`)."""
+"""A deleted log is freed at once, without a collection: one that was frozen would never be freed (`sharing/turns/garbage.py`)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.coordinator.runtime.result import CoordinatorResult, ParkedResponse, TimerChange
 from pybroker.coordinator.transaction.records import FLEXIBLE_VERSION, record_of
 from pybroker.coordinator.transaction.state import PREPARED, Ending, State, Transaction
-from pybroker.turns.jobs import job
+from pybroker.sharing.turns.jobs import job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.runtime.result import CoordinatorResult, TimerChange
 from pybroker.coordinator.transaction.ending import RETRY_MS, write
-from pybroker.turns.jobs import job
+from pybroker.sharing.turns.jobs import job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -14,7 +14,7 @@ from pybroker.coordinator.transaction import forgetting
 from pybroker.coordinator.transaction.ending import ABORT_DUE, after_prepared, timeout_timer
 from pybroker.coordinator.transaction.records import tombstone
 from pybroker.coordinator.transaction.state import PREPARED, State
-from pybroker.turns.jobs import job
+from pybroker.sharing.turns.jobs import job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from pybroker.native import choose
-from pybroker.turns import _watch_python
-from pybroker.turns._watch_python import Entry, Watch
+from pybroker.sharing.turns import _watch_python
+from pybroker.sharing.turns._watch_python import Entry, Watch
 
 __all__ = ["IS_NATIVE", "Entry", "Watch"]
 

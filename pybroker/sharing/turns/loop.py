@@ -18,10 +18,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from pybroker.turns.watch import Entry
+from pybroker.sharing.turns.watch import Entry
 
 if TYPE_CHECKING:
-    from pybroker.turns.watchdog import Watchdog
+    from pybroker.sharing.turns.watchdog import Watchdog
 
 __all__ = ["new_event_loop"]
 

@@ -9,7 +9,7 @@ from time import thread_time_ns
 
 import pytest
 
-from pybroker.turns.garbage import THRESHOLDS, keep_collections_short, stop_freezing
+from pybroker.sharing.turns.garbage import THRESHOLDS, keep_collections_short, stop_freezing
 from testing.garbage import frozen
 
 STEPS, OBJECTS = 40, 25_000

@@ -16,7 +16,7 @@ How a round is measured
     have taken MARK_NS. Then a callback is due, which the loop calls in its next round: it ends the round. So short rounds
     cost an addition for each turn.
 
-`turns/loop.py` sets `call_soon`.
+`sharing/turns/loop.py` sets `call_soon`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.metrics.histogram import Histogram
 
 if TYPE_CHECKING:
-    from pybroker.turns.watch import Watch
+    from pybroker.sharing.turns.watch import Watch
 
 BUDGET_NS: Final = 5_000_000
 UNKNOWN_NS: Final = 20_000_000

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from pybroker.turns import exceptions
-from pybroker.turns.jobs import job, note
-from pybroker.turns.run_delay import RunDelay
-from pybroker.turns.watchdog import LIMIT_NS, SWITCH, LongTurn, Watchdog, current, fail_ns, name_of
+from pybroker.sharing.turns import exceptions
+from pybroker.sharing.turns.jobs import job, note
+from pybroker.sharing.turns.run_delay import RunDelay
+from pybroker.sharing.turns.watchdog import LIMIT_NS, SWITCH, LongTurn, Watchdog, current, fail_ns, name_of
 from testing.places import ROOT
 from testing.turns import Turns, run_watched, watched
 

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pybroker.broker.gauges import register_turns
 from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.metrics.exporter import BrokerCollector
-from pybroker.turns.watchdog import LongTurn, Watchdog
+from pybroker.sharing.turns.watchdog import LongTurn, Watchdog
 
 
 def samples(metrics: BrokerMetrics) -> dict[tuple[str, ...], float]:

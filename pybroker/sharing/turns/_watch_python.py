@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from pybroker.metrics.counts import Counts
-    from pybroker.turns.run_delay import RunDelay
+    from pybroker.sharing.turns.run_delay import RunDelay
 
 __all__ = ["Entry", "Watch"]
 

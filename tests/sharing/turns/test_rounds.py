@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pybroker.metrics.histogram import Histogram
-from pybroker.turns.rounds import BUDGET_NS, LIMIT_NS, SHORT_NS, UNKNOWN_NS, LongRound, Rounds
-from pybroker.turns.watch import Watch
+from pybroker.sharing.turns.rounds import BUDGET_NS, LIMIT_NS, SHORT_NS, UNKNOWN_NS, LongRound, Rounds
+from pybroker.sharing.turns.watch import Watch
 
 TURN_NS = BUDGET_NS // 4
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pybroker.metrics.histogram import Histogram
-from pybroker.turns.exceptions import EXCEPTIONS
-from pybroker.turns.rounds import LIMIT_NS as ROUND_LIMIT_NS
-from pybroker.turns.rounds import LongRound, Rounds
-from pybroker.turns.run_delay import RunDelay
-from pybroker.turns.warner import Warner
-from pybroker.turns.watch import Watch
+from pybroker.sharing.turns.exceptions import EXCEPTIONS
+from pybroker.sharing.turns.rounds import LIMIT_NS as ROUND_LIMIT_NS
+from pybroker.sharing.turns.rounds import LongRound, Rounds
+from pybroker.sharing.turns.run_delay import RunDelay
+from pybroker.sharing.turns.warner import Warner
+from pybroker.sharing.turns.watch import Watch
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from pybroker cimport _clock as time
 from pybroker.metrics._counts_native cimport Counts, count
 
-from pybroker.turns._watch_python import BASE_NS, MARK_NS
+from pybroker.sharing.turns._watch_python import BASE_NS, MARK_NS
 
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident() nogil

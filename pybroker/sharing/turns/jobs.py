@@ -1,6 +1,6 @@
 """Names for what runs within a turn, so that the log and the metrics can name it.
 
-    from pybroker.turns.jobs import job
+    from pybroker.sharing.turns.jobs import job
 
     with job("retention"):
         ...                     # one slice
@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic_ns
 
-from pybroker.turns.exceptions import EXCEPTIONS
-from pybroker.turns.watchdog import current
+from pybroker.sharing.turns.exceptions import EXCEPTIONS
+from pybroker.sharing.turns.watchdog import current
 
 
 @contextmanager
