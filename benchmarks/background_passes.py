@@ -84,7 +84,7 @@ def main() -> None:
         config_of=lambda _: config,
         filesystem=disk,
         thread_of=lambda _: later.in_thread,
-        run_steps=background.run,
+        run_work=background.run,
     )
     logs.start()
     for number in range(arguments.partitions):

@@ -254,7 +254,7 @@ class BrokerServer:
             filesystem=self.filesystem,
             on_directory_failure=self._on_directory_failure,
             thread_of=self.disks.thread_of,
-            run_steps=self.background.run,
+            run_work=self.background.run,
         )
         self.timer = OperationTimer(self.clock, lambda when_ms, callback: loop.call_at(when_ms / 1000, callback), slice_s=SLICE_S)
         self.replica_manager = ReplicaManager(

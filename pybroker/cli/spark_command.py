@@ -1,4 +1,4 @@
-"""`pybroker spark JOB`: the jobs of the data pipeline. Each is a module of its own, imported when it is called."""
+"""`pybroker spark JOB`: the jobs on Spark. Each is a module of its own, imported when it is called."""
 
 from __future__ import annotations
 

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from pybroker.sharing.work import Pausing
 
 OFFSETS_MAX: Final = 1000
-"""A clean-up pauses after this many offsets and groups, and the rest of the topic. An offset that expires takes about 5 us."""
+"""A clean-up pauses after the topic with which it has looked at this many offsets and groups.
+
+An offset that expires takes about 5 us.
+"""
 
 Places = Iterator[tuple["Group", str | None]]
 """Where a clean-up still has to look: the topics of a group, then the group itself, with None."""

@@ -109,7 +109,7 @@ def limits_to_set(changes: Sequence[ConfigChange]) -> set[str]:
 
 
 def plan_config_changes(image: ClusterImage, settings: Settings, changes: Sequence[ConfigChange]) -> Pausing[Plan]:
-    """Make a plan with an error or None for each of `changes`, whose resources must be distinct. It yields in short steps."""
+    """Make a plan with an error or None for each of `changes`, whose resources must be distinct. It yields after each."""
     plan = Plan()
     for change in changes:
         try:

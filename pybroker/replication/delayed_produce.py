@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 class DelayedProduce(DelayedOperation):
     """A produce request that waits under its partitions. `unsettled` has the offset (exclusive) that each must reach.
 
-    `on_complete` gets the results at the end; or else `add_done_callback` has what does, as of each `Wait` (`sharing/work.py`).
+    At the end the results go to `on_complete`. Without it, the operation is a `Wait` (`sharing/work.py`): `add_done_callback`
+    names what to call.
     """
 
     __slots__ = ("_acks", "_on_complete", "_replicas", "_results", "_unsettled")

@@ -1,8 +1,8 @@
 """One fetch: what can be read is read, and read again once there is enough of it.
 
-It is work in slices (`sharing/work.py`), which yields after every few partitions. Each partition is read at the time of its
-step, as each request thread of Kafka does while others append. The limits of the response, and the order of the partitions, are
-those of the whole request.
+It is work in slices (`sharing/work.py`), which yields after every few partitions. Each partition is read at a time of
+its own, as each request thread of Kafka does while others append. The limits of the response, and the order of the partitions,
+are those of the whole request.
 
 Source: ReplicaManager.fetchMessages, readFromLog; KIP-74.
 """

@@ -263,7 +263,7 @@ class OwnPartitions:
     def follow_failure(self, logs: Sequence[Log]) -> Work[None]:
         """Mark the partitions of `logs` offline, because their directory failed.
 
-        Between two steps some are marked and others not; those refuse records and reads by their logs, but a fetch from the end
+        Between two slices some are marked and others not; those refuse records and reads by their logs, but a fetch from the end
         waits. A log that was deleted or moved meanwhile is left out.
         """
         for count, log in enumerate(logs, start=1):

@@ -1,10 +1,10 @@
 """Long work of the broker itself, done on the loop in slices: it gives way to requests, and always progresses.
 
 Idea
-    All jobs together get a slice of `SLICE_NS`, and then the loop has three times as long for requests as the slice took. So the
-    jobs take at most a quarter of the loop. They delay a request by one slice, which ends at the first `yield` after its time. A
-    timer begins each slice, and the loop calls the timers that are due in each of its rounds. So under any load there is a slice
-    in every round that begins after such a pause.
+    All jobs together get a slice of `SLICE_NS`. After it the background waits three times as long as the slice took, so the jobs
+    take at most a quarter of the loop. They delay a request by one slice, which ends at the first `yield` after its time. A timer
+    begins each slice, and the loop calls the timers that are due in each of its rounds. So the next round of the loop after the
+    pause has a slice, under any load.
 
     The jobs take their slices in turn. A job that waits for a thread takes none.
 """

@@ -38,7 +38,7 @@ class Mailbox:
         self.is_busy = False  # work is under way or waits
 
     def run(self, begin: Begin, failed: Failed) -> None:
-        """Do work after all that was given before, so now if there is none."""
+        """Do the work after all earlier work; at once if there is none."""
         self._waiting.append((begin, failed))
         if not self.is_busy:
             self.is_busy = True

@@ -127,8 +127,9 @@ def slice_end() -> float:
 def run_slice(
     work: Generator[Step, None, Result], end: float | None = None, now: Callable[[], float] | None = None
 ) -> tuple[bool, Step | None, Result | None]:
-    """Run one slice of `work`, until `end` by the clock `now` (`perf_counter`) if it shares the slice, or less if it yields what
-    comes before the next one. Return whether it has ended, what it yielded for a thread or waits for, and what it returned.
+    """Run `work` until it ends, yields something other than None, or the clock `now` reaches `end`.
+
+    By default `end` is `SLICE_S` from now. Return whether it ended, what it yielded, and what it returned.
     """
     now = now or perf_counter
     if end is None:

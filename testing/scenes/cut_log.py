@@ -34,16 +34,16 @@ class CutLog:
         *,
         filesystem: Filesystem | None = None,
         disk: Disk | None = None,
-        run_steps: WorkRunner = run_unshared,
+        run_work: WorkRunner = run_unshared,
     ) -> None:
-        self.run_steps = run_steps
+        self.run_work = run_work
         self.disk = disk or Disk(path, filesystem=filesystem, retention_ms=10_000, file_delete_delay_ms=0)
         self.turns: list[Callable[[], None]] = []
         self.start()
 
     def start(self) -> None:
         """Start, as a broker does that finds the log, or makes it."""
-        self.logs: LogManager = self.disk.manager(run_steps=self.run_steps)
+        self.logs: LogManager = self.disk.manager(run_work=self.run_work)
         self.logs.start(topic_id_of)
         self.log: Log = self.logs.get(TP) or self.logs.create(TP, TOPIC_ID, self.disk.config)
         self.cleaner = LogCleaner(

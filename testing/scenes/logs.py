@@ -246,5 +246,5 @@ class TornFilesystem(FaultyFilesystem):
 
 def delete_old_segments(log: Log, now_ms: int, *, high_watermark: Offset | None = None) -> int:
     """Make one pass of retention over `log`, without anything between its two steps. Returns the number of deleted segments."""
-    all_steps(retention.advance_steps(log, now_ms, log.settled_end_offset if high_watermark is None else high_watermark))
+    all_steps(retention.advance(log, now_ms, log.settled_end_offset if high_watermark is None else high_watermark))
     return log.delete_below_start()

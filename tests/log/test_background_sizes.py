@@ -52,7 +52,7 @@ def many() -> tuple[LogManager, HeldSteps]:
     """Return a manager with very many empty logs in memory, whose passes do steps when a test wants it."""
     steps = HeldSteps()
     disk = Disk("/d", filesystem=in_memory())
-    manager = disk.manager(run_steps=steps)
+    manager = disk.manager(run_work=steps)
     manager.start()
     for number in range(PARTITIONS):
         log = manager.create(TopicPartition("t", number), TopicId(bytes(16)), disk.config)
@@ -108,7 +108,7 @@ def with_segments(steps: HeldSteps, granularity: str, thread: ThreadRunner = run
         retention_ms=DAY_MS,
         retention_granularity=granularity,
     )
-    manager = disk.manager(run_steps=steps, thread_of=lambda _: thread)
+    manager = disk.manager(run_work=steps, thread_of=lambda _: thread)
     manager.start()
     log = manager.create(TP, TOPIC_ID, disk.config)
     for _ in range(SEGMENTS):
@@ -158,7 +158,7 @@ def test_segments_deleted_by_others_in_the_middle_of_a_pass_are_passed_over() ->
 def test_a_partition_deleted_in_the_middle_of_a_checkpoint_leaves_the_others_right(tmp_path: Path) -> None:
     steps = HeldSteps()
     disk = Disk(tmp_path)
-    manager = disk.manager(run_steps=steps)
+    manager = disk.manager(run_work=steps)
     manager.start()
     tps = [TopicPartition("t", number) for number in range(200)]
     for tp in tps:
@@ -185,7 +185,7 @@ def test_offsets_collected_before_a_newer_write_do_not_undo_it(tmp_path: Path) -
     """A move or a deletion of segments may write the file while a pass collects: it began later, so it knows more."""
     steps = HeldSteps()
     disk = Disk(tmp_path)
-    manager = disk.manager(run_steps=steps)
+    manager = disk.manager(run_work=steps)
     manager.start()
     logs = [manager.create(TopicPartition("t", number), TOPIC_ID, disk.config) for number in range(200)]
     for log in logs:

@@ -114,7 +114,7 @@ def test_retention_searches_in_a_thread(tmp_path: Path, filesystem: ColdFilesyst
     log = filled(tmp_path, filesystem, retention_ms=500, retention_granularity=granularity)
     forget(log, filesystem, is_loaded=False)
     now_ms = START_MS + 1_400
-    steps = retention.advance_steps(log, now_ms, log.log_end_offset)
+    steps = retention.advance(log, now_ms, log.log_end_offset)
     while (step := next(steps, "over")) != "over":
         if isinstance(step, InThread):
             filesystem.in_thread(step.work)

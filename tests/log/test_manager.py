@@ -284,7 +284,7 @@ def test_segments_that_roll_faster_than_the_disk_are_synced_once_each(tmp_path: 
 
 def test_what_a_deleted_log_has_many_of_is_freed_in_steps(tmp_path: Path) -> None:
     disk, steps = Disk(tmp_path, segment_bytes=100), HeldSteps()
-    manager = disk.manager(run_steps=steps)
+    manager = disk.manager(run_work=steps)
     manager.start()
     log = manager.create(TP, TOPIC_ID, disk.config)
     for _ in range(5 * MANY):

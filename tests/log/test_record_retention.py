@@ -13,7 +13,7 @@ import pytest
 
 from pybroker.log.log import Log
 from pybroker.log.retention.record_retention import known_size, retained_size
-from pybroker.log.retention.retention import advance_steps
+from pybroker.log.retention.retention import advance
 from pybroker.log.segments.segment import LogSegment
 from pybroker.model import Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -94,7 +94,7 @@ def test_nothing_beyond_the_high_watermark_or_an_open_transaction_goes(tmp_path:
 @pytest.mark.parametrize("changes", [{"retention_ms": -1}, {"retention_ms": 10_000, "cleanup_policy": ("compact",)}])
 def test_settings_that_change_during_a_search_hold_at_once(tmp_path: Path, changes: dict[str, Any]) -> None:
     log = filled(Disk(tmp_path, retention_ms=10_000), [0, 1], [2, 3], [100])
-    steps = advance_steps(log, START_MS + 50_000, log.log_end_offset)
+    steps = advance(log, START_MS + 50_000, log.log_end_offset)
     next(steps)
     log.config = Disk(tmp_path, **changes).config
     all_steps(steps)
@@ -104,7 +104,7 @@ def test_settings_that_change_during_a_search_hold_at_once(tmp_path: Path, chang
 def test_a_search_gives_the_loop_back_between_segments(tmp_path: Path) -> None:
     log = filled(Disk(tmp_path, retention_ms=10_000, segment_bytes=200), *([number] for number in range(20)))
     assert len(log.segments) > 10
-    assert all_steps(advance_steps(log, START_MS + 10**8, log.log_end_offset)) >= len(log.segments)
+    assert all_steps(advance(log, START_MS + 10**8, log.log_end_offset)) >= len(log.segments)
     assert log.log_start_offset == 20
 
 
@@ -115,7 +115,7 @@ def test_a_search_gives_the_loop_back_within_a_large_batch_and_holds_one_piece_o
     log = Disk(tmp_path, retention_ms=10_000, max_message_bytes=10_000_000).create()
     times = [START_MS] * 7999 + [START_MS + 100_000]
     append(log, build_batch([Record(Offset(at), time, None, bytes(1000)) for at, time in enumerate(times)], compression=codec))
-    steps = advance_steps(log, START_MS + 50_000, log.log_end_offset)
+    steps = advance(log, START_MS + 50_000, log.log_end_offset)
     tracemalloc.start()
     try:
         assert all_steps(steps) >= 8_000_000 // PIECE_BYTES

@@ -137,7 +137,7 @@ def test_the_offset_of_the_largest_time_is_right_after_compaction(tmp_path: Path
 def test_deleting_many_segments_gives_the_loop_back(tmp_path: Path) -> None:
     disk = Disk(tmp_path, retention_ms=10_000, segment_bytes=200, file_delete_delay_ms=0)
     steps = HeldSteps()
-    scene = CutLog(tmp_path, disk=disk, run_steps=steps)
+    scene = CutLog(tmp_path, disk=disk, run_work=steps)
     for _ in range(100):
         append(scene.log, batch(size=100))
     scene.logs.passes.clean_up(START_MS + 10**8)

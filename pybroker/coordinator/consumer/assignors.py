@@ -9,7 +9,7 @@ has least, among the members that may have the partition, until no move makes th
 
 Cost
     P partitions, M members that name T topics together: P log M + T when all members subscribe to the same topics. Otherwise
-    T more for each pass, and M for each partition that moves. An assignor is a generator, whose steps are short.
+    T more for each pass, and M for each partition that moves. An assignor yields after every few elements.
 
 Source: UniformAssignor, RangeAssignor; the results have the same properties as theirs, but not every number; KIP-848.
 """

@@ -1,6 +1,6 @@
 """The rules that every ConsumerGroupHeartbeat must fulfil, whatever the state of its group.
 
-A request also has a bound on what it names, which Kafka does not have: a group is changed in short steps, and the names of a
+A request also has a bound on what it names, which Kafka does not have: a group is changed in slices, and the names of a
 member are looked at in one turn. A member that reads more topics than that subscribes with a regular expression.
 
 Source: GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid; KIP-848, KIP-1082.

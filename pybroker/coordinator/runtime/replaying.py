@@ -21,16 +21,16 @@ Append = Callable[[Callable[[], None], Callable[[ErrorCode], None]], None]
 def append_and_replay(append: Append, replay: Callable[[], Pausing[None]], done: Callable[[ErrorCode], None]) -> Pausing[None]:
     """Append a batch, and replay it once it is in the log. `done` gets NONE when the batch is durable and replayed, or the error.
 
-    What fits into a slice is replayed before anything that waits for records of the partition looks at it.
+    Records that fit into a slice are replayed before any operation that waits for the partition's records sees the shard.
     """
     complete = Countdown(2, done)
     rest: Pausing[None] | None = None
 
     def begin() -> None:
         nonlocal rest
-        steps = replay()
-        if not run_slice(steps)[0]:
-            rest = steps
+        work = replay()
+        if not run_slice(work)[0]:
+            rest = work
 
     append(begin, complete.note)
     if rest is not None:

@@ -228,7 +228,7 @@ class CoordinatorRuntime(Generic[S]):
     def complete_transaction(
         self, partition: int, marker: memoryview, replay: Callable[[S], Pausing[None]], done: Callable[[ErrorCode], None]
     ) -> None:
-        """Append the marker of a transaction, which is a batch of one record, and replay it with the steps of `replay`.
+        """Append the marker of a transaction, which is a batch of one record, and replay it with `replay`, in slices.
 
         `done` gets NONE when the marker is durable, or the error.
         """
@@ -248,7 +248,10 @@ class CoordinatorRuntime(Generic[S]):
         done: Done,
         failed: Failed | None = None,
     ) -> None:
-        """Pass `done` to `begin`, after what was gathered and after what is in the mailbox. What it returns is done in slices."""
+        """Call `begin(done)` once gathered results are appended and the mailbox is empty.
+
+        The mailbox does in slices what it returns.
+        """
         once, mailbox = Once(done, active.topic_partition), active.mailbox
         if not mailbox.is_busy:
             self._gathering.flush(active)  # a response may bring long work

@@ -1,9 +1,9 @@
 """Bounds the bytes per second that all cleanings together read and write: `log.cleaner.io.max.bytes.per.second`.
 
-Bytes that were read or written are a debt, which is paid off at the rate in force. A cleaning that finds a debt of more than
-`OWED_S` pay waits until all bytes up to its own are paid, whatever others spend meanwhile. So in any time, no more is read and
-written than the rate allows in that time and `OWED_S`, and one batch of each cleaning. A new rate holds at the latest after
-`WAIT_S_MAX`, whatever the old one was.
+Bytes that were read or written are a debt, which is paid off at the rate in force. If the debt takes longer than
+`OWED_S` to pay off, a cleaning waits until its own bytes and all before them are paid, whatever others spend meanwhile. So in T
+seconds all cleanings together read and write at most rate * (T + `OWED_S`), and one batch of each log. A new rate holds at the
+latest after `WAIT_S_MAX`, whatever the old one was.
 
 Source: Throttler of Kafka, which counts the bytes of all cleaner threads, in intervals of 300 ms.
 """

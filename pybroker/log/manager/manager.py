@@ -59,11 +59,11 @@ class LogManager:
         filesystem: Filesystem | None = None,
         on_directory_failure: Callable[[LogDirectory], None] | None = None,
         thread_of: Callable[[str], ThreadRunner] = lambda _path: run_inline,
-        run_steps: WorkRunner = run_unshared,
+        run_work: WorkRunner = run_unshared,
     ) -> None:
         """Prepare the directories; `thread_of(path)` returns the thread for what blocks on a directory's disk.
 
-        `run_steps` runs long work on the loop.
+        `run_work` runs long work on the loop.
         """
         assert log_dirs
         filesystem = filesystem or Filesystem()
@@ -82,8 +82,8 @@ class LogManager:
         self.made_again: list[TopicPartition] = []
         """Partitions of the metadata whose logs were in no directory: the start has made empty logs for them."""
         self._interrupted_moves: dict[TopicPartition, LogDirectory] = {}
-        self._run_steps = run_steps
-        self.passes = LogPasses(self.directories, lambda: list(self._logs.values()), run_steps)
+        self._run_work = run_work
+        self.passes = LogPasses(self.directories, lambda: list(self._logs.values()), run_work)
 
     # --- start and stop ---
 
@@ -308,7 +308,7 @@ class LogManager:
         """Keep what a large log has many of, and free it in slices: with the log, all of it would be freed at once."""
         segments, producers = list(log.segments), list(log.producers.producers.values())
         if len(segments) + len(producers) > MANY:
-            self._run_steps("end of a log", emptied(segments, producers))
+            self._run_work("end of a log", emptied(segments, producers))
 
     def _give_up(self, log: Log, delay_ms: int) -> None:
         """Free the name of the log's directory, and have it removed. Raises KafkaError; it is tried again if the disk works."""

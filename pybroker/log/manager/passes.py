@@ -3,8 +3,8 @@
 The passes over the logs of one directory are made for each directory of its own, so that a disk that hangs holds up no
 other. A pass that has not ended is not begun again: a slow disk, or a busy loop, gets no more than it can do.
 
-A pass sees the logs that exist when it begins. A step leaves out a log that was closed, moved or deleted since then, and
-whatever it finds it has from that moment, not from the beginning of the pass.
+A pass sees the logs that exist when it begins. It leaves out a log that was closed, moved or deleted since then, and
+what it finds in a log is of the moment when it looks, not of its beginning.
 """
 
 from __future__ import annotations
@@ -94,15 +94,15 @@ class LogPasses:
             if directory.filesystem.keeps_reserves:
                 self.begin(f"room {directory.path}", room_pass.look(directory, self._logs, seen))
 
-    def begin(self, name: str, steps: Work[None]) -> None:
+    def begin(self, name: str, work: Work[None]) -> None:
         """Begin a pass of that name, unless the last one has not ended."""
         if name not in self._under_way:
             self._under_way.add(name)
-            self._run(name, self._noted(name, steps))
+            self._run(name, self._noted(name, work))
 
-    def _noted(self, name: str, steps: Work[None]) -> Work[None]:
+    def _noted(self, name: str, work: Work[None]) -> Work[None]:
         try:
-            yield from steps
+            yield from work
         finally:
             self._under_way.discard(name)
 

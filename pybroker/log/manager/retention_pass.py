@@ -1,9 +1,9 @@
 """One pass of retention over the logs of a directory, in slices.
 
-The new log start offsets become durable in the directory's thread, and then the segments below them are deleted, one in a
-step. Between two steps logs may be appended to, read, shortened, deleted or moved, and segments may be deleted by others:
-each step looks again at what the log is. A crash between two steps leaves the segments that are not deleted yet below the
-log start offset, where no client sees them, and a start deletes them.
+The new log start offsets become durable in the directory's thread, and then the segments below them are deleted, one
+between two yields. At a yield logs may be appended to, read, shortened, deleted or moved, and segments may be deleted by others:
+after each yield the pass looks again at what the log is. A crash leaves the segments that are not deleted yet below the log
+start offset, where no client sees them, and a start deletes them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _cold_start(log: Log) -> Callable[[], None] | None:
 
 
 def _begins_above_segments(directory: LogDirectory, log: Log, now_ms: int) -> Work[bool]:
-    """Let a log begin later. Yields between steps; returns whether segments lie below its start."""
+    """Let a log begin later, and return whether segments lie below its start."""
     if (lookup := _cold_start(log)) is not None:
         try:
             yield from in_thread(directory.run_in_thread, lookup)
@@ -73,4 +73,4 @@ def _begins_above_segments(directory: LogDirectory, log: Log, now_ms: int) -> Wo
     def is_same() -> bool:  # otherwise a file that the search reads may be gone; the next pass looks again
         return not (log.is_closed or directory.is_offline or log.segments.removals != removals)
 
-    return bool((yield from while_wanted(is_same, retention.advance_steps(log, now_ms, log.settled_end_offset))))
+    return bool((yield from while_wanted(is_same, retention.advance(log, now_ms, log.settled_end_offset))))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]], seen: Callable[[], None]) -> Work[None]:
     """Check in the directory's thread how much room there is, then let its logs take records or not, and call `seen`.
 
-    Between two steps some logs take records and others do not. A log that is made meanwhile has the rules of its moment.
+    Between two slices some logs take records and others do not. A log that is made meanwhile has the rules of its moment.
     """
     room = directory.room
     try:

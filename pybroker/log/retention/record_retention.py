@@ -130,7 +130,7 @@ def _batch_at(segment: LogSegment, target: int, log_start_offset: Offset) -> Off
 
 
 def start_by_time(log: LogState, oldest_ms: int, upto: Offset) -> Work[Offset]:
-    """Yield between steps, and return the first offset that stays, at most `upto`. Records before `oldest_ms` are too old.
+    """Return the first offset that stays, at most `upto`. Records before `oldest_ms` are too old.
 
     Raises CorruptDataError, OSError.
     """

@@ -5,7 +5,7 @@
                Nothing beyond the last stable offset is deleted. `cleaner.head` gives back the space of a part of a segment.
     segment    whole segments, as Kafka does. The active segment is deleted too if it is due, unless it is empty; a new
                one takes its place. The age of a segment is that of its youngest record.
-First the log begins later (`advance_steps`), which the caller makes durable; then the files of segments below the start
+First the log begins later (`advance`), which the caller makes durable; then the files of segments below the start
 are deleted (`delete_below_start`). A power failure may bring any of them back: without the log start offset there could
 be a gap in the log.
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def advance_steps(log: LogState, now_ms: int, high_watermark: Offset) -> Work[bool]:
-    """Let the log begin after what is due. Yields between steps; returns whether segments lie below its start.
+def advance(log: LogState, now_ms: int, high_watermark: Offset) -> Work[bool]:
+    """Let the log begin after what is due, and return whether segments lie below its start.
 
     The caller gives up where segments were taken out of the log meanwhile. Raises KafkaError.
     """
