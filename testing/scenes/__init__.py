@@ -4,7 +4,7 @@ api                            a whole broker without sockets, and a broker with
 replication                    a replica manager on model logs
 logs, compacted_log, compacted_logs, cut_log    logs, batches, and file systems that fail; compaction; retention to the record
 cold_files                     a file system whose pages are in memory only when a test wants it
-steps, slices                  long work, a step or a slice at a time
+held_work, slices              long work, up to a yield or a slice at a time
 data_directories               data directories for readers
 record_lists, messages         random records and messages
 fake_transport, late_part      a transport without a socket, and a late part of a response

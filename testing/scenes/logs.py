@@ -27,7 +27,7 @@ from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartitio
 from pybroker.protocol.parts import SendPart
 from pybroker.records.batch import BatchView, Record, batches
 from pybroker.records.build import build_batch
-from testing.scenes.steps import all_steps
+from testing.scenes.held_work import run_all
 
 _NATIVE_TAIL = native.extension("pybroker.log._tail_native")
 TAILS = [pytest.param(_tail_python, id="python tail")]
@@ -246,5 +246,5 @@ class TornFilesystem(FaultyFilesystem):
 
 def delete_old_segments(log: Log, now_ms: int, *, high_watermark: Offset | None = None) -> int:
     """Make one pass of retention over `log`, without anything between its two steps. Returns the number of deleted segments."""
-    all_steps(retention.advance(log, now_ms, log.settled_end_offset if high_watermark is None else high_watermark))
+    run_all(retention.advance(log, now_ms, log.settled_end_offset if high_watermark is None else high_watermark))
     return log.delete_below_start()

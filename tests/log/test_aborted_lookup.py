@@ -150,12 +150,12 @@ def test_an_index_is_searched_as_a_list_is(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.judges_time
-def test_the_cleaner_notes_very_many_aborted_transactions_in_steps(tmp_path: Path) -> None:
+def test_the_cleaner_notes_very_many_aborted_transactions_in_slices(tmp_path: Path) -> None:
     log = with_entries(tmp_path, ENTRIES // 10)
     transactions = CleanedTransactions()
     with watched(limit_ms=25) as turns:
-        steps = _aborted(log, log.segments[0], FAR, transactions)
-        while turns.run(next, steps, "over") != "over":
+        work = _aborted(log, log.segments[0], FAR, transactions)
+        while turns.run(next, work, "over") != "over":
             pass
     assert turns.long_texts() == []
     assert len(transactions._known) == ENTRIES // 10

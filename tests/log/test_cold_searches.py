@@ -114,10 +114,10 @@ def test_retention_searches_in_a_thread(tmp_path: Path, filesystem: ColdFilesyst
     log = filled(tmp_path, filesystem, retention_ms=500, retention_granularity=granularity)
     forget(log, filesystem, is_loaded=False)
     now_ms = START_MS + 1_400
-    steps = retention.advance(log, now_ms, log.log_end_offset)
-    while (step := next(steps, "over")) != "over":
-        if isinstance(step, InThread):
-            filesystem.in_thread(step.work)
+    search = retention.advance(log, now_ms, log.log_end_offset)
+    while (wait := next(search, "over")) != "over":
+        if isinstance(wait, InThread):
+            filesystem.in_thread(wait.work)
     expected = 900 if granularity == "record" else log.segments[log.segments.floor_index(Offset(900))].base_offset
     assert log.log_start_offset == expected
     assert data_and_indexes(filesystem) == []

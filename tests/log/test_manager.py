@@ -20,8 +20,8 @@ from pybroker.log.manager.manager import MANY, LogManager
 from pybroker.log.producers.producer_entry import ProducerEntry
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, Offset, ProducerId, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from testing.scenes.held_work import HeldWork
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch, content, read_batches
-from testing.scenes.steps import HeldSteps
 
 
 def started(disk: Disk, **options: object) -> LogManager:
@@ -282,25 +282,30 @@ def test_segments_that_roll_faster_than_the_disk_are_synced_once_each(tmp_path: 
     assert 3 * 39 <= len(synced) <= 3 * 41 + 2, "data and two indexes of each segment, and in each flush the youngest snapshot"
 
 
-def test_what_a_deleted_log_has_many_of_is_freed_in_steps(tmp_path: Path) -> None:
-    disk, steps = Disk(tmp_path, segment_bytes=100), HeldSteps()
-    manager = disk.manager(run_work=steps)
+def test_what_a_deleted_log_has_many_of_is_freed_in_slices(tmp_path: Path) -> None:
+    disk, held, freed = Disk(tmp_path, segment_bytes=100), HeldWork(), list[None]()
+
+    class WatchedEntry(ProducerEntry):
+        def __del__(self) -> None:
+            freed.append(None)
+
+    manager = disk.manager(run_work=held)
     manager.start()
     log = manager.create(TP, TOPIC_ID, disk.config)
     for _ in range(5 * MANY):
         append(log, batch())
     segments = [weakref.ref(segment) for segment in log.segments]
     for number in range(5 * MANY):
-        log.producers.producers[ProducerId(number)] = ProducerEntry(ProducerId(number))
+        log.producers.producers[ProducerId(number)] = WatchedEntry(ProducerId(number))
     manager.delete(TP, TOPIC_ID)
     del log
     alive = []
-    while steps.step():
-        alive.append(sum(one() is not None for one in segments))
-    assert alive[0] > alive[1] > alive[-1] == 0
-    assert len(alive) > 6, "several steps for the segments, and for the producers"
+    while held.proceed():
+        alive.append((sum(one() is not None for one in segments), 5 * MANY - len(freed)))
+    assert alive[0] > alive[1] > alive[-1] == (0, 0)
+    assert any(0 < count < 5 * MANY for _, count in alive), "the producers are not freed all at once"
     small = manager.create(TP, TOPIC_ID, disk.config)
     append(small, batch())
     manager.delete(TP, TOPIC_ID)
-    assert not steps.jobs
+    assert not held.jobs
     manager.stop()

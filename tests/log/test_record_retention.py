@@ -23,8 +23,8 @@ from pybroker.records.compression import CompressionType
 from pybroker.records.inflate import PIECE_BYTES
 from pybroker.sharing.work import run_through
 from testing.scenes.cut_log import CutLog
+from testing.scenes.held_work import run_all
 from testing.scenes.logs import START_MS, Disk, Producer, append, batch, delete_old_segments, read_batches
-from testing.scenes.steps import all_steps
 
 NEVER = 10**12
 CODECS = list(CompressionType)
@@ -94,31 +94,33 @@ def test_nothing_beyond_the_high_watermark_or_an_open_transaction_goes(tmp_path:
 @pytest.mark.parametrize("changes", [{"retention_ms": -1}, {"retention_ms": 10_000, "cleanup_policy": ("compact",)}])
 def test_settings_that_change_during_a_search_hold_at_once(tmp_path: Path, changes: dict[str, Any]) -> None:
     log = filled(Disk(tmp_path, retention_ms=10_000), [0, 1], [2, 3], [100])
-    steps = advance(log, START_MS + 50_000, log.log_end_offset)
-    next(steps)
+    search = advance(log, START_MS + 50_000, log.log_end_offset)
+    next(search)
     log.config = Disk(tmp_path, **changes).config
-    all_steps(steps)
+    run_all(search)
     assert log.log_start_offset == 0, "the next pass looks again"
 
 
-def test_a_search_gives_the_loop_back_between_segments(tmp_path: Path) -> None:
+def test_records_that_come_during_a_search_stay(tmp_path: Path) -> None:
     log = filled(Disk(tmp_path, retention_ms=10_000, segment_bytes=200), *([number] for number in range(20)))
     assert len(log.segments) > 10
-    assert all_steps(advance(log, START_MS + 10**8, log.log_end_offset)) >= len(log.segments)
+    for wait in advance(log, START_MS + 10**8, log.log_end_offset):
+        assert wait is None, "nothing is cold"
+        append(log, batch(size=100))
     assert log.log_start_offset == 20
+    assert visible(log) == list(range(20, log.log_end_offset))
+    assert log.log_end_offset > 21
 
 
 @pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.ZSTD])
-def test_a_search_gives_the_loop_back_within_a_large_batch_and_holds_one_piece_of_it(
-    tmp_path: Path, codec: CompressionType
-) -> None:
+def test_a_search_in_a_large_batch_holds_one_piece_of_it(tmp_path: Path, codec: CompressionType) -> None:
     log = Disk(tmp_path, retention_ms=10_000, max_message_bytes=10_000_000).create()
     times = [START_MS] * 7999 + [START_MS + 100_000]
     append(log, build_batch([Record(Offset(at), time, None, bytes(1000)) for at, time in enumerate(times)], compression=codec))
-    steps = advance(log, START_MS + 50_000, log.log_end_offset)
+    search = advance(log, START_MS + 50_000, log.log_end_offset)
     tracemalloc.start()
     try:
-        assert all_steps(steps) >= 8_000_000 // PIECE_BYTES
+        run_all(search)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -26,8 +26,8 @@ from pybroker.records.compression import CompressionType
 from pybroker.sharing.work import run_through
 from testing.scenes.compacted_log import CompactedLog
 from testing.scenes.cut_log import CutLog
+from testing.scenes.held_work import HeldWork
 from testing.scenes.logs import START_MS, TOPIC_ID, TP, Disk, append, batch
-from testing.scenes.steps import HeldSteps
 
 CUT_MS = START_MS + 90_000
 END = 300
@@ -136,17 +136,17 @@ def test_the_offset_of_the_largest_time_is_right_after_compaction(tmp_path: Path
 
 def test_deleting_many_segments_gives_the_loop_back(tmp_path: Path) -> None:
     disk = Disk(tmp_path, retention_ms=10_000, segment_bytes=200, file_delete_delay_ms=0)
-    steps = HeldSteps()
-    scene = CutLog(tmp_path, disk=disk, run_work=steps)
+    held = HeldWork()
+    scene = CutLog(tmp_path, disk=disk, run_work=held)
     for _ in range(100):
         append(scene.log, batch(size=100))
     scene.logs.passes.clean_up(START_MS + 10**8)
     counts = [len(scene.log.segments)]
-    while steps.step():
+    while held.proceed():
         counts.append(len(scene.log.segments))
     assert counts[-1] == 1
     assert max(before - after for before, after in pairwise(counts)) == 1
     scene.logs.passes.clean_up(START_MS + 10**8)
-    steps.finish()
+    held.finish()
     assert scene.log.log_start_offset == scene.log.log_end_offset, "the next pass is not left out"
     scene.logs.stop()

@@ -192,7 +192,7 @@ def test_tasks_that_are_left_for_the_next_turn_do_not_hold_back_a_later_one() ->
     assert expired_ms == [10, 10, 10, 30]
 
 
-def test_very_many_tasks_in_one_coarse_bucket_are_moved_in_steps_and_expire_at_their_time(
+def test_very_many_tasks_in_one_coarse_bucket_are_moved_in_slices_and_expire_at_their_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, expired_ms, moved = ManualClock(0), list[int](), list[int]()

@@ -37,7 +37,7 @@ async def test_groups_are_described(version: int, tmp_path: Path) -> None:
     assert (none.error_code, none.group_id, bool(none.error_message)) == (ErrorCode.GROUP_ID_NOT_FOUND, "none", True)
 
 
-async def test_a_group_of_many_members_is_described_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_group_of_many_members_is_described_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = await broker(tmp_path)
     for number in range(5):
         await whole.ask(joining(member_id=f"m{number}"), 1)

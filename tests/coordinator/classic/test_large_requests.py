@@ -74,7 +74,7 @@ def members(count: int) -> Iterator[ClassicMember]:
         )  # fmt: skip
 
 
-async def test_many_members_get_their_generation_and_their_assignments_in_steps(
+async def test_many_members_get_their_generation_and_their_assignments_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = await broker(tmp_path)

@@ -156,7 +156,7 @@ def test_a_timer_that_is_started_again_while_it_waits_runs_once(scene: RuntimeSc
     assert rung == ["second"]
 
 
-def test_a_marker_is_replayed_in_steps(scene: RuntimeScene) -> None:
+def test_a_marker_is_replayed_in_slices(scene: RuntimeScene) -> None:
     marker = build_transaction_marker(
         TransactionMarker(ControlType.COMMIT, CoordinatorEpoch(0)),
         producer_id=ProducerId(1),

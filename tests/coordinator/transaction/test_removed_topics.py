@@ -62,7 +62,7 @@ async def test_ids_that_no_client_uses_are_removed_after_seven_days(tmp_path: Pa
     assert not any(shard.transactions for shard in shards(whole))
 
 
-async def test_a_removed_partition_leaves_many_transactions_in_steps(tmp_path: Path) -> None:
+async def test_a_removed_partition_leaves_many_transactions_in_slices(tmp_path: Path) -> None:
     whole = await with_ids(tmp_path, State.ONGOING)
     before = [appends(whole, number) for number in (0, 1)]
     await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
