@@ -53,7 +53,7 @@ KEYS_OF_TRY: Final = 16
 """An operation with this many keys more counts as one try more: what it is about may be as long as that."""
 LARGE_KEYS: Final = 1000
 """An operation with more keys is not left to a purge: its entries are dropped as soon as it is completed."""
-_KEYS_PER_STEP: Final = 200
+_KEYS_AT_ONCE: Final = 200
 
 
 class DelayedOperation(TimerTask):
@@ -288,7 +288,7 @@ class Purgatory:
                 found.pop(operation, None)
                 if not found:
                     del watchers[key]
-            if count % _KEYS_PER_STEP == 0:
+            if count % _KEYS_AT_ONCE == 0:
                 end = end or perf_counter() + self._timer.slice_s
                 if perf_counter() >= end:
                     self._timer.soon(lambda: self._unwatch(entries))

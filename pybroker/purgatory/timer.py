@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 NEVER_MS: Final = math.inf
 AT_WORK_MS: Final = -math.inf
 """The time of the wake-up while tasks expire: what they add arms none, because that is done once at the end."""
-MOVED_PER_STEP: Final = 200
+MOVED_AT_ONCE: Final = 200
 """The tasks of a bucket that are placed again before the time is looked at: about 1 us for each."""
 
 CallAt = Callable[[int, Callable[[], None]], WakeUp]
@@ -119,7 +119,7 @@ class OperationTimer:
         end = perf_counter() + self.slice_s
         while True:
             if not wheel.has_expired:
-                wheel.collect(now_ms, most=MOVED_PER_STEP)
+                wheel.collect(now_ms, most=MOVED_AT_ONCE)
             if (task := wheel.next_expired()) is not None:
                 assert isinstance(task, TimerTask)
                 _expire(task)

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pybroker.replication.replica_manager")
 
-LISTED_PER_STEP: Final = 1_000
+LISTED_AT_ONCE: Final = 1_000
 """Partitions that a change removes and that are listed between two yields."""
-OFFLINE_PER_STEP: Final = 20
+OFFLINE_AT_ONCE: Final = 20
 """Partitions that are marked offline between two yields; each completes the requests that wait for it."""
 
 
@@ -122,8 +122,8 @@ class OwnPartitions:
         yield from self._make(delta)
 
     def _list_removed(self, topic: TopicImage, numbers: Sequence[int]) -> Iterator[None]:
-        for start in range(0, len(numbers), LISTED_PER_STEP):
-            some = numbers[start : start + LISTED_PER_STEP]
+        for start in range(0, len(numbers), LISTED_AT_ONCE):
+            some = numbers[start : start + LISTED_AT_ONCE]
             self._removed += [(TopicPartition(topic.name, number), topic.topic_id) for number in some]
             yield
 
@@ -269,7 +269,7 @@ class OwnPartitions:
         for count, log in enumerate(logs, start=1):
             if self._log_manager.get(log.topic_partition) is log:
                 self.mark_offline(log.topic_partition)
-            if count % OFFLINE_PER_STEP == 0:
+            if count % OFFLINE_AT_ONCE == 0:
                 yield None
 
     def reconfigure(self, config: BrokerConfig) -> Iterator[None]:
