@@ -38,7 +38,7 @@ NATIVE_TESTS: Final = (
     "tests/api/produce/test_ways.py", "tests/api/handlers/test_produce.py", "tests/api/fetch/test_loops.py",
     "tests/api/handlers/test_fetch.py",
     "tests/api/test_error_counts.py", "tests/api/produce/test_repeats.py",
-    "tests/spark/test_datasource_reading.py", "tests/spark/test_datasource_kafka.py",
+    "tests/spark/test_columns.py", "tests/spark/test_datasource_reading.py", "tests/spark/test_datasource_kafka.py",
 )  # fmt: skip
 
 
