@@ -28,7 +28,7 @@ from testing.wire.batches import sample_batch
 
 METHODS = {"connection_made", "get_buffer", "buffer_updated", "eof_received", "connection_lost", "resume_writing"}
 """The methods that a transport calls. It calls `pause_writing` too, but from within a turn that writes."""
-MARKING = str(ROOT / "pybroker" / "turns")
+MARKING = str(ROOT / "pybroker" / "sharing" / "turns")
 
 
 class Finder:
