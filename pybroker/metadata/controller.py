@@ -157,8 +157,7 @@ class Controller:
         """Create all valid topics, in one commit where the store has no limit. Returns an outcome for each of `topics`, whose
         names must be distinct.
         """
-        planner = TopicPlanner(self.image, self.config, self._random)
-        if sum(map(planner.partition_count, topics)) > PARTITIONS_PER_REQUEST_MAX:
+        if sum(topic.requested_partitions(self.config.num_partitions) for topic in topics) > PARTITIONS_PER_REQUEST_MAX:
             refusal = KafkaError(ErrorCode.POLICY_VIOLATION, EXCESSIVE)
             return [TopicOutcome(error=refusal)] * len(topics)
         return await self._in_commits(topics, lambda some: self._create_topics(some, validate_only=validate_only))

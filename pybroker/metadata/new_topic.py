@@ -40,6 +40,12 @@ class NewTopic:
     assignments: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()
     configs: Mapping[str, str | None]
 
+    def requested_partitions(self, default: int) -> int:
+        """Return how many partitions it requests, before any check."""
+        if self.assignments:
+            return len(self.assignments)
+        return default if self.partition_count == BROKER_DEFAULT else max(self.partition_count, 0)
+
 
 class TopicPlanner:
     """Plans the topics of one request; a later topic collides with a planned topic as it does with an existing one."""
@@ -47,12 +53,6 @@ class TopicPlanner:
     def __init__(self, image: ClusterImage, config: BrokerConfig, random: Random) -> None:
         self._image, self._config, self._random = image, config, random
         self._collisions = {names.collision_key(name): name for name in image.topics if names.has_collision_characters(name)}
-
-    def partition_count(self, topic: NewTopic) -> int:
-        """Return how many partitions `topic` requests, before any check."""
-        if topic.assignments:
-            return len(topic.assignments)
-        return self._config.num_partitions if topic.partition_count == BROKER_DEFAULT else max(topic.partition_count, 0)
 
     def plan(self, topic: NewTopic) -> TopicImage:
         """Return the image of the topic, with a new id. Raises KafkaError."""
@@ -99,7 +99,7 @@ class TopicPlanner:
         factor = self._config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
         return place_replicas(
             self._image.brokers,
-            partition_count=self.partition_count(topic),
+            partition_count=topic.requested_partitions(self._config.num_partitions),
             replication_factor=factor,
             random=self._random,
         )
