@@ -153,18 +153,17 @@ def run_through(work: Generator[Callable[[], None] | Any | None, None, Result]) 
         step()
 
 
-def while_wanted(is_wanted: Callable[[], bool], work: Work[Result]) -> Work[Result | None]:
-    """Do `work` for as long as `is_wanted()` holds wherever it yields, and return what it returns; None if it was ended."""
-    while True:
+def while_wanted(is_wanted: Callable[[], bool], work: Generator[Step, None, Result]) -> Generator[Step, None, Result | None]:
+    """Do `work` for as long as `is_wanted()` holds before each part of it, and return what it returns; None if it was ended."""
+    while is_wanted():
         try:
             step = next(work)
         except StopIteration as stopped:
             result: Result = stopped.value
             return result
         yield step
-        if not is_wanted():
-            work.close()
-            return None
+    work.close()
+    return None
 
 
 def emptied(*collections: list[Any] | dict[Any, Any] | set[Any]) -> Pausing[None]:

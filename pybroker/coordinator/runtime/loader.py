@@ -26,6 +26,7 @@ from pybroker.records.control import ControlType, control_type
 from pybroker.records.entries import entries
 from pybroker.records.errors import CorruptRecordError
 from pybroker.sharing.mailbox import Mailbox
+from pybroker.sharing.work import while_wanted
 
 if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import Operation
@@ -41,7 +42,6 @@ logger = logging.getLogger(__name__)
 _SOME_RECORDS: Final = 100
 """The number of records that are replayed between two yields."""
 
-_OVER: Final = object()
 
 NAMED_RECORDS: Final = 10
 """The log names this many records of a partition that cannot be decoded, and has the number of all."""
@@ -98,19 +98,17 @@ class Loader(Generic[S]):
         if log.log_start_offset == log.log_end_offset:
             self._end(partition, loaded)
         else:
-            work = chain(self._replay_log(shard, log), examine(shard))
-            self._mailbox.add(partial(self._load, partition, shard, work, loaded), partial(self._give_up, partition))
+            is_wanted = partial(self._runtime.is_loading, partition, shard)  # else it was unloaded meanwhile
+            work = self._load(partition, chain(self._replay_log(shard, log), examine(shard)), loaded)
+            self._mailbox.add(lambda: while_wanted(is_wanted, work), partial(self._give_up, partition))
 
     def when_done(self, callback: Callable[[], None]) -> None:
         """Call `callback` as soon as what is being loaded now is loaded, which may be at once."""
         self._mailbox.run(callback, partial(log_failure, f"What follows the loading of {self._runtime.topic}"))
 
-    def _load(self, partition: int, shard: S, work: Iterator[None], loaded: Operation) -> Pausing[None]:
-        while self._runtime.is_loading(partition, shard):  # else it was unloaded meanwhile
-            if next(work, _OVER) is _OVER:
-                self._end(partition, loaded)
-                return
-            yield
+    def _load(self, partition: int, work: Iterator[None], loaded: Operation) -> Pausing[None]:
+        yield from work
+        self._end(partition, loaded)
 
     def _end(self, partition: int, loaded: Operation) -> None:
         try:
