@@ -5,7 +5,6 @@ etcd              keeps the entries in etcd, which several brokers can share
 memory            keeps the entries as long as the process lives; the base of the durable store
 sqlite            keeps the entries in an SQLite file
 sqlite_reserve    the room that the SQLite file holds for a full volume
-watches           the watches of a store in this process
 """
 
 from __future__ import annotations

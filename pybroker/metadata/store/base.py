@@ -16,9 +16,12 @@ Order of events
 from __future__ import annotations
 
 import abc
+import asyncio
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
+
+from pybroker.metadata.uninterrupted import Uninterrupted
 
 ABSENT: Final = 0
 """The revision of a key that does not exist; commits count from 1."""
@@ -88,21 +91,35 @@ WatchCallback = Callable[[Sequence[Change]], None]
 """A function that each commit calls once with the matching changes, in the order of their keys. It must not raise or commit."""
 
 
-class Watch(abc.ABC):
+class Watch:
     """A running watch."""
 
-    @abc.abstractmethod
+    __slots__ = ("_watches", "callback", "prefix")
+
+    def __init__(self, prefix: str, callback: WatchCallback, watches: list[Watch]) -> None:
+        self.prefix, self.callback, self._watches = prefix, callback, watches
+        watches.append(self)
+
     def cancel(self) -> None:
         """Stop the watch; idempotent."""
+        if self in self._watches:
+            self._watches.remove(self)
 
 
 class Store(abc.ABC):
     """A metadata store. `limits` are those of a commit.
 
-    All methods are called on the loop's thread; commits may be started while another commit runs.
+    All methods are called on the loop's thread. Commits may be started while another commit runs: they queue, so revisions are in
+    the order of durability. A commit that has begun runs to its end, even if the task that waits for it is cancelled.
     """
 
     limits: Limits = NO_LIMITS
+
+    def __init__(self) -> None:
+        self._watches: list[Watch] = []
+        self._one_commit = asyncio.Lock()
+        self._uninterrupted = Uninterrupted()
+        self._is_closed = False
 
     @abc.abstractmethod
     async def get(self, key: str) -> Entry | None:
@@ -112,7 +129,6 @@ class Store(abc.ABC):
     async def list(self, prefix: str = "") -> Listing:
         """Return all entries whose key starts with `prefix`."""
 
-    @abc.abstractmethod
     async def commit(
         self,
         *,
@@ -126,11 +142,39 @@ class Store(abc.ABC):
         Deleting a key that does not exist is no change, which no watch sees. Returns the store's revision after the commit.
         Raises StoreError, also if the commit is larger than `limits`; ValueError if a key is both put and deleted.
         """
+        puts = {} if puts is None else puts
+        if not puts.keys().isdisjoint(deletes):
+            raise ValueError("a key is both put and deleted")
+        return await self._uninterrupted.run(self._queued(dict(puts), {*deletes}, {} if compare is None else dict(compare)))
 
-    @abc.abstractmethod
     def watch(self, prefix: str, callback: WatchCallback) -> Watch:
         """Call `callback` for every later commit that changes a key which starts with `prefix`."""
+        return Watch(prefix, callback, self._watches)
 
-    @abc.abstractmethod
     async def close(self) -> None:
         """Wait for the commit that is running and release everything; idempotent."""
+        async with self._one_commit:
+            if not self._is_closed:
+                self._is_closed = True
+                await self._release()
+
+    async def _queued(self, puts: dict[str, bytes], deletes: set[str], compare: dict[str, int]) -> int | Conflict:
+        async with self._one_commit:
+            if self._is_closed:
+                raise StoreError("the metadata store is closed")
+            return await self._commit(puts, deletes, compare)
+
+    @abc.abstractmethod
+    async def _commit(self, puts: dict[str, bytes], deletes: set[str], compare: dict[str, int]) -> int | Conflict:
+        """Carry out a commit, as `commit` promises, while no other one runs."""
+
+    @abc.abstractmethod
+    async def _release(self) -> None:
+        """Release what the store holds; called once."""
+
+    def _call_watches(self, changes: Sequence[Change]) -> None:
+        """Call every watch for which some of the changes are."""
+        for watch in tuple(self._watches):
+            matching = [change for change in changes if change.key.startswith(watch.prefix)]
+            if matching:
+                watch.callback(matching)

@@ -6,8 +6,8 @@ Idea
     for the next call. After a failure the next member is asked, and everything that runs on the member before ends with
     `LostError`, its watches included: a member that is paused keeps its connections open, but sends nothing.
 
-h11 turns HTTP into bytes and back and does no input or output, so `dial` can connect to anything. An HTTP client of another
-library would bring more packages (aiohttp), or make a connection for every request (Tornado).
+h11 turns HTTP into bytes and back and does no input or output. An HTTP client of another library would bring more packages
+(aiohttp), or make a connection for every request (Tornado).
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import h11
 
 from pybroker.metadata.store.base import StoreError
-from pybroker.metadata.store.etcd.address import Endpoint
+
+if TYPE_CHECKING:
+    from pybroker.metadata.store.etcd.address import Endpoint
 
 CALL_S: Final = 5.0
 READ_BYTES: Final = 65_536
@@ -56,9 +58,6 @@ class Streams(NamedTuple):
     writer: asyncio.StreamWriter
 
 
-Dial = Callable[[Endpoint], Awaitable[Streams]]
-
-
 async def dial(endpoint: Endpoint) -> Streams:
     """Connect to a member."""
     context = ssl.create_default_context() if endpoint.is_secure else None
@@ -68,10 +67,8 @@ async def dial(endpoint: Endpoint) -> Streams:
 class Gateway:
     """The JSON gateway of a cluster. `close` ends all that runs."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], dial: Dial = dial, *, call_s: float = CALL_S) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._endpoints = tuple(endpoints)
-        self._dial = dial
-        self._call_s = call_s
         self._number = 0
         self._idle: list[_Connection] = []
         self._busy: set[_Connection] = set()
@@ -81,7 +78,7 @@ class Gateway:
 
     async def call(self, path: str, message: Message) -> Message:
         """Send a request and return its response. Raises NotSentError, LostError, RefusedError."""
-        async with self._connection() as connection, asyncio.timeout(self._call_s):
+        async with self._connection() as connection, asyncio.timeout(CALL_S):
             response = json.loads(b"".join([part async for part in connection.request(path, message)]))
         return _checked(response)
 
@@ -122,8 +119,8 @@ class Gateway:
         for _ in self._endpoints:
             number, endpoint = self._number, self._endpoints[self._number % len(self._endpoints)]
             try:
-                async with asyncio.timeout(self._call_s):
-                    return _Connection(await self._dial(endpoint), str(endpoint))
+                async with asyncio.timeout(CALL_S):
+                    return _Connection(await dial(endpoint), str(endpoint))
             except (OSError, TimeoutError) as error:
                 failure = str(error) or "no response in time"
                 self._leave(number)

@@ -137,10 +137,9 @@ def nested_response(response: Message) -> Message:
     return nested_one
 
 
-def read_by_txn(response: Message) -> list[Item | None]:
-    """Return what a transaction has read, for each of its operations that read a key."""
-    reads = [one["response_range"] for one in response.get("responses", ()) if "response_range" in one]
-    return [next(iter(items_of(found)), None) for found in reads]
+def read_by_txn(response: Message) -> Item | None:
+    """Return what a transaction has read by its one operation."""
+    return next(iter(items_of(response["responses"][0]["response_range"])), None)
 
 
 def watch(prefix: str, *, start: int) -> Message:

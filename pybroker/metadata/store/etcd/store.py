@@ -23,7 +23,8 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from pybroker.metadata.store.base import (
@@ -36,16 +37,12 @@ from pybroker.metadata.store.base import (
     OutcomeUnknownError,
     Store,
     StoreError,
-    Watch,
-    WatchCallback,
 )
 from pybroker.metadata.store.etcd import messages
 from pybroker.metadata.store.etcd.address import parse
 from pybroker.metadata.store.etcd.following import COMPACTED, Following, list_all
 from pybroker.metadata.store.etcd.gateway import Gateway, LostError, Message, NotSentError, RefusedError
 from pybroker.metadata.store.etcd.marks import Mark, decoded
-from pybroker.metadata.store.watches import Watches
-from pybroker.metadata.uninterrupted import Uninterrupted
 
 if TYPE_CHECKING:
     from pybroker.metadata.store.etcd.messages import Item
@@ -82,17 +79,14 @@ class EtcdStore(Store):
         on_taken_over: Callable[[], object] = lambda: None,
         patience_s: float = PATIENCE_S,
     ) -> None:
+        super().__init__()
         self._gateway, self._patience_s, self._on_taken_over = gateway, patience_s, on_taken_over
         self._entries, self._mark_key = f"{namespace}/entries/", f"{namespace}/marks/{owner}"
         self._owner, self._process = owner, uuid.uuid4().hex
         self._number = 0
         self._mark = b""  # the mark that is there, as far as is known
-        self._watches = Watches()
         self._following = Following(gateway, f"{namespace}/", self._deliver)
-        self._one_commit = asyncio.Lock()
-        self._uninterrupted = Uninterrupted()
         self._compaction: asyncio.Task[None] | None = None
-        self._is_closed = False
 
     @classmethod
     def at(cls, urls: str, owner: str, on_taken_over: Callable[[], object]) -> Self:
@@ -110,83 +104,48 @@ class EtcdStore(Store):
         items, revision = await self._patient(lambda: list_all(self._gateway, self._entries + prefix))
         return Listing(tuple(map(self._entry, items)), revision)
 
-    async def commit(
-        self,
-        *,
-        puts: Mapping[str, bytes] | None = None,
-        deletes: Collection[str] = (),
-        compare: Mapping[str, int] | None = None,
-    ) -> int | Conflict:
-        """Put and delete keys, all or none, if every key of `compare` has that revision."""
-        puts = {} if puts is None else puts
-        if not puts.keys().isdisjoint(deletes):
-            raise ValueError("a key is both put and deleted")
-        return await self._uninterrupted.run(self._commit(dict(puts), {*deletes}, {} if compare is None else dict(compare)))
-
-    def watch(self, prefix: str, callback: WatchCallback) -> Watch:
-        """Call `callback` for every later commit that changes a key which starts with `prefix`."""
-        return self._watches.add(prefix, callback)
-
-    async def close(self) -> None:
-        """Wait for the commit that is running and release everything; idempotent."""
-        async with self._one_commit:
-            self._is_closed = True
-            await self._following.close()
-            if self._compaction is not None:
-                self._compaction.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await self._compaction
-            self._gateway.close()
-
     async def _commit(self, puts: dict[str, bytes], deletes: set[str], compare: dict[str, int]) -> int | Conflict:
         self.limits.check(puts, deletes, compare)
-        async with self._one_commit:
-            if self._is_closed:
-                raise StoreError("the metadata store is closed")
-            await self._begin()
-            self._number += 1
-            done, refused = (Mark(self._process, self._number, is_done=is_done).encoded() for is_done in (True, False))
-            entries = self._entries
-            changes = messages.changes({entries + key: value for key, value in puts.items()}, [entries + key for key in deletes])
-            commit = messages.txn(
-                [messages.has_revision(entries + key, revision) for key, revision in compare.items()],
-                [messages.put(self._mark_key, done), *changes],
-                [messages.put(self._mark_key, refused)],
-            )
-            outcome = await self._carry_out(commit, done, refused)
-            await self._following.reached(outcome.revision)
+        await self._begin()
+        self._number += 1
+        done, refused = (Mark(self._process, self._number, is_done=is_done).encoded() for is_done in (True, False))
+        entries = self._entries
+        changes = messages.changes({entries + key: value for key, value in puts.items()}, [entries + key for key in deletes])
+        commit = messages.txn(
+            [messages.has_revision(entries + key, revision) for key, revision in compare.items()],
+            [messages.put(self._mark_key, done), *changes],
+            [messages.put(self._mark_key, refused)],
+        )
+        outcome = await self._carry_out(commit, done, refused)
+        await self._following.reached(outcome.revision)
         return outcome.revision if outcome.is_done else await self._conflict(compare)
+
+    async def _release(self) -> None:
+        await self._following.close()
+        if self._compaction is not None:
+            self._compaction.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._compaction
+        self._gateway.close()
 
     async def _carry_out(self, commit: Message, done: bytes, refused: bytes) -> _Outcome:
         """Carry out a transaction once, which puts one of the two marks. Raises StoreError."""
-        end, may_be_done = asyncio.get_running_loop().time() + self._patience_s, False
         while True:
             marked = messages.txn(
                 [messages.has_value(self._mark_key, self._mark)],
                 [messages.nested(commit)],
                 [messages.read_in_txn(self._mark_key)],
             )
-            try:
-                response = await self._gateway.call(messages.TXN, marked)
-            except NotSentError as error:
-                failure = str(error)
-            except LostError as error:
-                failure, may_be_done = str(error), True
-            else:
-                if messages.succeeded(response):
-                    is_done = messages.succeeded(messages.nested_response(response))
-                    self._mark = done if is_done else refused
-                    return _Outcome(is_done, messages.revision_of(response))
-                mark = self._own(messages.read_by_txn(response)[0])
-                self._mark = mark.value or b""
-                if self._mark in {done, refused}:  # an earlier attempt has come through
-                    return _Outcome(self._mark == done, mark.revision)
-                continue  # a commit before, whose outcome was not known, has come through
-            if asyncio.get_running_loop().time() >= end:
-                if may_be_done:
-                    raise OutcomeUnknownError(f"it is not known whether etcd carried out a change: {failure}")
-                raise StoreError(failure)
-            await asyncio.sleep(PAUSE_S)
+            response = await self._patient(partial(self._gateway.call, messages.TXN, marked), is_change=True)
+            if messages.succeeded(response):
+                is_done = messages.succeeded(messages.nested_response(response))
+                self._mark = done if is_done else refused
+                return _Outcome(is_done, messages.revision_of(response))
+            mark = self._own(messages.read_by_txn(response))
+            self._mark = mark.value or b""
+            if self._mark in {done, refused}:  # an earlier attempt has come through
+                return _Outcome(self._mark == done, mark.revision)
+            # Otherwise a commit before, whose outcome was not known, has come through, and this one is tried behind it.
 
     def _own(self, mark: Item | None) -> Item:
         """Return the mark that was read, if this process wrote it. Raises StoreError."""
@@ -229,15 +188,19 @@ class EtcdStore(Store):
             except (NotSentError, LostError):
                 pass  # the next time will do
 
-    async def _patient(self, call: Callable[[], Awaitable[Result]]) -> Result:
+    async def _patient(self, call: Callable[[], Awaitable[Result]], *, is_change: bool = False) -> Result:
         """Return what a call returns that may be repeated. Raises StoreError."""
-        end = asyncio.get_running_loop().time() + self._patience_s
+        end, may_be_done = asyncio.get_running_loop().time() + self._patience_s, False
         while True:
             try:
                 return await call()
-            except (NotSentError, LostError) as error:
+            except NotSentError as error:
                 failure = str(error)
+            except LostError as error:
+                failure, may_be_done = str(error), is_change
             if asyncio.get_running_loop().time() >= end:
+                if may_be_done:
+                    raise OutcomeUnknownError(f"it is not known whether etcd carried out a change: {failure}")
                 raise StoreError(failure)
             await asyncio.sleep(PAUSE_S)
 
@@ -250,7 +213,7 @@ class EtcdStore(Store):
             if item.key == self._mark_key and item.value is not None and self._is_foreign(item.value):
                 logger.error("Another process changes the metadata in etcd as %s now, so this one must not any more", self._owner)
                 self._on_taken_over()
-        self._watches.call(
+        self._call_watches(
             [
                 Change(item.key.removeprefix(self._entries), item.value, item.revision)
                 for item in items
