@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 from unittest import mock
 
 import pytest
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pybroker.model import Offset
 from pybroker.records import _conversions_python, _kernels_python, _sections_python, conversions, kernels, sections
 from pybroker.records.batch import Record
+from pybroker.records.build import build_record_section
 from pybroker.records.errors import CorruptRecordError
 
 with warnings.catch_warnings():  # kafka-python warns while it is imported
@@ -35,7 +36,9 @@ __all__ = [
     "kafka_legacy",
     "kafka_memory",
     "kernels_of",
+    "outcome",
     "record_lists",
+    "section_of",
     "some_records",
     "unless_corrupt",
     "without_headers",
@@ -98,6 +101,24 @@ def record_lists(draw: st.DrawFn, *, min_size: int = 1, has_gaps: bool = False) 
 
 def without_headers(records: list[Record]) -> list[Record]:
     return [record._replace(headers=()) for record in records]
+
+
+def section_of(records: list[Record]) -> tuple[bytes, int, int]:
+    """Return the records as bytes, with the offset and the timestamp that they count from."""
+    base_offset, base_timestamp = records[0].offset, records[0].timestamp
+    return (
+        bytes(build_record_section(records, base_offset=base_offset, base_timestamp=base_timestamp)),
+        base_offset,
+        base_timestamp,
+    )
+
+
+def outcome(function: Callable[..., Any], *arguments: object) -> object:
+    """Return the function's result, or the kind of damage that it finds."""
+    try:
+        return function(*arguments)
+    except CorruptRecordError as error:
+        return type(error)
 
 
 def unless_corrupt(function: Callable[[], T]) -> T | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -20,8 +19,8 @@ from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_batch, build_message_set, build_record_section
 from pybroker.records.compression import CompressionType
 from pybroker.records.convert import down_convert
-from pybroker.records.errors import CorruptRecordError, InvalidRecordError
-from testing.scenes.record_lists import record_lists, some_records
+from pybroker.records.errors import InvalidRecordError
+from testing.scenes.record_lists import outcome, record_lists, section_of, some_records
 
 _conversions_native = extension("pybroker.records._conversions_native")
 BOTH = [
@@ -30,22 +29,6 @@ BOTH = [
 needs_both = pytest.mark.skipif(_conversions_native is None, reason="the extension was not built")
 EVERY = -(1 << 63)
 MUCH = 1 << 40
-
-
-def section_of(records: list[Record]) -> tuple[bytes, int, int]:
-    base_offset, base_timestamp = records[0].offset, records[0].timestamp
-    return (
-        bytes(build_record_section(records, base_offset=base_offset, base_timestamp=base_timestamp)),
-        base_offset,
-        base_timestamp,
-    )
-
-
-def outcome(function: Callable[..., Any], *arguments: object) -> object:
-    try:
-        return function(*arguments)
-    except CorruptRecordError as error:
-        return type(error)
 
 
 def batch_of(count: int, base_offset: int, **settings: Any) -> bytes:

@@ -7,9 +7,7 @@ import random
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -21,28 +19,12 @@ from pybroker.records import _kernels_python, kernels
 from pybroker.records.batch import BatchView, Record
 from pybroker.records.build import build_batch, build_record_section
 from pybroker.records.entries import record_end
-from pybroker.records.errors import CorruptRecordError, InvalidRecordError
-from testing.scenes.record_lists import BASE_MS, BOTH, record_lists, some_records
+from pybroker.records.errors import InvalidRecordError
+from testing.scenes.record_lists import BASE_MS, BOTH, outcome, record_lists, section_of, some_records
 
 _kernels_native = pytest.importorskip("pybroker.records._kernels_native") if len(BOTH) == 2 else None
 needs_both = pytest.mark.skipif(_kernels_native is None, reason="the extension was not built")
 EVERY = -(1 << 63)
-
-
-def section_of(records: list[Record]) -> tuple[bytes, int, int]:
-    base_offset, base_timestamp = records[0].offset, records[0].timestamp
-    return (
-        bytes(build_record_section(records, base_offset=base_offset, base_timestamp=base_timestamp)),
-        base_offset,
-        base_timestamp,
-    )
-
-
-def outcome(function: Callable[..., Any], *arguments: object) -> object:
-    try:
-        return function(*arguments)
-    except CorruptRecordError as error:
-        return type(error)
 
 
 @pytest.mark.parametrize("module", BOTH)
