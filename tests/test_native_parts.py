@@ -27,7 +27,7 @@ def test_a_part_without_cython_text_is_compiled_from_its_twin() -> None:
     ("part", "shared"),
     [
         ("protocol.codec", {"_codec_making.pxi", "_codec_reading.pxi", "_codec_writing.pxi", "_tuples.pxd"}),
-        ("records.conversions", {"_records.pxi", "_numbers.pxd", "_crc.pxd", "_crc.h"}),
+        ("records.conversions", {"_header.pxi", "_records.pxi", "_numbers.pxd", "_crc.pxd", "_crc.h"}),
         ("records.kernels", {"_records.pxi", "_numbers.pxd", "_crc.pxd", "_crc.h"}),
         ("replication.reading", {"_partition_data_native.pxd", "_tuples.pxd"}),
         ("network.connection", {"_receiver_native.pxd", "_sender_native.pxd", "_counters_native.pxd"}),

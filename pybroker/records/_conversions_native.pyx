@@ -29,29 +29,19 @@ cdef extern from "Python.h":  # bytes that are made larger than they turn out to
 cdef enum:
     RELEASE_GIL_BYTES = 262144
 
-cdef enum:  # a batch's header; checked below to match `batch.py`
-    BATCH_LENGTH_AT = 8
-    MAGIC_AT = 16
-    CRC_AT = 17
-    ATTRIBUTES_AT = 21
-    BASE_TIMESTAMP_AT = 27
-    MAX_TIMESTAMP_AT = 35
-    RECORD_COUNT_AT = 57
-    HEADER_SIZE = 61
+cdef enum:
     LOG_APPEND_TIME_BIT = 0x08
     NOT_PLAIN_BITS = 0x27  # a codec, or control
 
 cdef int64_t plain_bytes_max = PLAIN_BYTES_MAX
 
+include "_header.pxi"
 include "_records.pxi"
 
 
 check_faults()
-if [BATCH_LENGTH_AT, MAGIC_AT, CRC_AT, ATTRIBUTES_AT, MAX_TIMESTAMP_AT, HEADER_SIZE, LOG_APPEND_TIME_BIT, NOT_PLAIN_BITS] != [
-    batch.BATCH_LENGTH_AT, batch.MAGIC_AT, batch.CRC_AT, batch.ATTRIBUTES_AT, batch.MAX_TIMESTAMP_AT, batch.HEADER_SIZE,
-    batch.LOG_APPEND_TIME_BIT, batch.COMPRESSION_MASK | batch.CONTROL_BIT,
-]:
-    raise ImportError("the positions in a batch's header differ from those in batch.py")
+if [LOG_APPEND_TIME_BIT, NOT_PLAIN_BITS] != [batch.LOG_APPEND_TIME_BIT, batch.COMPRESSION_MASK | batch.CONTROL_BIT]:
+    raise ImportError("the bits of a batch's attributes differ from those in batch.py")
 pb_crc_init(1)
 pb_crc32c_init(1)
 

@@ -22,53 +22,19 @@ from pybroker.records.errors import record_fault
 cdef enum:
     RELEASE_GIL_BYTES = 262144
 
-cdef enum:  # a batch's header; checked below to match `batch.py`
-    BATCH_LENGTH_AT = 8
-    LEADER_EPOCH_AT = 12
-    MAGIC_AT = 16
-    CRC_AT = 17
-    ATTRIBUTES_AT = 21
-    LAST_OFFSET_DELTA_AT = 23
-    BASE_TIMESTAMP_AT = 27
-    MAX_TIMESTAMP_AT = 35
-    PRODUCER_ID_AT = 43
-    PRODUCER_EPOCH_AT = 51
-    BASE_SEQUENCE_AT = 53
-    RECORD_COUNT_AT = 57
-    HEADER_SIZE = 61
+cdef enum:
     TRANSACTIONAL_BIT = 0x10
     COMPRESSION_MASK = 0x07
     UNUSUAL_BITS = 0x38  # log append time, transactional, control
 
 
+include "_header.pxi"
 include "_records.pxi"
 
 
 check_faults()
-if {
-    "BATCH_LENGTH_AT": BATCH_LENGTH_AT,
-    "LEADER_EPOCH_AT": LEADER_EPOCH_AT,
-    "TRANSACTIONAL_BIT": TRANSACTIONAL_BIT,
-    "MAGIC_AT": MAGIC_AT,
-    "CRC_AT": CRC_AT,
-    "ATTRIBUTES_AT": ATTRIBUTES_AT,
-    "LAST_OFFSET_DELTA_AT": LAST_OFFSET_DELTA_AT,
-    "MAX_TIMESTAMP_AT": MAX_TIMESTAMP_AT,
-    "PRODUCER_ID_AT": PRODUCER_ID_AT,
-    "HEADER_SIZE": HEADER_SIZE,
-} != {
-    "BATCH_LENGTH_AT": batch.BATCH_LENGTH_AT,
-    "LEADER_EPOCH_AT": batch.LEADER_EPOCH_AT,
-    "TRANSACTIONAL_BIT": batch.TRANSACTIONAL_BIT,
-    "MAGIC_AT": batch.MAGIC_AT,
-    "CRC_AT": batch.CRC_AT,
-    "ATTRIBUTES_AT": batch.ATTRIBUTES_AT,
-    "LAST_OFFSET_DELTA_AT": batch.LAST_OFFSET_DELTA_AT,
-    "MAX_TIMESTAMP_AT": batch.MAX_TIMESTAMP_AT,
-    "PRODUCER_ID_AT": batch.PRODUCER_ID_AT,
-    "HEADER_SIZE": batch.HEADER_SIZE,
-}:
-    raise ImportError("the positions in a batch's header differ from those in batch.py")
+if TRANSACTIONAL_BIT != batch.TRANSACTIONAL_BIT:
+    raise ImportError("the bits of a batch's attributes differ from those in batch.py")
 include "_crc.pxi"
 
 
