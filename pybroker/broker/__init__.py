@@ -3,6 +3,7 @@
 process              a process that runs a broker until a signal, and its exit code
 broker_server        builds all objects; the order of the start and of the stop
 descriptors          how many file descriptors data files and connections get
+joining              opens the metadata store and reads the cluster from it
 old_data             why a new metadata store does not start beside older logs
 disks, disk_thread   the thread of each data directory, and how directories are closed
 leadership           whether a start raises the leader epochs

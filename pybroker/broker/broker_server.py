@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.context import Services
@@ -27,27 +26,25 @@ from pybroker.broker.disks import Disks
 from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, listeners_of, network_limits
 from pybroker.broker.free_memory import watch_free_memory
 from pybroker.broker.group_gauges import register_groups
+from pybroker.broker.joining import StartError, opened_store, read_cluster
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
-from pybroker.broker.old_data import old_data, refusal_of, sqlite_path, why_not_start
 from pybroker.broker.passes import schedule_passes
 from pybroker.broker.periodic import Periodic
-from pybroker.broker.registration import refuse_other_brokers, registration
+from pybroker.broker.registration import registration
 from pybroker.clock import SystemClock
 from pybroker.config.hosts import HostLookups, connection_limits
 from pybroker.config.listeners import parse_address
 from pybroker.config.setting import ConfigError
 from pybroker.config.topic import TopicConfig
 from pybroker.log.cleaner.cleaner import LogCleaner
-from pybroker.log.directories.claims import InconsistentDirectoryError, LogDirectoryInUseError, stored_cluster_id
+from pybroker.log.directories.claims import InconsistentDirectoryError, LogDirectoryInUseError
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.long_work import CONVERSIONS, LongWork
-from pybroker.metadata.controller import Controller
 from pybroker.metadata.directories import read_directories, write_directories
 from pybroker.metadata.names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
 from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.network.binding import bind_all
@@ -84,10 +81,6 @@ STOP_GRACE_MS: Final = 2_500
 STOP_PRODUCE_S: Final = 2.0  # the part of it for the disk, before clients that wait for the disk get REQUEST_TIMED_OUT
 MOVE_PAUSE_S: Final = 0.002  # between two pieces of logs that are moved to another directory
 MOVE_RESUME_S: Final = 30.0  # after the start, when groups are loaded
-
-
-class StartError(Exception):
-    """The broker cannot start; the text gives the reason, for a person."""
 
 
 class BrokerServer:
@@ -212,35 +205,19 @@ class BrokerServer:
 
     async def _open_metadata(self) -> None:
         """Open the store and read the cluster from it. Raises StartError."""
-        config = self.config
         try:
             self.store = self._open_store()
-            await self._refuse_old_data()
-            self.controller = Controller(self.store, config, broker_id=config.node_id, hosts=self.hosts)
-            await self.controller.start(config.cluster_id or stored_cluster_id(config.log_dirs, self.filesystem))
-            refuse_other_brokers(self.controller.image, config)
+            self.controller = await read_cluster(self.store, self.config, self.filesystem, self.hosts)
         except StoreError as error:
             raise StartError(str(error)) from error
         self.config = self.controller.config  # with the dynamic settings of earlier runs
 
     def _open_store(self) -> Store:
-        path = sqlite_path(self.config)
-        if path is None:
-            return open_store(self.config.metadata_store, owner=f"broker-{self.config.node_id}", on_taken_over=self.failed.set)
-        if not Path(path).exists() and (found := old_data(self.config.log_dirs, self.filesystem)):
-            raise StartError(refusal_of(path, found, self.filesystem))  # and nothing is created where a disk may be missing
-        return open_store(f"sqlite:{path}", asyncio.to_thread)
+        return opened_store(self.config, self.filesystem, self.failed.set)
 
     def _topic_config(self, topic: str) -> TopicConfig:
         image = self.controller.image.topics.get(topic)
         return TopicConfig.resolve(self.controller.config, {} if image is None else image.configs)
-
-    async def _refuse_old_data(self) -> None:
-        """Refuse to start a new store beside logs of an older one. Raises StartError."""
-        reason = await why_not_start(self.store, self.config, self.filesystem)
-        if reason is not None:
-            await self.store.close()
-            raise StartError(reason)
 
     def _build_replicas(self) -> None:
         """Create the objects that hold the logs and the partitions; nothing is opened yet."""

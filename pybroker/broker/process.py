@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker import native
 from pybroker.broker import descriptors
-from pybroker.broker.broker_server import BrokerServer, StartError
+from pybroker.broker.broker_server import BrokerServer
+from pybroker.broker.joining import StartError
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.time_slice import ask_for_short_slices
 from pybroker.sharing.turns.exceptions import START, STOP

@@ -10,7 +10,7 @@ import pytest
 
 from pybroker.adoption import leaving, lost_metadata
 from pybroker.adoption.leaving import Departure, LeavingError
-from pybroker.broker.broker_server import StartError
+from pybroker.broker.joining import StartError
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.log.checkpoints import checkpoint

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from pybroker.broker import descriptors, free_memory, process
-from pybroker.broker.broker_server import BrokerServer, StartError
+from pybroker.broker.broker_server import BrokerServer
+from pybroker.broker.joining import StartError
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.load import load

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from pybroker.broker.broker_server import StartError
+from pybroker.broker.joining import StartError
 from pybroker.config.broker import BrokerConfig
 from pybroker.log.cleaner import head
 from pybroker.model import TopicId, TopicPartition
