@@ -17,7 +17,7 @@ from pybroker.metadata.image import BrokerRegistration, ClusterImage, ImageDelta
 from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX, NewTopic
 from pybroker.metadata.producer_ids import BLOCK_SIZE
 from pybroker.metadata.store import open_store
-from pybroker.metadata.store.base import Conflict, StoreError
+from pybroker.metadata.store.base import Conflict, Session, StoreError
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, TopicId, topic_id_parse
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -73,10 +73,11 @@ class Overtaken(MemoryStore):
         puts: Mapping[str, bytes] | None = None,
         deletes: Collection[str] = (),
         compare: Mapping[str, int] | None = None,
+        session: Session | None = None,
     ) -> int | Conflict:
         if self.faster:
             await super().commit(**self.faster.pop(0))
-        return await super().commit(puts=puts, deletes=deletes, compare=compare)
+        return await super().commit(puts=puts, deletes=deletes, compare=compare, session=session)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,18 @@ Order of events
     the loop's thread. Only then does `commit` return: a caller sees its own change in everything that watches. The
     same holds for a Conflict: the watchers have seen the commit that it conflicts with, so the caller never computes
     again from an older state.
+
+Sessions
+    A key that a commit puts for a session exists until the session ends: it is closed, or whoever opened it has died. All keys
+    of a session are then deleted in one commit, which watches see as any other. A put without a session, or for another one,
+    takes the key over.
 """
 
 from __future__ import annotations
 
 import abc
 import asyncio
+import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -35,6 +41,10 @@ class OutcomeUnknownError(StoreError):
     """A remote store did not respond: the commit may have happened, or may still happen, as the watches will show. Once a later
     commit of the same store has happened, it cannot happen any more.
     """
+
+
+class SessionEndedError(StoreError):
+    """The session of a commit has ended, so nothing of the commit has happened."""
 
 
 class Entry(NamedTuple):
@@ -106,6 +116,31 @@ class Watch:
             self._watches.remove(self)
 
 
+class Session(abc.ABC):
+    """A session of a store, which renews itself.
+
+    `ended` is set when the session has ended for its owner, for whatever reason. `valid_until_s` is the time of the loop before
+    which no other client of the store can see that its keys are gone, unless the owner closes it. It grows with each renewal.
+    """
+
+    __slots__ = ("ended", "valid_until_s")
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        self.valid_until_s = math.inf
+
+    @abc.abstractmethod
+    async def close(self) -> None:
+        """End the session; idempotent. Its keys are gone when this returns, or, if the store cannot be reached, when its time is
+        over.
+        """
+
+    def check(self) -> None:
+        """Raise SessionEndedError if the session has ended."""
+        if self.ended.is_set():
+            raise SessionEndedError("the session of this process with the metadata store has ended")
+
+
 class Store(abc.ABC):
     """A metadata store. `limits` are those of a commit.
 
@@ -135,17 +170,27 @@ class Store(abc.ABC):
         puts: Mapping[str, bytes] | None = None,
         deletes: Collection[str] = (),
         compare: Mapping[str, int] | None = None,
+        session: Session | None = None,
     ) -> int | Conflict:
         """Put and delete keys durably, all or none, if every key of `compare` has that revision (ABSENT: the key does
-        not exist).
+        not exist). The keys that are put exist until `session` ends, if there is one.
 
         Deleting a key that does not exist is no change, which no watch sees. Returns the store's revision after the commit.
-        Raises StoreError, also if the commit is larger than `limits`; ValueError if a key is both put and deleted.
+        Raises StoreError, also if the commit is larger than `limits`; SessionEndedError; ValueError if a key is both put and
+        deleted.
         """
         puts = {} if puts is None else puts
         if not puts.keys().isdisjoint(deletes):
             raise ValueError("a key is both put and deleted")
-        return await self._uninterrupted.run(self._queued(dict(puts), {*deletes}, {} if compare is None else dict(compare)))
+        compare = {} if compare is None else compare
+        return await self._uninterrupted.run(self._queued(dict(puts), {*deletes}, dict(compare), session))
+
+    @abc.abstractmethod
+    async def open_session(self, *, ttl_ms: int, renew_ms: int) -> Session:
+        """Open a session, which is renewed every `renew_ms`, and ends for other clients `ttl_ms` after its last renewal.
+
+        A store that notices the end of its clients at once uses neither. Raises StoreError.
+        """
 
     def watch(self, prefix: str, callback: WatchCallback) -> Watch:
         """Call `callback` for every later commit that changes a key which starts with `prefix`."""
@@ -158,14 +203,20 @@ class Store(abc.ABC):
                 self._is_closed = True
                 await self._release()
 
-    async def _queued(self, puts: dict[str, bytes], deletes: set[str], compare: dict[str, int]) -> int | Conflict:
+    async def _queued(
+        self, puts: dict[str, bytes], deletes: set[str], compare: dict[str, int], session: Session | None
+    ) -> int | Conflict:
         async with self._one_commit:
             if self._is_closed:
                 raise StoreError("the metadata store is closed")
-            return await self._commit(puts, deletes, compare)
+            if session is not None:
+                session.check()
+            return await self._commit(puts, deletes, compare, session)
 
     @abc.abstractmethod
-    async def _commit(self, puts: dict[str, bytes], deletes: set[str], compare: dict[str, int]) -> int | Conflict:
+    async def _commit(
+        self, puts: dict[str, bytes], deletes: set[str], compare: dict[str, int], session: Session | None
+    ) -> int | Conflict:
         """Carry out a commit, as `commit` promises, while no other one runs."""
 
     @abc.abstractmethod

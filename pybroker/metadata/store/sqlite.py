@@ -14,7 +14,7 @@ Layout
     application_id  0x7062726b, "pbrk": distinguishes our file from any other
     user_version    1, this layout
     entries         key (text, primary), value (blob), revision (integer)
-    counter         one row: the revision of the last commit, which no entry may carry any more
+    counter         one row: the revision of the last commit that changed an entry here, which no entry may carry any more
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class SqliteStore(MemoryStore):
 
     def _growth_bytes(self, change: Change) -> int:
         """Return how many bytes a change adds to all entries; below 0 if it removes some."""
-        before, after = self._entries.get(change.key), change.value
+        before, after = None if change.key in self._sessions else self._entries.get(change.key), change.value
         grown = 0 if after is None else len(change.key) + len(after)
         return grown if before is None else grown - len(before.key) - len(before.value)
 

@@ -35,6 +35,7 @@ from pybroker.metadata.store.base import (
     Limits,
     Listing,
     OutcomeUnknownError,
+    Session,
     Store,
     StoreError,
 )
@@ -104,7 +105,17 @@ class EtcdStore(Store):
         items, revision = await self._patient(lambda: list_all(self._gateway, self._entries + prefix))
         return Listing(tuple(map(self._entry, items)), revision)
 
-    async def _commit(self, puts: dict[str, bytes], deletes: set[str], compare: dict[str, int]) -> int | Conflict:
+    async def open_session(self, *, ttl_ms: int, renew_ms: int) -> Session:  # noqa: ARG002
+        """Raise StoreError."""
+        raise StoreError("etcd has no sessions yet")
+
+    async def _commit(
+        self,
+        puts: dict[str, bytes],
+        deletes: set[str],
+        compare: dict[str, int],
+        session: Session | None,  # noqa: ARG002
+    ) -> int | Conflict:
         self.limits.check(puts, deletes, compare)
         await self._begin()
         self._number += 1
