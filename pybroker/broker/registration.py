@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.metadata.image import BrokerRegistration, Endpoint
+from pybroker.metadata.members import BrokerRegistration, Endpoint
 from pybroker.metadata.store.base import StoreError
 
 if TYPE_CHECKING:

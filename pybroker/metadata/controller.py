@@ -48,18 +48,16 @@ from pybroker.metadata.entries import (
     CLUSTER_ID_KEY,
     LEADER_EPOCH_KEY,
     apply_changes,
-    broker_key,
-    encode_broker,
     encode_leader_epoch,
     encode_topic,
     leader_epoch_floor_key,
+    partition_key,
     topic_key,
 )
 from pybroker.metadata.features import FeatureUpdate, plan_feature_updates
 from pybroker.metadata.following import Listener, Preparation, StoreFollower
 from pybroker.metadata.image import (
     BROKER_KIND,
-    BrokerRegistration,
     ClusterImage,
     ConfigResource,
     ImageDelta,
@@ -67,6 +65,7 @@ from pybroker.metadata.image import (
     empty_image,
 )
 from pybroker.metadata.internal_topics import automatic_topic
+from pybroker.metadata.member_entries import broker_key, encode_broker
 from pybroker.metadata.more_partitions import MorePartitions, plan_more_partitions
 from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, NewTopic, TopicPlanner
 from pybroker.metadata.producer_ids import ProducerIds
@@ -78,6 +77,7 @@ from pybroker.sharing.loop import complete
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
+    from pybroker.metadata.members import BrokerRegistration
     from pybroker.metadata.plan import Plan
     from pybroker.sharing.work import Pausing
 
@@ -111,7 +111,7 @@ class Controller:
         self.hosts = hosts or HostLookups()
         self.static_config = self.config = config
         self.broker_id = broker_id
-        self.image: ClusterImage = empty_image(controller_id=broker_id)
+        self.image: ClusterImage = empty_image(broker_id)
         self.producer_ids = ProducerIds(store)
         self._follower = StoreFollower(lambda: self.image, self._take_over, self._listener_failed)
         self._listener_failures: list[Exception] = []  # of the commit that is running
@@ -312,10 +312,23 @@ class Controller:
                     continue
                 if failure is not None and any(topic.topic_id in self.image.topics_by_id for topic in deleted):
                     return [TopicOutcome(error=failure) if topic is not None else _unknown_id() for topic in found]
+                await self._delete_own_entries(deleted)
                 await complete(
                     _logged(("Deleted topic %s with id %s and %d partitions", *_described(topic)) for topic in deleted)
                 )
                 return [TopicOutcome(topic=topic) if topic is not None else _unknown_id() for topic in found]
+
+    async def _delete_own_entries(self, topics: Sequence[TopicImage]) -> None:
+        """Delete the entries of the partitions of deleted topics. If that fails, they are left, and harm nothing."""
+        keys = [
+            partition_key(topic.topic_id, number)
+            for topic in topics
+            for number, partition in enumerate(topic.partitions)
+            if partition.revision
+        ]
+        count_max = self._store.limits.operations_max
+        for start in range(0, len(keys), count_max):
+            await self._commit(deletes=keys[start : start + count_max], compare={})
 
     async def _commit(
         self, *, compare: dict[str, int], puts: dict[str, bytes] | None = None, deletes: Sequence[str] = ()

@@ -1,8 +1,14 @@
 """The image as entries of the store: the keys, and the values behind them.
 
     cluster/id           the cluster's id, text
-    brokers/<id>         JSON: endpoints {listener: [host, port]}, rack
+    brokers/<id>         JSON: endpoints {listener: [host, port]}, rack; a broker of the cluster, live or not
+    sessions/<id>        JSON: directory, host, started_ms, is_stopping; a life of broker <id>, which the store deletes when the
+                         broker's session ends. The entry's revision is the broker epoch
+    controller           the id of the elected controller, decimal; an entry of that broker's session
     topics/<name>        JSON: id (base64), partitions [{replicas, isr, leader, leader_epoch, partition_epoch}], configs
+    partitions/<topic id>/<number>
+                         JSON: one partition as in `topics/<name>`, once it has changed. Of a partition's two entries the one with
+                         the larger partition_epoch holds. What is left of a deleted topic is skipped
     configs/<kind>/<name>
                          JSON: {name: value}; the settings of brokers (an empty name: of all), groups and client metrics; of the
                          kind "feature", with an empty name, the levels of features
@@ -24,29 +30,30 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.metadata.image import (
-    BrokerRegistration,
     ClusterImage,
     ConfigResource,
     ConfigsImage,
-    Endpoint,
     ImageDelta,
+    PartitionChange,
     PartitionImage,
     TopicImage,
 )
+from pybroker.metadata.member_entries import MEMBER_KINDS, MemberChanges
 from pybroker.metadata.store.base import ABSENT, Change, StoreError
 from pybroker.model import BrokerId, LeaderEpoch, topic_id_parse, topic_id_text
 from pybroker.sharing.work import run_through
 
 if TYPE_CHECKING:
     from pybroker.metadata.leader_epochs import LeaderEpochs
+    from pybroker.model import TopicId
     from pybroker.sharing.work import Pausing
 
 CLUSTER_ID_KEY: Final = "cluster/id"
 PRODUCER_IDS_KEY: Final = "producer-ids/next"
-BROKER_PREFIX: Final = "brokers/"
 LEADER_EPOCH_KEY: Final = "leader-epochs/last"
 LEADER_EPOCH_FLOOR_PREFIX: Final = "leader-epochs/broker/"
 TOPIC_PREFIX: Final = "topics/"
+PARTITION_PREFIX: Final = "partitions/"
 CONFIG_PREFIX: Final = "configs/"
 LEFT_PREFIX: Final = "left/"
 
@@ -56,9 +63,9 @@ def topic_key(name: str) -> str:
     return TOPIC_PREFIX + name
 
 
-def broker_key(broker_id: BrokerId) -> str:
-    """Return the key of a broker's registration."""
-    return f"{BROKER_PREFIX}{broker_id}"
+def partition_key(topic_id: TopicId, number: int) -> str:
+    """Return the key of a partition's own entry."""
+    return f"{PARTITION_PREFIX}{topic_id_text(topic_id)}/{number}"
 
 
 def leader_epoch_floor_key(broker_id: BrokerId) -> str:
@@ -115,18 +122,44 @@ def encode_topic(topic: TopicImage) -> bytes:
     for partition in topic.partitions:
         text = texts.get(partition)
         if text is None:
-            text = texts[partition] = _dump(
-                {
-                    "replicas": partition.replicas,
-                    "isr": partition.isr,
-                    "leader": partition.leader,
-                    "leader_epoch": partition.leader_epoch,
-                    "partition_epoch": partition.partition_epoch,
-                }
-            )
+            text = texts[partition] = encode_partition(partition)
         partitions.append(text)
     topic_id, configs = _dump(topic_id_text(topic.topic_id)), _dump(dict(topic.configs))
     return b'{"id":%b,"partitions":[%b],"configs":%b}' % (topic_id, b",".join(partitions), configs)
+
+
+def encode_partition(partition: PartitionImage) -> bytes:
+    """Return the value of a partition's own entry."""
+    return _dump(
+        {
+            "replicas": partition.replicas,
+            "isr": partition.isr,
+            "leader": partition.leader,
+            "leader_epoch": partition.leader_epoch,
+            "partition_epoch": partition.partition_epoch,
+        }
+    )
+
+
+def decode_partition(key: str, value: bytes | None, revision: int) -> PartitionChange:
+    """Decode the own entry of a partition; None: it was deleted. Raises StoreError if the key or the value has another form."""
+    try:
+        topic_id, number = key.removeprefix(PARTITION_PREFIX).split("/")
+        partition = None if value is None else _partition_image(json.loads(value), revision)
+        return PartitionChange(topic_id_parse(topic_id), int(number), partition)
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"the store's entry {key} cannot be read: {error!r}") from error
+
+
+def _partition_image(fields: dict[str, Any], revision: int) -> PartitionImage:
+    return PartitionImage(
+        leader=fields["leader"],
+        leader_epoch=fields["leader_epoch"],
+        replicas=tuple(fields["replicas"]),
+        isr=tuple(fields["isr"]),
+        partition_epoch=fields["partition_epoch"],
+        revision=revision,
+    )
 
 
 def decode_topic(name: str, value: bytes, revision: int) -> TopicImage:
@@ -157,21 +190,6 @@ def decode_topic(name: str, value: bytes, revision: int) -> TopicImage:
         raise StoreError(f"the store's entry of topic {name} cannot be read: {error!r}") from error
 
 
-def encode_broker(broker: BrokerRegistration) -> bytes:
-    """Return the value of `broker_key(broker.broker_id)`."""
-    return _dump({"endpoints": broker.endpoints, "rack": broker.rack})
-
-
-def decode_broker(broker_id: str, value: bytes) -> BrokerRegistration:
-    """Decode what `encode_broker` returns. Raises StoreError if the value has another form."""
-    try:
-        fields = json.loads(value)
-        endpoints = {listener: Endpoint(host, port) for listener, (host, port) in fields["endpoints"].items()}
-        return BrokerRegistration(broker_id=BrokerId(int(broker_id)), endpoints=endpoints, rack=fields["rack"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"the store's entry of broker {broker_id} cannot be read: {error!r}") from error
-
-
 def apply_changes(image: ClusterImage, changes: Sequence[Change], revision: int) -> tuple[ClusterImage, ImageDelta]:
     """Return the image after `changes`, as `applied` makes it, at once."""
     return run_through(applied(image, changes, revision))
@@ -188,8 +206,8 @@ def applied(
     """
     topics: list[TopicImage] = []
     removed_topics: list[str] = []
-    brokers: list[BrokerRegistration] = []
-    removed_brokers: list[BrokerId] = []
+    partitions: list[PartitionChange] = []
+    members = MemberChanges(image.members)
     cluster_id = None
     configs: dict[ConfigResource, ConfigsImage | None] = {}
     leader_epochs = image.leader_epochs
@@ -200,10 +218,10 @@ def applied(
             topics.append(decode_topic(name, value, at) if known is None else replace(known, revision=at))
         elif kind == "topics":
             removed_topics.append(name)
-        elif kind == "brokers" and value is not None:
-            brokers.append(decode_broker(name, value))
-        elif kind == "brokers":
-            removed_brokers.append(BrokerId(int(name)))
+        elif kind == "partitions":
+            partitions.append(decode_partition(key, value, at))
+        elif kind in MEMBER_KINDS:
+            members.add(kind, name, value, at)
         elif kind == "configs":
             of, _, resource = name.partition("/")
             configs[ConfigResource(of, resource)] = None if value is None else decode_configs(key, value, at)
@@ -216,8 +234,8 @@ def applied(
         revision=revision,
         topics=topics,
         removed_topics=removed_topics,
-        brokers=brokers,
-        removed_brokers=removed_brokers,
+        partitions=partitions,
+        members=members.result(),
         cluster_id=cluster_id,
         configs=configs,
         leader_epochs=leader_epochs,

@@ -12,12 +12,13 @@ Source: MetadataImage, TopicsImage, ClusterImage, PartitionRegistration.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.metadata.leader_epochs import NO_LEADER_EPOCHS, LeaderEpochs
+from pybroker.metadata.members import NO_MEMBERS, BrokerRegistration, Members
 from pybroker.metadata.names import is_internal
 from pybroker.model import NO_BROKER_ID
 
@@ -31,7 +32,8 @@ NO_LEADER: Final = NO_BROKER_ID
 class PartitionImage:
     """The brokers of one partition. `leader` is a broker id or NO_LEADER; both epochs count from 0.
 
-    In a ClusterImage `leader_epoch` is the effective epoch, which `leader_epochs` explains.
+    In a ClusterImage `leader_epoch` is the effective epoch, which `leader_epochs` explains. `revision` is that of the partition's
+    own entry in the store, 0 if there is none: a commit that changes the partition compares it.
     """
 
     leader: BrokerId
@@ -39,6 +41,7 @@ class PartitionImage:
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
     partition_epoch: int
+    revision: int = 0
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -60,22 +63,12 @@ class TopicImage:
         return is_internal(self.name)
 
 
-class Endpoint(NamedTuple):
-    """The address at which clients reach a broker through one listener."""
+class PartitionChange(NamedTuple):
+    """The own entry of a partition after a change: None after its deletion."""
 
-    host: str
-    port: int
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class BrokerRegistration:
-    """A live broker. `endpoints` are by listener name; a listener that is missing has no fixed address (`api.nodes`
-    explains that).
-    """
-
-    broker_id: BrokerId
-    endpoints: Mapping[str, Endpoint]
-    rack: str | None = None
+    topic_id: TopicId
+    number: int
+    partition: PartitionImage | None
 
 
 class ConfigResource(NamedTuple):
@@ -102,7 +95,7 @@ class ConfigsImage:
 @dataclass(slots=True, frozen=True)
 class ImageDelta:
     """The effect of one change. A topic that was deleted and created again is in `removed` and in `added`, because its
-    id differs.
+    id differs. `brokers_changed`: brokers, their lives, or the controller.
     """
 
     added: tuple[TopicImage, ...] = ()
@@ -117,21 +110,41 @@ class ImageDelta:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ClusterImage:
-    """The whole cluster after the store's commit number `revision`.
+    """The whole cluster after the store's commit number `revision`, as broker `broker_id` has it.
 
     `derived` is for responses that are made from the image alone: any reader may fill it, and it ends with the image. What is in
     it does not refer to the image.
     """
 
     cluster_id: str
-    controller_id: BrokerId
-    brokers: Mapping[BrokerId, BrokerRegistration]
+    broker_id: BrokerId
+    members: Members
     topics: Mapping[str, TopicImage]
     topics_by_id: Mapping[TopicId, TopicImage]
     revision: int
     configs: Mapping[ConfigResource, ConfigsImage] = field(default_factory=lambda: MappingProxyType({}))
     leader_epochs: LeaderEpochs = NO_LEADER_EPOCHS
     derived: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def brokers(self) -> Mapping[BrokerId, BrokerRegistration]:
+        """The live brokers."""
+        return self.members.live
+
+    @property
+    def registered(self) -> Mapping[BrokerId, BrokerRegistration]:
+        """All brokers of the cluster, those that are not live too."""
+        return self.members.registered
+
+    @property
+    def controller_id(self) -> BrokerId:
+        """The controller; while there is none, the broker that has the image, because every broker takes requests for it."""
+        controller = self.members.controller
+        return self.broker_id if controller is None else controller
+
+    def leader_of(self, partition: PartitionImage) -> BrokerId:
+        """Return the partition's leader for clients: NO_LEADER while that broker is not live."""
+        return partition.leader if partition.leader in self.members.live else NO_LEADER
 
     def configs_of(self, kind: str, name: str) -> Mapping[str, str]:
         """Return the values that were set for a resource other than a topic; nothing for an unknown resource."""
@@ -154,33 +167,31 @@ class ClusterImage:
         revision: int,
         topics: Iterable[TopicImage] = (),
         removed_topics: Iterable[str] = (),
-        brokers: Iterable[BrokerRegistration] = (),
-        removed_brokers: Iterable[BrokerId] = (),
+        partitions: Sequence[PartitionChange] = (),
+        members: Members | None = None,
         cluster_id: str | None = None,
         configs: Mapping[ConfigResource, ConfigsImage | None] | None = None,
         leader_epochs: LeaderEpochs | None = None,
     ) -> tuple[ClusterImage, ImageDelta]:
-        """Return the image with `topics` and `brokers` in place of those of the same name or id, and with others
-        removed.
+        """Return the image with `topics` in place of those of the same name, without the removed ones, and with `members`.
 
-        `configs` has the resources whose settings differ now; None means that no settings are left. Removing what
-        does not exist changes nothing. No partition of the new image has a leader epoch below its leader's floor.
+        A partition has two entries, its topic's and its own: the one with the larger partition epoch holds. `configs` has the
+        resources whose settings differ now; None means that no settings are left. Removing what does not exist changes nothing.
+        No partition of the new image has a leader epoch below its leader's floor.
         """
         epochs = self.leader_epochs if leader_epochs is None else leader_epochs
-        topics, gone = [epochs.raised(topic) for topic in topics], list(removed_topics)
+        gone = list(removed_topics)
+        topics = [epochs.raised(topic) for topic in with_own_entries(self.topics_by_id, topics, gone, partitions)]
         if epochs.floors != self.leader_epochs.floors:
             topics = [*self._raised_by(epochs, {topic.name for topic in topics}.union(gone)), *topics]
         by_name, by_id, delta = self._topics_after(topics, gone)
-        brokers_by_id = dict(self.brokers)
-        for broker_id in removed_brokers:
-            brokers_by_id.pop(broker_id, None)
-        brokers_by_id.update((broker.broker_id, broker) for broker in brokers)
         changed_configs = {} if configs is None else configs
         by_resource = {**self.configs, **changed_configs} if changed_configs else self.configs
+        members = self.members if members is None else members
         image = replace(
             self,
             cluster_id=self.cluster_id if cluster_id is None else cluster_id,
-            brokers=MappingProxyType(brokers_by_id),
+            members=members,
             topics=MappingProxyType(by_name),
             topics_by_id=MappingProxyType(by_id),
             revision=revision,
@@ -188,7 +199,7 @@ class ClusterImage:
             leader_epochs=epochs,
             derived={},
         )
-        return image, replace(delta, brokers_changed=brokers_by_id != self.brokers, configs_changed=frozenset(changed_configs))
+        return image, replace(delta, brokers_changed=members != self.members, configs_changed=frozenset(changed_configs))
 
     def _topics_after(
         self, topics: Iterable[TopicImage], removed_topics: Iterable[str]
@@ -221,9 +232,52 @@ class ClusterImage:
         return [new for old, new in raised if new is not old]
 
 
-def empty_image(controller_id: BrokerId) -> ClusterImage:
-    """Return a cluster without an id, brokers or topics."""
+def with_own_entries(
+    known: Mapping[TopicId, TopicImage],
+    topics: Iterable[TopicImage],
+    removed: Sequence[str],
+    changes: Sequence[PartitionChange],
+) -> Sequence[TopicImage]:
+    """Return `topics`, as their own entries have them, and those of `known` of which a partition's own entry changed.
+
+    A change of a partition that does not exist is left out: its topic may be deleted before its entry is.
+    """
+    after = {topic.topic_id: _with_known(known.get(topic.topic_id), topic) for topic in topics}
+    replaced = {topic.name for topic in after.values()}.union(removed) if changes else set()
+    by_topic: dict[TopicId, list[PartitionChange]] = {}
+    for change in changes:
+        by_topic.setdefault(change.topic_id, []).append(change)
+    for topic_id, some in by_topic.items():
+        topic = after.get(topic_id)
+        if topic is None:
+            topic = known.get(topic_id)
+            if topic is None or topic.name in replaced:
+                continue
+        partitions = list(topic.partitions)
+        for _, number, partition in some:
+            if number < len(partitions):
+                partitions[number] = _newer(partitions[number], partition)
+        after[topic_id] = replace(topic, partitions=tuple(partitions))
+    return list(after.values())
+
+
+def _with_known(known: TopicImage | None, topic: TopicImage) -> TopicImage:
+    """Return a topic after its entry was put; `known` has what the entries of its partitions were."""
+    if known is None or not any(one.revision for one in known.partitions):
+        return topic
+    grown = topic.partitions[len(known.partitions) :]
+    pairs = zip(known.partitions, topic.partitions, strict=False)
+    return replace(topic, partitions=(*(one if not before.revision else _newer(one, before) for before, one in pairs), *grown))
+
+
+def _newer(of_topic: PartitionImage, own: PartitionImage | None) -> PartitionImage:
+    """Return the partition of which two entries exist, with the revision of its own one; None: that one was deleted."""
+    if own is None:
+        return replace(of_topic, revision=0)
+    return own if own.partition_epoch >= of_topic.partition_epoch else replace(of_topic, revision=own.revision)
+
+
+def empty_image(broker_id: BrokerId) -> ClusterImage:
+    """Return a cluster without an id, brokers or topics, as broker `broker_id` has it."""
     nothing: MappingProxyType[Any, Any] = MappingProxyType({})
-    return ClusterImage(
-        cluster_id="", controller_id=controller_id, brokers=nothing, topics=nothing, topics_by_id=nothing, revision=0
-    )
+    return ClusterImage(cluster_id="", broker_id=broker_id, members=NO_MEMBERS, topics=nothing, topics_by_id=nothing, revision=0)

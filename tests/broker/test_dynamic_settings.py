@@ -15,7 +15,8 @@ from pybroker.config.hosts import HostLookups
 from pybroker.metadata.config_changes import ConfigChange, Edit, Operation
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.entries import configs_key, encode_configs
-from pybroker.metadata.image import BROKER_KIND, BrokerRegistration, ConfigResource
+from pybroker.metadata.image import BROKER_KIND, ConfigResource
+from pybroker.metadata.members import BrokerRegistration
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import BrokerId
 from testing.waiting import turned_until

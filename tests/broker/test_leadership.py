@@ -18,8 +18,8 @@ from pybroker.log.log import Log
 from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.metadata.controller import Controller
-from pybroker.metadata.image import BrokerRegistration
 from pybroker.metadata.leader_epochs import EPOCH_MAX
+from pybroker.metadata.members import BrokerRegistration
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.base import StoreError
 from pybroker.model import BrokerId, LeaderEpoch, TopicPartition

@@ -22,11 +22,11 @@ from pybroker.metadata.image import (
     BROKER_KIND,
     CLIENT_METRICS_KIND,
     GROUP_KIND,
-    BrokerRegistration,
     ClusterImage,
     ConfigResource,
     ImageDelta,
 )
+from pybroker.metadata.members import BrokerRegistration
 from pybroker.metadata.more_partitions import MorePartitions
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store import open_store

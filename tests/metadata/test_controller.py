@@ -13,7 +13,8 @@ import pytest
 from pybroker.config.broker import BrokerConfig
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.entries import encode_topic, topic_key
-from pybroker.metadata.image import BrokerRegistration, ClusterImage, ImageDelta, TopicImage
+from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
+from pybroker.metadata.members import BrokerRegistration
 from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX, NewTopic
 from pybroker.metadata.producer_ids import BLOCK_SIZE
 from pybroker.metadata.store import open_store

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.metadata.entries import apply_changes, broker_key, encode_broker, encode_topic, topic_key
-from pybroker.metadata.image import BrokerRegistration, ClusterImage, Endpoint, PartitionImage, TopicImage, empty_image
+from pybroker.metadata.entries import apply_changes, encode_topic, topic_key
+from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage, empty_image
+from pybroker.metadata.member_entries import broker_key, encode_broker
+from pybroker.metadata.members import BrokerRegistration, Endpoint
 from pybroker.metadata.store.base import Change, StoreError
 from pybroker.model import BrokerId, LeaderEpoch, TopicId
 
@@ -49,15 +51,15 @@ def test_a_removal_and_a_creation_of_one_name_in_one_change() -> None:
 
 
 def test_brokers_come_change_and_go() -> None:
-    one = BrokerRegistration(broker_id=BrokerId(1), endpoints={"PLAINTEXT": Endpoint("a", 9092)})
-    with_one, delta = empty_image(BrokerId(1)).changed(revision=1, brokers=[one])
+    one = encode_broker(BrokerRegistration(broker_id=BrokerId(1), endpoints={"PLAINTEXT": Endpoint("a", 9092)}))
+    with_one, delta = apply_changes(empty_image(BrokerId(1)), [Change("brokers/1", one, 1)], 1)
     assert delta.brokers_changed
-    assert with_one.brokers == {1: one}
-    _, delta = with_one.changed(revision=2, brokers=[one])
+    assert with_one.registered[BrokerId(1)].endpoints == {"PLAINTEXT": Endpoint("a", 9092)}
+    _, delta = apply_changes(with_one, [Change("brokers/1", one, 2)], 2)
     assert not delta
-    without, delta = with_one.changed(revision=3, removed_brokers=[BrokerId(1)])
+    without, delta = apply_changes(with_one, [Change("brokers/1", None, 3)], 3)
     assert delta.brokers_changed
-    assert without.brokers == {}
+    assert without.registered == {}
 
 
 def test_what_is_derived_from_an_image_dies_with_it() -> None:
@@ -100,10 +102,10 @@ def test_an_image_comes_back_from_its_entries() -> None:
         Change(broker_key(BrokerId(5)), encode_broker(broker), 5),
     ]
     image, delta = apply_changes(empty_image(BrokerId(5)), changes, 5)
-    assert (image.cluster_id, image.topics, image.brokers, image.revision) == ("abc", {"t.x": saved}, {5: broker}, 5)
+    assert (image.cluster_id, image.topics, image.registered, image.revision) == ("abc", {"t.x": saved}, {5: broker}, 5)
     assert (delta.added, delta.brokers_changed) == ((saved,), True)
     image, _ = apply_changes(image, [Change(topic_key("t.x"), None, 6), Change(broker_key(BrokerId(5)), None, 6)], 6)
-    assert (image.topics, image.brokers, image.cluster_id) == ({}, {}, "abc")
+    assert (image.topics, image.registered, image.cluster_id) == ({}, {}, "abc")
 
 
 @pytest.mark.parametrize(

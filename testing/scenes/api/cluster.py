@@ -9,7 +9,7 @@ from pybroker.api.context import RequestContext, Services
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.metadata.controller import Controller
-from pybroker.metadata.image import BrokerRegistration, Endpoint
+from pybroker.metadata.members import BrokerRegistration, Endpoint
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import BrokerId

@@ -20,7 +20,7 @@ from pybroker.coordinator.transaction.service import TransactionCoordinator
 from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.metadata.controller import Controller
-from pybroker.metadata.image import BrokerRegistration
+from pybroker.metadata.members import BrokerRegistration
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.metrics.broker_metrics import BrokerMetrics

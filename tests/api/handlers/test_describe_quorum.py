@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybroker.api.handlers import describe_quorum
-from pybroker.metadata.image import BrokerRegistration, Endpoint
+from pybroker.metadata.members import BrokerRegistration, Endpoint
 from pybroker.model import ZERO_TOPIC_ID, BrokerId
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions

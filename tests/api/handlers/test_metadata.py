@@ -13,7 +13,8 @@ import pytest
 from pybroker.api.handlers import metadata
 from pybroker.api.metadata_topics import NOT_ASKED_FOR, MetadataTopics
 from pybroker.metadata.entries import encode_topic, topic_key
-from pybroker.metadata.image import BrokerRegistration, ClusterImage, Endpoint, PartitionImage, TopicImage, empty_image
+from pybroker.metadata.image import ClusterImage, PartitionImage, TopicImage, empty_image
+from pybroker.metadata.members import BrokerRegistration, Endpoint
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
 from pybroker.protocol.api_keys import ApiKey
