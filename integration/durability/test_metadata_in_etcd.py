@@ -11,7 +11,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pybroker.metadata.store import open_store
-from pybroker.metadata.store.base import ABSENT, Change, Conflict, OutcomeUnknownError, StoreError
+from pybroker.metadata.store.base import ABSENT, Change, Conflict, OutcomeUnknownError, SessionEndedError, StoreError
+from pybroker.metadata.store.etcd import messages
+from pybroker.metadata.store.etcd.address import parse
+from pybroker.metadata.store.etcd.gateway import Gateway
+from pybroker.metadata.store.etcd.sessions import EtcdSession
 from testing.process import etcd_peer, procstat
 from testing.process.broker import BrokerProcess
 from testing.waiting import until
@@ -91,6 +95,57 @@ def test_each_change_happens_once_and_is_seen_once_while_the_only_member_comes_a
 
 def test_each_change_happens_once_and_is_seen_once_while_three_members_come_and_go(three_members: EtcdPeer) -> None:
     asyncio.run(disturbed(three_members, 300))
+
+
+def test_a_session_survives_a_restart_of_etcd_and_ends_for_its_owner_first_when_etcd_is_silent(etcd: EtcdPeer) -> None:
+    async def run() -> None:
+        owner, other = (open_store(f"etcd:{etcd.urls}", owner=f"broker-{number}") for number in range(2))
+        gone, member = asyncio.Event(), etcd.members[0]
+        other.watch("mine", lambda changes: gone.set() if changes[0].value is None else None)
+        await other.commit()
+        session = await owner.open_session(ttl_ms=3_000, renew_ms=500)
+        await owner.commit(puts={"mine": b""}, session=session)
+        member.kill()
+        await asyncio.sleep(0.5)
+        etcd.start()
+        await asyncio.sleep(4)
+        assert not session.ended.is_set()
+        assert await other.get("mine") is not None
+        member.signal(signal.SIGSTOP)
+        await asyncio.wait_for(session.ended.wait(), 4)
+        assert not gone.is_set()
+        member.signal(signal.SIGCONT)
+        await asyncio.wait_for(gone.wait(), TIMEOUT_S)
+        with pytest.raises(SessionEndedError):
+            await owner.commit(puts={"mine": b""}, session=session)
+        again = await owner.open_session(ttl_ms=60_000, renew_ms=500)
+        await owner.commit(puts={"mine": b""}, session=again)
+        gone.clear()
+        await again.close()
+        await other.commit()
+        assert gone.is_set()
+        await owner.close()
+        await other.close()
+
+    asyncio.run(run())
+
+
+def test_etcd_refuses_a_commit_for_a_lease_that_has_ended(etcd: EtcdPeer) -> None:
+    async def run() -> None:
+        store = open_store(f"etcd:{etcd.urls}", owner="broker-1")
+        session = await store.open_session(ttl_ms=60_000, renew_ms=20_000)
+        assert isinstance(session, EtcdSession)
+        gateway = Gateway(parse(etcd.urls).endpoints)
+        await gateway.call(messages.LEASE_END, messages.lease(session.lease_id))
+        gateway.close()
+        with pytest.raises(SessionEndedError, match="lease not found"):
+            await store.commit(puts={"mine": b""}, session=session)
+        assert session.ended.is_set()
+        assert (await store.list()).entries == ()
+        assert isinstance(await store.commit(puts={"another": b""}), int)
+        await store.close()
+
+    asyncio.run(run())
 
 
 def test_a_change_that_etcd_would_refuse_for_its_size_is_refused_before(etcd: EtcdPeer) -> None:

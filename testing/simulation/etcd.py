@@ -6,6 +6,11 @@
     etcd.plan("lost", "late")        the next call is not carried out; the one after it later, when the store has given it up
     etcd.break_watches()             every watch ends, and must be resumed
     etcd.compact()                   nothing of the past is kept, so a watch that was broken cannot be resumed
+    etcd.end_leases()                every lease ends, as if it had not been renewed in time
+    etcd.delay_s = 1                 each call takes a second until it is carried out, and another one until its response is there
+    gateway.is_cut = True            no call of this gateway reaches the member
+
+A lease ends by the loop's clock.
 """
 
 from __future__ import annotations
@@ -17,12 +22,13 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final
 
 from pybroker.metadata.store.etcd import messages
-from pybroker.metadata.store.etcd.gateway import Gateway, LostError, NotSentError, RefusedError
+from pybroker.metadata.store.etcd.gateway import CALL_S, Gateway, LostError, NotSentError, RefusedError
 
 Message = dict[str, Any]
 
 FAULTS: Final = ("not sent", "lost", "response lost", "late")
 OUT_OF_RANGE: Final = 11
+NOT_FOUND: Final = 5
 
 
 class SimulatedEtcd:
@@ -31,11 +37,15 @@ class SimulatedEtcd:
     def __init__(self) -> None:
         self.revision = 1
         self.compacted = 0
+        self.delay_s = 0.0
         self._keys: dict[bytes, tuple[bytes, int]] = {}
         self._history: list[tuple[int, list[Message]]] = []
         self._plan: deque[str] = deque()
         self._late: list[Callable[[], object]] = []
         self._watches: list[_Deliveries] = []
+        self._leases: dict[str, _Lease] = {}
+        self._lease_of: dict[bytes, str] = {}
+        self._last_lease = 0
 
     def gateway(self) -> SimulatedGateway:
         """Return what a store calls."""
@@ -65,9 +75,14 @@ class SimulatedEtcd:
         for call in late:
             call()
 
+    def end_leases(self) -> None:
+        """End every lease."""
+        for lease_id in tuple(self._leases):
+            self._end_lease(lease_id)
+
     async def call(self, path: str, message: Message) -> Message:
         """Respond to a call, or fail as planned."""
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.delay_s)
         fault = self._plan.popleft() if self._plan else "ok"
         if fault == "not sent":
             raise NotSentError("planned")
@@ -76,7 +91,7 @@ class SimulatedEtcd:
         if fault in {"lost", "late"}:
             raise LostError("planned")
         response = self._respond(path, message)
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.delay_s)
         if fault == "response lost":
             raise LostError("planned")
         return response
@@ -110,15 +125,58 @@ class SimulatedEtcd:
         if path == messages.COMPACT:
             self.compact()
             return self._headed({})
+        if path in {messages.LEASE_GRANT, messages.LEASE_RENEWAL, messages.LEASE_END}:
+            return self._headed(self._lease_call(path, message))
         transaction = message if path == messages.TXN else messages.txn([], [{"request_put": message}], [])
+        if not self._leases.keys() >= self._leases_in(transaction):
+            raise RefusedError(NOT_FOUND, "etcdserver: requested lease not found")
         events: list[Message] = []
         response = self._txn(transaction, events)
+        self._publish(events)
+        return self._headed(response)
+
+    def _publish(self, events: list[Message]) -> None:
         if events:
             self.revision += 1
             self._history.append((self.revision, events))
             for deliveries in self._watches:
                 deliveries.put(self._headed({"events": events}))
-        return self._headed(response)
+
+    def _lease_call(self, path: str, message: Message) -> Message:
+        loop = asyncio.get_running_loop()
+        if path == messages.LEASE_GRANT:
+            self._last_lease += 1
+            lease_id, lease = str(self._last_lease), _Lease(int(message["TTL"]))
+            self._leases[lease_id] = lease
+        else:
+            lease_id, known = message["ID"], self._leases.get(message["ID"])
+            if known is None and path == messages.LEASE_END:
+                raise RefusedError(NOT_FOUND, "etcdserver: requested lease not found")
+            if known is None:
+                return {"ID": lease_id}
+            lease = known
+        if path == messages.LEASE_END:
+            self._end_lease(lease_id)
+            return {}
+        lease.let_live(loop, lambda: self._end_lease(lease_id))
+        return {"ID": lease_id, "TTL": str(lease.ttl_s)}
+
+    def _end_lease(self, lease_id: str) -> None:
+        self._leases.pop(lease_id).forget()
+        events: list[Message] = []
+        for key in sorted(key for key, of in self._lease_of.items() if of == lease_id):
+            self._operation({"request_delete_range": {"key": b64encode(key).decode()}}, events)
+        self._publish(events)
+
+    def _leases_in(self, transaction: Message) -> set[str]:
+        """Return the leases of the keys that a transaction is going to put."""
+        found: set[str] = set()
+        for operation in transaction["success" if all(map(self._holds, transaction["compare"])) else "failure"]:
+            if "request_txn" in operation:
+                found |= self._leases_in(operation["request_txn"])
+            elif "request_put" in operation:
+                found.add(operation["request_put"].get("lease", messages.NO_LEASE))
+        return found - {messages.NO_LEASE}
 
     def _txn(self, transaction: Message, events: list[Message]) -> Message:
         holds = all(map(self._holds, transaction["compare"]))
@@ -132,7 +190,10 @@ class SimulatedEtcd:
         if kind == "request_range":
             return {"response_range": self._range(request)}
         key, revision = b64decode(request["key"]), self.revision + 1
+        self._lease_of.pop(key, None)
         if kind == "request_put":
+            if (lease_id := request.get("lease", messages.NO_LEASE)) != messages.NO_LEASE:
+                self._lease_of[key] = lease_id
             self._keys[key] = b64decode(request["value"]), revision
             events.append({"kv": _found(key, *self._keys[key])})
             return {"response_put": {}}
@@ -160,6 +221,22 @@ class SimulatedEtcd:
         return {"header": {"revision": str(self.revision)}, **response}
 
 
+class _Lease:
+    """A lease, which ends unless it is renewed in time."""
+
+    def __init__(self, ttl_s: int) -> None:
+        self.ttl_s = ttl_s
+        self._timer: asyncio.TimerHandle | None = None
+
+    def let_live(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
+        self.forget()
+        self._timer = loop.call_later(self.ttl_s, end)
+
+    def forget(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 class SimulatedGateway(Gateway):
     """The gateway of a simulated member."""
 
@@ -167,6 +244,7 @@ class SimulatedGateway(Gateway):
         super().__init__([])
         self._etcd = etcd
         self._may_watch = True
+        self.is_cut = False
 
     def hold_watches(self) -> None:
         """Begin no watch before `release_watches`."""
@@ -176,9 +254,15 @@ class SimulatedGateway(Gateway):
         """Let watches begin again."""
         self._may_watch = True
 
-    async def call(self, path: str, message: Message) -> Message:
+    async def call(self, path: str, message: Message, *, within_s: float = CALL_S) -> Message:
         """Call the member."""
-        return await self._etcd.call(path, message)
+        if self.is_cut:
+            raise NotSentError("the gateway is cut off")
+        try:
+            async with asyncio.timeout(within_s):
+                return await self._etcd.call(path, message)
+        except TimeoutError:
+            raise LostError("no response in time") from None
 
     async def stream(self, path: str, message: Message) -> AsyncGenerator[Message]:
         """Watch the member."""

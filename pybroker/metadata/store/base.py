@@ -135,6 +135,11 @@ class Session(abc.ABC):
         over.
         """
 
+    def mark_ended(self) -> None:
+        """Note that the session has ended."""
+        self.ended.set()
+        self.valid_until_s = -math.inf
+
     def check(self) -> None:
         """Raise SessionEndedError if the session has ended."""
         if self.ended.is_set():
@@ -207,11 +212,14 @@ class Store(abc.ABC):
         self, puts: dict[str, bytes], deletes: set[str], compare: dict[str, int], session: Session | None
     ) -> int | Conflict:
         async with self._one_commit:
-            if self._is_closed:
-                raise StoreError("the metadata store is closed")
+            self._check_open()
             if session is not None:
                 session.check()
             return await self._commit(puts, deletes, compare, session)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreError("the metadata store is closed")
 
     @abc.abstractmethod
     async def _commit(

@@ -65,7 +65,7 @@ class MemoryStore(Store):
 
     async def _ended(self, session: Session) -> None:
         async with self._one_commit:
-            session.ended.set()
+            session.mark_ended()
             await self._commit({}, {key for key, owner in self._sessions.items() if owner is session}, {}, None)
 
     async def _commit(

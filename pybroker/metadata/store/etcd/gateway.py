@@ -76,15 +76,18 @@ class Gateway:
     def __str__(self) -> str:
         return ", ".join(map(str, self._endpoints))
 
-    async def call(self, path: str, message: Message) -> Message:
-        """Send a request and return its response. Raises NotSentError, LostError, RefusedError."""
-        async with self._connection() as connection, asyncio.timeout(CALL_S):
+    async def call(self, path: str, message: Message, *, within_s: float = CALL_S) -> Message:
+        """Send a request and return its response. Raises NotSentError, LostError, RefusedError.
+
+        A member that cannot be reached, or does not respond, `within_s` is given up.
+        """
+        async with self._connection(within_s) as connection, asyncio.timeout(within_s):
             response = json.loads(b"".join([part async for part in connection.request(path, message)]))
         return _checked(response)
 
     async def stream(self, path: str, message: Message) -> AsyncGenerator[Message]:
         """Send a request and yield the messages of its response as they come. Raises as `call`."""
-        async with self._connection() as connection:
+        async with self._connection(CALL_S) as connection:
             held = b""
             async for part in connection.request(path, message):
                 *lines, held = (held + part).split(b"\n")
@@ -98,8 +101,8 @@ class Gateway:
         self._idle.clear()
 
     @contextlib.asynccontextmanager
-    async def _connection(self) -> AsyncIterator[_Connection]:
-        connection = self._idle.pop() if self._idle else await self._connect()
+    async def _connection(self, within_s: float) -> AsyncIterator[_Connection]:
+        connection = self._idle.pop() if self._idle else await self._connect(within_s)
         self._busy.add(connection)
         number = self._number
         try:
@@ -114,12 +117,12 @@ class Gateway:
             else:
                 connection.close()
 
-    async def _connect(self) -> _Connection:
+    async def _connect(self, within_s: float) -> _Connection:
         failure = ""
         for _ in self._endpoints:
             number, endpoint = self._number, self._endpoints[self._number % len(self._endpoints)]
             try:
-                async with asyncio.timeout(CALL_S):
+                async with asyncio.timeout(within_s):
                     return _Connection(await dial(endpoint), str(endpoint))
             except (OSError, TimeoutError) as error:
                 failure = str(error) or "no response in time"

@@ -16,6 +16,10 @@ PUT: Final = "/v3/kv/put"
 TXN: Final = "/v3/kv/txn"
 COMPACT: Final = "/v3/kv/compaction"
 WATCH: Final = "/v3/watch"
+LEASE_GRANT: Final = "/v3/lease/grant"
+LEASE_RENEWAL: Final = "/v3/lease/keepalive"
+LEASE_END: Final = "/v3/lease/revoke"
+NO_LEASE: Final = "0"
 
 Message = dict[str, Any]
 
@@ -26,6 +30,13 @@ class Item(NamedTuple):
     key: str
     value: bytes | None
     revision: int
+
+
+class Lease(NamedTuple):
+    """A lease, and for how long it lives after a renewal; 0 if etcd does not know it."""
+
+    lease_id: str
+    ttl_s: int
 
 
 class WatchResponse(NamedTuple):
@@ -80,14 +91,14 @@ def revision_of(response: Message) -> int:
     return int(response["header"]["revision"])
 
 
-def put_alone(key: str, value: bytes) -> Message:
-    """Return a request that puts a key."""
-    return {"key": text(key.encode()), "value": text(value)}
+def put_alone(key: str, value: bytes, lease_id: str = NO_LEASE) -> Message:
+    """Return a request that puts a key, which exists as long as the lease, if there is one."""
+    return {"key": text(key.encode()), "value": text(value), "lease": lease_id}
 
 
-def put(key: str, value: bytes) -> Message:
+def put(key: str, value: bytes, lease_id: str = NO_LEASE) -> Message:
     """Return the operation that puts a key."""
-    return {"request_put": put_alone(key, value)}
+    return {"request_put": put_alone(key, value, lease_id)}
 
 
 def delete(key: str) -> Message:
@@ -116,9 +127,24 @@ def txn(compare: Sequence[Message], success: Sequence[Message], failure: Sequenc
     return {"compare": compare, "success": success, "failure": failure}
 
 
-def changes(puts: Mapping[str, bytes], deletes: Collection[str]) -> list[Message]:
+def changes(puts: Mapping[str, bytes], deletes: Collection[str], lease_id: str) -> list[Message]:
     """Return the operations of a commit."""
-    return [put(key, value) for key, value in puts.items()] + [delete(key) for key in deletes]
+    return [put(key, value, lease_id) for key, value in puts.items()] + [delete(key) for key in deletes]
+
+
+def new_lease(ttl_s: int) -> Message:
+    """Return a request for a lease."""
+    return {"TTL": str(ttl_s)}
+
+
+def lease(lease_id: str) -> Message:
+    """Return a request that renews a lease, or ends it."""
+    return {"ID": lease_id}
+
+
+def lease_of(response: Message) -> Lease:
+    """Return the lease that was granted or renewed."""
+    return Lease(str(response["ID"]), int(response.get("TTL", 0)))
 
 
 def nested(transaction: Message) -> Message:

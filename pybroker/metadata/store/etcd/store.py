@@ -8,6 +8,9 @@ Revisions are etcd's. They grow from commit to commit, but not by one, because o
 is one transaction of etcd. It returns when the store's own watch has delivered it. That takes no longer, because etcd sends both
 at once.
 
+Sessions
+    A session is a lease (see `sessions`), which renews itself while the store is open. The mark belongs to no session.
+
 Outcomes
     A request that was not sent is tried for `patience_s`, and then the commit fails. A request whose response was lost is sent
     again, because its mark lets it happen only once; if no member responds in time, the outcome is not known
@@ -22,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -36,6 +40,7 @@ from pybroker.metadata.store.base import (
     Listing,
     OutcomeUnknownError,
     Session,
+    SessionEndedError,
     Store,
     StoreError,
 )
@@ -44,6 +49,7 @@ from pybroker.metadata.store.etcd.address import parse
 from pybroker.metadata.store.etcd.following import COMPACTED, Following, list_all
 from pybroker.metadata.store.etcd.gateway import Gateway, LostError, Message, NotSentError, RefusedError
 from pybroker.metadata.store.etcd.marks import Mark, decoded
+from pybroker.metadata.store.etcd.sessions import EtcdSession
 
 if TYPE_CHECKING:
     from pybroker.metadata.store.etcd.messages import Item
@@ -57,6 +63,8 @@ LIMITS: Final = Limits(operations_max=126, bytes_max=1_400_000)
 PATIENCE_S: Final = 10.0
 PAUSE_S: Final = 0.1
 HISTORY_S: Final = 300.0
+NOT_FOUND: Final = 5
+"""gRPC's code with which etcd refuses a request with a lease that it does not know."""
 
 
 class _Outcome(NamedTuple):
@@ -88,6 +96,7 @@ class EtcdStore(Store):
         self._mark = b""  # the mark that is there, as far as is known
         self._following = Following(gateway, f"{namespace}/", self._deliver)
         self._compaction: asyncio.Task[None] | None = None
+        self._sessions: list[EtcdSession] = []
 
     @classmethod
     def at(cls, urls: str, owner: str, on_taken_over: Callable[[], object]) -> Self:
@@ -105,33 +114,73 @@ class EtcdStore(Store):
         items, revision = await self._patient(lambda: list_all(self._gateway, self._entries + prefix))
         return Listing(tuple(map(self._entry, items)), revision)
 
-    async def open_session(self, *, ttl_ms: int, renew_ms: int) -> Session:  # noqa: ARG002
-        """Raise StoreError."""
-        raise StoreError("etcd has no sessions yet")
+    async def open_session(self, *, ttl_ms: int, renew_ms: int) -> Session:
+        """Open a session with a lease of etcd, which has whole seconds, and at least two. Raises StoreError."""
+        time, request = asyncio.get_running_loop().time, messages.new_lease(math.ceil(ttl_ms / 1000))
+
+        async def granted() -> tuple[float, Message]:
+            return time(), await self._gateway.call(messages.LEASE_GRANT, request)
+
+        self._check_open()
+        sent_s, response = await self._patient(granted)
+        lease, renew_s = messages.lease_of(response), renew_ms / 1000
+        session = EtcdSession(self._gateway, lease, self._end_session, sent_s=sent_s, renew_s=renew_s)
+        self._sessions = [session, *(one for one in self._sessions if not one.ended.is_set())]
+        return session
+
+    async def _end_session(self, session: EtcdSession) -> None:
+        await self._uninterrupted.run(self._session_ended(session))
+
+    async def _session_ended(self, session: EtcdSession) -> None:
+        """End the lease, and return when the watch has delivered that; at the latest when the lease has ended by itself."""
+        async with self._one_commit:
+            valid_until_s = session.valid_until_s
+            session.mark_ended()
+            try:
+                async with asyncio.timeout_at(valid_until_s):
+                    await self._patient(lambda: self._end_lease(session.lease_id))
+                    await self._commit({}, set(), {}, None)  # the watch delivers the end of the lease before this
+            except (StoreError, TimeoutError) as error:
+                logger.warning("The session with etcd was not closed, so etcd ends it when its time is over: %s", error)
+
+    async def _end_lease(self, lease_id: str) -> None:
+        """End a lease, if etcd knows it. Raises as `Gateway.call`."""
+        try:
+            await self._gateway.call(messages.LEASE_END, messages.lease(lease_id))
+        except RefusedError as error:
+            if error.code != NOT_FOUND:
+                raise
 
     async def _commit(
-        self,
-        puts: dict[str, bytes],
-        deletes: set[str],
-        compare: dict[str, int],
-        session: Session | None,  # noqa: ARG002
+        self, puts: dict[str, bytes], deletes: set[str], compare: dict[str, int], session: Session | None
     ) -> int | Conflict:
         self.limits.check(puts, deletes, compare)
         await self._begin()
         self._number += 1
         done, refused = (Mark(self._process, self._number, is_done=is_done).encoded() for is_done in (True, False))
         entries = self._entries
-        changes = messages.changes({entries + key: value for key, value in puts.items()}, [entries + key for key in deletes])
+        assert session is None or isinstance(session, EtcdSession), "a session of another store"
+        lease_id = messages.NO_LEASE if session is None else session.lease_id
+        put_there, deleted_there = {entries + key: value for key, value in puts.items()}, [entries + key for key in deletes]
+        changes = messages.changes(put_there, deleted_there, lease_id)
         commit = messages.txn(
             [messages.has_revision(entries + key, revision) for key, revision in compare.items()],
             [messages.put(self._mark_key, done), *changes],
             [messages.put(self._mark_key, refused)],
         )
-        outcome = await self._carry_out(commit, done, refused)
+        try:
+            outcome = await self._carry_out(commit, done, refused)
+        except RefusedError as error:
+            if session is None or error.code != NOT_FOUND:
+                raise
+            session.mark_ended()
+            raise SessionEndedError(str(error)) from error
         await self._following.reached(outcome.revision)
         return outcome.revision if outcome.is_done else await self._conflict(compare)
 
     async def _release(self) -> None:
+        for session in self._sessions:
+            session.mark_ended()  # etcd ends it when its time is over, as after the end of the process
         await self._following.close()
         if self._compaction is not None:
             self._compaction.cancel()
