@@ -15,7 +15,7 @@ from pybroker.metadata.store.base import ABSENT, Change, Conflict, OutcomeUnknow
 from pybroker.metadata.store.etcd import messages
 from pybroker.metadata.store.etcd.address import parse
 from pybroker.metadata.store.etcd.gateway import Gateway
-from pybroker.metadata.store.etcd.sessions import EtcdSession
+from pybroker.metadata.store.renewal import RenewedSession
 from testing.process import etcd_peer, procstat
 from testing.process.broker import BrokerProcess
 from testing.waiting import until
@@ -134,7 +134,7 @@ def test_etcd_refuses_a_commit_for_a_lease_that_has_ended(etcd: EtcdPeer) -> Non
     async def run() -> None:
         store = open_store(f"etcd:{etcd.urls}", owner="broker-1")
         session = await store.open_session(ttl_ms=60_000, renew_ms=20_000)
-        assert isinstance(session, EtcdSession)
+        assert isinstance(session, RenewedSession)
         gateway = Gateway(parse(etcd.urls).endpoints)
         await gateway.call(messages.LEASE_END, messages.lease(session.lease_id))
         gateway.close()

@@ -25,11 +25,11 @@ class StartError(Exception):
     """The broker cannot start; the text gives the reason, for a person."""
 
 
-def opened_store(config: BrokerConfig, filesystem: Filesystem, on_taken_over: Callable[[], object]) -> Store:
+def opened_store(config: BrokerConfig, filesystem: Filesystem, on_lost: Callable[[], object]) -> Store:
     """Open the metadata store. Raises StartError, and creates nothing where a disk may be missing, and StoreError."""
     path = sqlite_path(config)
     if path is None:
-        return open_store(config.metadata_store, owner=f"broker-{config.node_id}", on_taken_over=on_taken_over)
+        return open_store(config.metadata_store, owner=f"broker-{config.node_id}", on_lost=on_lost)
     if not Path(path).exists() and (found := old_data(config.log_dirs, filesystem)):
         raise StartError(refusal_of(path, found, filesystem))
     return open_store(f"sqlite:{path}", asyncio.to_thread)

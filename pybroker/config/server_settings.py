@@ -18,8 +18,8 @@ _ALL = Update.CLUSTER_WIDE
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 METADATA_STORE: Final = Check(
-    "sqlite: or sqlite:PATH or memory: or etcd:URL[,URL...]",
-    lambda value: value == "memory:" or value.startswith(("sqlite:", "etcd:")),
+    "sqlite: or sqlite:PATH or memory: or unix:PATH or etcd:URL[,URL...]",
+    lambda value: value == "memory:" or value.startswith(("sqlite:", "unix:", "etcd:")),
 )
 CLUSTER_ID: Final = Check(  # Kafka accepts any text; line ends and backslashes change when meta.properties is read again
     "at most 255 printable characters without a backslash",
@@ -44,7 +44,7 @@ SERVER_SETTINGS: Final = (
     Setting(
         "metadata.store", _S, "sqlite:",
         "pybroker's own: where topics and ids are kept; sqlite: is a file in the first data directory, memory: is lost"
-        " at a stop, etcd:http://HOST:2379[,...][/NAMESPACE] is etcd 3.4 or newer.",
+        " at a stop, etcd:http://HOST:2379[,...][/NAMESPACE] is etcd 3.4 or newer, unix:PATH is the socket of another process.",
         METADATA_STORE,
     ),
     Setting(

@@ -36,7 +36,6 @@ FOR_TESTS = {
     "RELEASES": "are the choices that the command repeats, as above",
     "is_pending": "shows the state of a timer",
     "offset_record": "is one of the records that `OffsetsOfTopic` makes in bulk",
-    "open_session": "is for the membership of several brokers",
     "mute_reasons": "shows why a connection is not read",
     "parts_bytes": "joins the parts of a message, which the network never does",
     "stop_freezing": "gives a test process its garbage collections back",

@@ -1,8 +1,10 @@
-"""Where the cluster's metadata is kept: in memory, in a durable file, or in etcd.
+"""Where the cluster's metadata is kept: in memory, in a durable file, in etcd, or by another process of the machine.
 
 base              the interface: revisions, conditional commits, watches
 etcd              keeps the entries in etcd, which several brokers can share
+renewal           a session that a remote store ends unless it is renewed in time
 memory            keeps the entries as long as the process lives; the base of the durable store
+shared            offers a store to other processes of the machine, and is the store of these
 sqlite            keeps the entries in an SQLite file
 sqlite_reserve    the room that the SQLite file holds for a full volume
 """
@@ -24,13 +26,14 @@ def open_store(
     run: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
     *,
     owner: str = "tool",
-    on_taken_over: Callable[[], object] = lambda: None,
+    on_lost: Callable[[], object] = lambda: None,
 ) -> Store:
-    """Open `memory:`, `sqlite:PATH` or `etcd:URL[,URL...]`.
+    """Open `memory:`, `sqlite:PATH`, `unix:PATH` or `etcd:URL[,URL...]`.
 
     `run` runs the blocking writes of a file (`asyncio.to_thread`); None runs them inline. `owner` is the one that changes a
-    store which others can reach, and `on_taken_over` is called when another process has become it. Only the chosen kind is
-    imported. Raises StoreError for an unknown kind, and as `SqliteStore.open`.
+    store which others can reach. `on_lost` is called when this process must end, because another one has become the owner, or the
+    connection to the store has ended for good. Only the chosen kind is imported. Raises StoreError for an unknown kind, and as
+    `SqliteStore.open`.
     """
     if url == "memory:":
         from pybroker.metadata.store.memory import MemoryStore  # noqa: PLC0415  only the chosen kind
@@ -41,8 +44,12 @@ def open_store(
         from pybroker.metadata.store.sqlite import SqliteStore, run_inline  # noqa: PLC0415  only the chosen kind
 
         return SqliteStore.open(Path(rest), run_inline if run is None else run)
+    if kind == "unix" and rest:
+        from pybroker.metadata.store.shared.store import SharedStore  # noqa: PLC0415  only the chosen kind
+
+        return SharedStore(Path(rest), on_lost)
     if kind == "etcd":
         from pybroker.metadata.store.etcd.store import EtcdStore  # noqa: PLC0415  only the chosen kind
 
-        return EtcdStore.at(rest, owner, on_taken_over)
-    raise StoreError(f"unknown metadata store {url!r}: it is 'memory:', 'sqlite:PATH' or 'etcd:URL[,URL...]'")
+        return EtcdStore.at(rest, owner, on_lost)
+    raise StoreError(f"unknown metadata store {url!r}: it is 'memory:', 'sqlite:PATH', 'unix:PATH' or 'etcd:URL[,URL...]'")

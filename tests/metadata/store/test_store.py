@@ -17,24 +17,45 @@ from hypothesis import strategies as st
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, Entry, Store, StoreError
 from pybroker.metadata.store.etcd.store import EtcdStore
+from pybroker.metadata.store.shared.server import StoreServer
 from testing.simulation.etcd import SimulatedEtcd
 
 KEYS = ["a", "a/1", "a/2", "b", "topics/t", "topics/t2"]
-KINDS = ["memory", "sqlite", "etcd"]
+KINDS = ["memory", "sqlite", "etcd", "shared"]
 KINDS_WITHOUT_LIMITS = ["memory", "sqlite"]
+
+
+@contextlib.asynccontextmanager
+async def served(directory: Path) -> AsyncIterator[Path]:
+    """Serve the sqlite store of a directory on a socket, whose path is yielded."""
+    async with closing(open_store(f"sqlite:{directory / 'metadata.db'}")) as store:
+        server, path = StoreServer(store), directory / "metadata.socket"
+        await server.listen(path)
+        yield path
+        await server.close()
+
+
+@contextlib.asynccontextmanager
+async def closing(store: Store) -> AsyncIterator[Store]:
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 @contextlib.asynccontextmanager
 async def opened(kind: str, directory: Path, etcd: SimulatedEtcd | None = None) -> AsyncIterator[Store]:
     store: Store
+    if kind == "shared":
+        async with served(directory) as path, closing(open_store(f"unix:{path}")) as store:
+            yield store
+        return
     if kind == "etcd":
         store = EtcdStore((etcd or SimulatedEtcd()).gateway(), "test", "broker-1")
     else:
         store = open_store("memory:" if kind == "memory" else f"sqlite:{directory / 'metadata.db'}")
-    try:
+    async with closing(store):
         yield store
-    finally:
-        await store.close()
 
 
 def drive(kind: str, scenario: Callable[[Store], Coroutine[Any, Any, None]]) -> None:
@@ -101,7 +122,7 @@ def test_a_store_is_a_dictionary_with_revisions(kind: str, steps: list[Commit | 
             for step in steps:
                 if isinstance(step, str):
                     if kind != "memory":  # what is in memory does not outlive it
-                        await store.close()
+                        await stack.aclose()
                         store = await stack.enter_async_context(opened(kind, directory, etcd))
                         store.watch(prefix, seen.append)
                     continue

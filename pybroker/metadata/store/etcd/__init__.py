@@ -2,7 +2,6 @@
 
 store       the contract: commits, listings, watches
 following   the watch of the whole namespace: resumed when it breaks, or the difference listed after a compaction
-sessions    a lease that renews itself
 marks       how the outcome of a commit is found when its response was lost
 messages    etcd's requests and responses in JSON, from and to the types of the contract
 gateway     the calls, over connections that are kept, to the first member that responds

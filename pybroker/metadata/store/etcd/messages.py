@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from pybroker.metadata.store.base import ABSENT
+from pybroker.metadata.store.renewal import Lease
 
 RANGE: Final = "/v3/kv/range"
 PUT: Final = "/v3/kv/put"
@@ -30,13 +31,6 @@ class Item(NamedTuple):
     key: str
     value: bytes | None
     revision: int
-
-
-class Lease(NamedTuple):
-    """A lease, and for how long it lives after a renewal; 0 if etcd does not know it."""
-
-    lease_id: str
-    ttl_s: int
 
 
 class WatchResponse(NamedTuple):
@@ -143,7 +137,7 @@ def lease(lease_id: str) -> Message:
 
 
 def lease_of(response: Message) -> Lease:
-    """Return the lease that was granted or renewed."""
+    """Return the lease that was granted or renewed; it lives for 0 s if etcd does not know it."""
     return Lease(str(response["ID"]), int(response.get("TTL", 0)))
 
 

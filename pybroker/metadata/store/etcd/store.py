@@ -9,7 +9,8 @@ is one transaction of etcd. It returns when the store's own watch has delivered 
 at once.
 
 Sessions
-    A session is a lease (see `sessions`), which renews itself while the store is open. The mark belongs to no session.
+    A session is a lease of etcd. When etcd elects a leader, each lease begins its time again, which only makes it longer. The
+    mark belongs to no session.
 
 Outcomes
     A request that was not sent is tried for `patience_s`, and then the commit fails. A request whose response was lost is sent
@@ -49,10 +50,11 @@ from pybroker.metadata.store.etcd.address import parse
 from pybroker.metadata.store.etcd.following import COMPACTED, Following, list_all
 from pybroker.metadata.store.etcd.gateway import Gateway, LostError, Message, NotSentError, RefusedError
 from pybroker.metadata.store.etcd.marks import Mark, decoded
-from pybroker.metadata.store.etcd.sessions import EtcdSession
+from pybroker.metadata.store.renewal import RenewedSession
 
 if TYPE_CHECKING:
     from pybroker.metadata.store.etcd.messages import Item
+    from pybroker.metadata.store.renewal import Lease
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +98,7 @@ class EtcdStore(Store):
         self._mark = b""  # the mark that is there, as far as is known
         self._following = Following(gateway, f"{namespace}/", self._deliver)
         self._compaction: asyncio.Task[None] | None = None
-        self._sessions: list[EtcdSession] = []
+        self._sessions: list[RenewedSession] = []
 
     @classmethod
     def at(cls, urls: str, owner: str, on_taken_over: Callable[[], object]) -> Self:
@@ -124,24 +126,27 @@ class EtcdStore(Store):
         self._check_open()
         sent_s, response = await self._patient(granted)
         lease, renew_s = messages.lease_of(response), renew_ms / 1000
-        session = EtcdSession(self._gateway, lease, self._end_session, sent_s=sent_s, renew_s=renew_s)
+        session = RenewedSession(lease, partial(self._renew, within_s=renew_s), self._end_session, sent_s=sent_s, renew_s=renew_s)
         self._sessions = [session, *(one for one in self._sessions if not one.ended.is_set())]
         return session
 
-    async def _end_session(self, session: EtcdSession) -> None:
+    async def _renew(self, session: RenewedSession, *, within_s: float) -> Lease:
+        """Renew a lease. A member that does not respond is given up soon enough to ask another one."""
+        try:
+            request = messages.lease(session.lease_id)
+            return messages.lease_of(await self._gateway.call(messages.LEASE_RENEWAL, request, within_s=within_s))
+        except (NotSentError, LostError) as error:
+            raise StoreError(str(error)) from error
+
+    async def _end_session(self, session: RenewedSession) -> None:
         await self._uninterrupted.run(self._session_ended(session))
 
-    async def _session_ended(self, session: EtcdSession) -> None:
-        """End the lease, and return when the watch has delivered that; at the latest when the lease has ended by itself."""
+    async def _session_ended(self, session: RenewedSession) -> None:
+        """End the lease, and return when the watch has delivered that. Raises StoreError."""
         async with self._one_commit:
-            valid_until_s = session.valid_until_s
             session.mark_ended()
-            try:
-                async with asyncio.timeout_at(valid_until_s):
-                    await self._patient(lambda: self._end_lease(session.lease_id))
-                    await self._commit({}, set(), {}, None)  # the watch delivers the end of the lease before this
-            except (StoreError, TimeoutError) as error:
-                logger.warning("The session with etcd was not closed, so etcd ends it when its time is over: %s", error)
+            await self._patient(lambda: self._end_lease(session.lease_id))
+            await self._commit({}, set(), {}, None)  # the watch delivers the end of the lease before this
 
     async def _end_lease(self, lease_id: str) -> None:
         """End a lease, if etcd knows it. Raises as `Gateway.call`."""
@@ -159,7 +164,7 @@ class EtcdStore(Store):
         self._number += 1
         done, refused = (Mark(self._process, self._number, is_done=is_done).encoded() for is_done in (True, False))
         entries = self._entries
-        assert session is None or isinstance(session, EtcdSession), "a session of another store"
+        assert session is None or isinstance(session, RenewedSession), "a session of another store"
         lease_id = messages.NO_LEASE if session is None else session.lease_id
         put_there, deleted_there = {entries + key: value for key, value in puts.items()}, [entries + key for key in deletes]
         changes = messages.changes(put_there, deleted_there, lease_id)
