@@ -82,9 +82,9 @@ LABEL org.opencontainers.image.title="pybroker" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.documentation="docs/containers.md" \
       org.opencontainers.image.base.name="python:3.13-slim-trixie"
-# `nc` is what health checks and entry scripts of compose files wait with; bash is in the base.
+# `nc` is what health checks and entry scripts of compose files wait with; bash is in the base. Controllers of a cluster run etcd.
 RUN apt-get update \
- && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends netcat-openbsd \
+ && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends etcd-server netcat-openbsd \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log \
  && useradd --uid 1000 --gid 0 --home-dir /home/appuser --create-home --shell /bin/bash appuser
 COPY --from=builder /opt/pybroker /opt/pybroker
@@ -94,7 +94,8 @@ COPY container/root/ /
 ENV PATH=/opt/pybroker/bin:/opt/kafka/bin:$PATH KAFKA_HOME=/opt/kafka PYBROKER_READY_FILE=/tmp/pybroker-ready
 # The base comes without compiled modules, and the user of the container may not write them: a start would compile all it imports.
 RUN python -c "import pybroker.cli.container_command, pybroker.container.directories, pybroker.container.lifecycle, pybroker.broker.process, \
-               pybroker.cli.logging_setup, pybroker.metrics.http_server, pybroker.coordinator.service, sqlite3, encodings.ascii" \
+               pybroker.cli.logging_setup, pybroker.metrics.http_server, pybroker.coordinator.service, sqlite3, encodings.ascii, \
+               pybroker.quorum.member, pybroker.quorum.members, pybroker.metadata.store.etcd.store" \
  && pybroker tool install /opt/kafka/bin /usr/bin \
  && for name in topics configs consumer-groups console-consumer console-producer broker-api-versions; do \
       kafka-$name --help >/dev/null 2>&1 || test $? -lt 3 || exit 1; \

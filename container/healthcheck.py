@@ -38,6 +38,8 @@ def main() -> str | None:
         words = []
     if len(words) != 2 or not words[1].isdigit():
         return f"{path} should say HOST PORT"
+    if words[1] == "0":
+        return None  # a controller without a broker, which no client asks
     try:
         return complaint(ask(words[0], int(words[1])))
     except (OSError, OverflowError) as error:

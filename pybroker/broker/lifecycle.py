@@ -76,6 +76,12 @@ class Lifecycle:
         self._address = address
         await _print(f"{self.lines(node_id)}READY {host_and_port(bound[0].host, bound[0].port)}\n")
 
+    async def announce_controller(self) -> None:
+        """Announce that a controller without a broker serves; the ready file has the port 0."""
+        if self._ready_file is not None:
+            self._ready_file.write("controller", 0)
+        await _print("READY controller\n")
+
     def lines(self, node_id: BrokerId) -> str:  # noqa: ARG002
         """Return the lines for standard output that precede the line that the broker is ready."""
         return ""

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pybroker import native
 from pybroker.broker import descriptors
@@ -22,9 +22,12 @@ from pybroker.sharing.turns.loop import new_event_loop
 from pybroker.sharing.turns.watchdog import SWITCH, Watchdog, fail_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
 
     from pybroker.config.broker import BrokerConfig
+    from pybroker.quorum.member import Member
+
+Result = TypeVar("Result")
 
 __all__ = ["StartError", "run"]
 
@@ -46,8 +49,12 @@ def run(
     *,
     stop_signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
     parent: int | None = None,
+    member: Member | None = None,
 ) -> int:
-    """Run a broker until one of `stop_signals`, or until its parent is another process than `parent`. Returns the exit code."""
+    """Run a broker until one of `stop_signals`, or until its parent is another process than `parent`. Returns the exit code.
+
+    `member` is the controllers' etcd that runs beside the broker, from before its start until after its stop.
+    """
     watchdog = Watchdog(fail_ns=fail_ns())
     logger.log(logging.WARNING if native.is_lacking() else logging.INFO, "%s", native.summary())
     descriptors.allow_many()
@@ -55,7 +62,8 @@ def run(
     if not ask_for_short_slices():
         logger.debug("The system grants no short time slices: on a busy machine, the event loop may wait longer for a core")
     with asyncio.Runner(loop_factory=partial(new_event_loop, watchdog)) as runner:
-        broker, code = runner.run(_serve(config, lifecycle or Lifecycle(), watchdog, stop_signals, parent))
+        serving = _serve(config, lifecycle or Lifecycle(), watchdog, stop_signals, parent)
+        broker, code = runner.run(serving if member is None else _beside(member, serving))
         if broker.disks.has_hung:  # an ordinary exit would wait for the threads that wait for the disk
             logging.shutdown()
             os._exit(1)
@@ -63,6 +71,45 @@ def run(
             logger.error("The broker ends with an error, because turns of the event loop were longer than %s allows", SWITCH)
             return 1
         return code
+
+
+async def _beside(member: Member, serving: Coroutine[Any, Any, Result]) -> Result:
+    """Run a broker while the controllers' etcd runs. Raises StartError, as the broker does."""
+    try:
+        await _begun(member)
+        return await serving
+    finally:
+        serving.close()
+        await member.stop()
+
+
+async def _begun(member: Member) -> None:
+    from pybroker.quorum.member import QuorumError  # noqa: PLC0415  a broker that is a cluster by itself imports nothing of it
+
+    try:
+        await member.start()
+    except QuorumError as error:
+        raise StartError(str(error)) from error
+
+
+def run_controller(member: Member, lifecycle: Lifecycle | None, *, stop_signals: Sequence[signal.Signals]) -> int:
+    """Run a controller without a broker until one of `stop_signals`. Returns the exit code. Raises StartError."""
+
+    async def serve() -> int:
+        loop, stop, announced = asyncio.get_running_loop(), asyncio.Event(), lifecycle or Lifecycle()
+        try:
+            await _begun(member)
+            for name in stop_signals:
+                loop.add_signal_handler(name, stop.set)
+            await announced.announce_controller()
+            await stop.wait()
+            logger.info("Stopping")
+            announced.stopping()
+        finally:
+            await member.stop()
+        return 0
+
+    return asyncio.run(serve())
 
 
 async def _serve(

@@ -22,7 +22,9 @@ from pybroker.cli.main import ConfigurationError, RunError
 
 if TYPE_CHECKING:
     from pybroker.broker.lifecycle import Lifecycle
+    from pybroker.config.broker import BrokerConfig
     from pybroker.config.load import Loaded
+    from pybroker.quorum.member import Member
 
 logger = logging.getLogger(__name__)
 
@@ -197,10 +199,13 @@ def serve(loaded: Loaded, lifecycle: Lifecycle | None = None, *, parent: int | N
     import pybroker.broker.process
     from pybroker.sharing.turns.garbage import keep_collections_short
 
+    config, member = _with_quorum(loaded.config)
     keep_collections_short()
     gc.enable()
     try:
-        return pybroker.broker.process.run(loaded.config, lifecycle, stop_signals=stop_signals(), parent=parent)
+        if not config.is_broker and member is not None:
+            return pybroker.broker.process.run_controller(member, lifecycle, stop_signals=stop_signals())
+        return pybroker.broker.process.run(config, lifecycle, stop_signals=stop_signals(), parent=parent, member=member)
     except pybroker.broker.process.StartError as error:
         raise RunError(str(error)) from error
     except OSError as error:
@@ -209,6 +214,28 @@ def serve(loaded: Loaded, lifecycle: Lifecycle | None = None, *, parent: int | N
         if error.errno == errno.EADDRINUSE:
             reason = f"{reason}: {ADDRESS_IN_USE}"
         raise RunError(reason if error.filename is None else f"{error.filename}: {reason}") from error
+
+
+def _with_quorum(config: BrokerConfig) -> tuple[BrokerConfig, Member | None]:
+    """Return the configuration with the metadata in the controllers' etcd, and what runs that etcd, if the settings name
+    controllers. Raises ConfigurationError.
+    """
+    if not config.controller_quorum_voters and not config.controller_quorum_bootstrap_servers:
+        return config, None
+    from pybroker.config.setting import ConfigError
+    from pybroker.container.own_hosts import is_own_host
+    from pybroker.quorum.etcd_command import DIRECTORY
+    from pybroker.quorum.member import Member
+    from pybroker.quorum.members import quorum_of
+
+    try:
+        quorum = quorum_of(config, is_own_host)
+    except ConfigError as error:
+        raise ConfigurationError(str(error)) from error
+    if quorum is None:
+        return config, None
+    member = Member(quorum, str(Path(config.log_dirs[0]) / DIRECTORY), config.cluster_id or "pybroker")
+    return config.model_copy(update={"metadata_store": quorum.metadata_store}), member
 
 
 def properties_of(options: Sequence[str], option_name: str) -> dict[str, str]:

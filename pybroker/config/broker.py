@@ -101,6 +101,8 @@ class BrokerConfig(BaseSettings):
     controlled_shutdown_max_retries: int
     controlled_shutdown_retry_backoff_ms: int
     controller_listener_names: tuple[str, ...] | None
+    controller_quorum_bootstrap_servers: tuple[str, ...]
+    controller_quorum_voters: tuple[str, ...]
     create_topic_policy_class_name: str | None
     default_replication_factor: int
     delete_records_purgatory_purge_interval_requests: int
@@ -324,7 +326,14 @@ class BrokerConfig(BaseSettings):
         """The names of the listeners that were left out because they are for Kafka's controller."""
         return self._listeners().dropped
 
+    @property
+    def is_broker(self) -> bool:
+        """Whether the process is a broker, and not only a controller."""
+        return not self.process_roles or "broker" in self.process_roles
+
     def _listeners(self) -> Listeners:
+        if not self.is_broker:
+            return Listeners(bound=(), advertised=(), dropped=())
         return resolve_listeners(
             listeners=self.listeners,
             advertised=self.advertised_listeners,
@@ -341,10 +350,11 @@ def _check_together(config: BrokerConfig) -> None:
         raise ConfigError("queued.max.request.bytes", config.queued_max_request_bytes, reason)
     if config.broker_id not in (-1, config.node_id):
         raise ConfigError("broker.id", config.broker_id, f"must equal node.id ({config.node_id}) when both are set")
-    if config.process_roles and "broker" not in config.process_roles:
-        raise ConfigError(
-            "process.roles", ",".join(config.process_roles), "must name broker: pybroker has no separate controller"
-        )
+    if set(config.process_roles) in ({"broker"}, {"controller"}) and not (
+        config.controller_quorum_voters or config.controller_quorum_bootstrap_servers or "metadata.store" in config.origins
+    ):
+        reason = "needs controller.quorum.voters: set it, or leave process.roles out for a broker that is a cluster by itself"
+        raise ConfigError("process.roles", ",".join(config.process_roles), reason)
     if not config.log_dirs or not all(config.log_dirs):
         raise ConfigError("log.dirs", ",".join(config.log_dirs), "has an empty entry: name a directory between the commas")
     if len({*config.log_dirs}) != len(config.log_dirs):

@@ -116,6 +116,16 @@ def with_address(listeners: str, controller_names: tuple[str, ...], *, host: str
     return ",".join(entries)
 
 
+def controller_addresses(listeners: str, controller_names: tuple[str, ...]) -> list[tuple[str, int]]:
+    """Return the hosts and ports of the controller's listeners. An empty host is every interface. Raises ConfigError."""
+    controllers = {name.upper() for name in controller_names}
+    return [
+        ("" if address.host in EVERYWHERE else address.host, address.port)
+        for address in _parse("listeners", listeners)
+        if address.name in controllers
+    ]
+
+
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 

@@ -126,11 +126,21 @@ SERVER_SETTINGS: Final = (
     ),
     Setting(
         "controller.listener.names", _T, None,
-        "Listeners of Kafka's controller; pybroker has no separate port for it, and ignores them in listeners.",
+        "The listeners of the controllers, where their etcds speak to each other. A broker that is a cluster by itself ignores"
+        " them.",
+    ),
+    Setting(
+        "controller.quorum.voters", _T, (),
+        "The controllers of the cluster: ID@HOST:PORT, separated by commas. With several, or where process.roles has one role,"
+        " each controller runs etcd with the metadata, unless metadata.store is set.",
+    ),
+    Setting(
+        "controller.quorum.bootstrap.servers", _T, (),
+        "The same as controller.quorum.voters without the ids: HOST:PORT, separated by commas.",
     ),
     Setting(
         "process.roles", _T, (),
-        "Kafka's roles of this process; must contain broker when set. Every broker contains a controller.",
+        "The roles of this process; none means both. A controller without a broker needs controller.quorum.voters.",
         all_of("broker", "controller"),
     ),
     # sockets

@@ -24,13 +24,11 @@ broker.id.generation.enable boolean true
 client.quota.callback.class class null
 control.plane.listener.name string null
 controller.quorum.append.linger.ms int 25
-controller.quorum.bootstrap.servers list
 controller.quorum.election.backoff.max.ms int 1000
 controller.quorum.election.timeout.ms int 1000
 controller.quorum.fetch.timeout.ms int 2000
 controller.quorum.request.timeout.ms int 2000
 controller.quorum.retry.backoff.ms int 20
-controller.quorum.voters list
 controller.quota.window.num int 11
 controller.quota.window.size.seconds int 1
 controller.socket.timeout.ms int 30000

@@ -1,8 +1,9 @@
-"""Finds signs that a container is to be one of several brokers: refused, because each would be a cluster of its own.
+"""Finds signs that a container is to be one of several brokers where its settings do not show how the brokers find each other.
 
-A compose file with three brokers, started as three clusters of one, would seem to work: every client that reaches another of them
-sees other topics. A setting with an empty text means nothing here: an empty variable over a file does not take away what the file
-has about other brokers.
+Such a container is refused. A compose file with three brokers, started as three clusters of one, would seem to work: every client
+that reaches another of them sees other topics. Brokers find each other by the controllers (`pybroker.quorum`), or by a
+metadata.store that they share. A setting with an empty text means nothing here: an empty variable over a file does not take away
+what the file has about other brokers.
 
 Source: QuorumConfig, KafkaConfig.validateValues; start-kafka.sh of wurstmeister's image for BROKER_ID_COMMAND.
 """
@@ -27,7 +28,6 @@ NUMBERING: Final = "BROKER_ID_COMMAND"
 
 _VOTERS: Final = "controller.quorum.voters"
 _SERVERS: Final = "controller.quorum.bootstrap.servers"
-_SEPARATORS: Final = re.compile(r"[,;\s]+")
 _VOTER: Final = re.compile(r"\d+@[^@\s]+:\d+")
 _SERVER: Final = re.compile(r"\[?([^\s\]]+)\]?:(\d+)")
 _LISTENER: Final = re.compile(r"([^:/\s,]+)://(?:\[([^\]]*)\]|([^:,\s]*)):(\d+)")
@@ -48,11 +48,12 @@ def stated(sources: Iterable[Texts]) -> dict[str, tuple[str, str]]:
 
 
 def check(properties: Texts, is_own_host: Callable[[str], bool]) -> None:
-    """Refuse settings that imply other brokers. Raises ConfigError.
+    """Refuse settings that imply other brokers, unless they show where the cluster's metadata is. Raises ConfigError.
 
     `properties` come from `stated`. `is_own_host` returns whether a host that no listener has is an address of this container.
     """
-    _check_roles(properties)
+    if is_of_several(properties):
+        return
     _check_quorum(properties)
     _check_servers(properties, is_own_host)
     _check_numbers(properties)
@@ -60,6 +61,14 @@ def check(properties: Texts, is_own_host: Callable[[str], bool]) -> None:
         text = text_of(properties, name)
         if _REPLICAS.fullmatch(name) and text.isdigit() and int(text) > 1:
             raise refusal(properties, name, f"needs {int(text)} brokers, but this container is a cluster of one")
+
+
+def is_of_several(properties: Texts) -> bool:
+    """Return whether the brokers share a metadata store, or the settings name several controllers, or one that runs elsewhere."""
+    roles = {role.strip() for role in text_of(properties, "process.roles").split(",") if role.strip()}
+    nodes = [node for node in (text_of(properties, _VOTERS) or text_of(properties, _SERVERS)).split(",") if node.strip()]
+    has_one_role = roles in ({"broker"}, {"controller"})
+    return "metadata.store" in properties or len(nodes) > 1 or (has_one_role and bool(nodes))
 
 
 def undecided(properties: Texts) -> list[str]:
@@ -77,21 +86,7 @@ def refusal(properties: Texts, name: str, reason: str) -> ConfigError:
     return ConfigError(name, text.strip(), f"{reason} (from {origin})")
 
 
-def _check_roles(properties: Texts) -> None:
-    roles = {role.strip() for role in text_of(properties, "process.roles").split(",") if role.strip()}
-    if roles == {"controller"}:
-        reason = "pybroker has no controller apart from its broker: leave this container out"
-        raise refusal(properties, "process.roles", reason)
-    if roles == {"broker"}:
-        reason = "a broker with its controller elsewhere would be a cluster of its own: use one container with broker,controller"
-        raise refusal(properties, "process.roles", reason)
-
-
 def _check_quorum(properties: Texts) -> None:
-    for name in (_VOTERS, _SERVERS):
-        nodes = [node for node in _SEPARATORS.split(text_of(properties, name)) if node]
-        if len(nodes) > 1:
-            raise refusal(properties, name, f"names {len(nodes)} controllers, {_APART}: use one broker")
     voters = text_of(properties, _VOTERS)
     if voters and not _VOTER.fullmatch(voters):
         raise refusal(properties, _VOTERS, "is not ID@HOST:PORT")

@@ -140,11 +140,8 @@ def test_the_environment_of_a_compose_file_for_kafkas_image() -> None:
     assert [str(e) for e in config.advertised_endpoints] == ["HOST://localhost:9092", "DOCKER://kafka:9093"]
     assert (config.node_id, config.cluster_id, config.log_dirs) == (1, "4L6g3nShT-eMCtK--X86sw", ("/var/lib/kafka/data",))
     assert loaded.warnings == ()
-    assert config.unread == {"controller.quorum.voters": "1@localhost:9091"}
-    assert loaded.notices == (
-        "accepted and ignored: controller.quorum.voters",
-        "listener CONTROLLER is left out: controller.listener.names names it",
-    )
+    assert config.controller_quorum_voters == ("1@localhost:9091",)
+    assert loaded.notices == ("listener CONTROLLER is left out: controller.listener.names names it",)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -1,0 +1,148 @@
+"""Runs this process' member of etcd: it starts before the broker, is started again when it ends, and stops after the broker.
+
+It ends with this process, whatever ends that. Its errors come in this process' log, its warnings at debug.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import logging
+import signal
+import sys
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from pybroker.metadata.store.etcd import messages
+from pybroker.metadata.store.etcd.address import parse
+from pybroker.metadata.store.etcd.gateway import Gateway, LostError, NotSentError, RefusedError
+from pybroker.quorum.etcd_command import MISSING, command, executable, logged
+
+if TYPE_CHECKING:
+    from pybroker.quorum.members import Quorum
+
+logger = logging.getLogger(__name__)
+
+STOP_S: Final = 10.0
+BACK_OFF_S: Final = (0.2, 1.0, 5.0)
+"""The pauses before the first restarts of a member that ends again and again; the last one holds from then on."""
+STEADY_S: Final = 30.0
+"""A member that ran for so long is restarted as if it had never ended before."""
+LOOK_S: Final = 0.1
+REMIND_S: Final = 30.0
+KEPT_LINES: Final = 3
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class QuorumError(Exception):
+    """The member cannot be run; the text gives the reason, for a person."""
+
+
+class Member:
+    """The member of etcd beside this process. Use `start` and `stop` once each, on a running loop."""
+
+    def __init__(self, quorum: Quorum, folder: str, token: str) -> None:
+        self._quorum, self._folder, self._token = quorum, folder, token
+        self._running: asyncio.Task[None] | None = None
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start the member if this process has one, and wait until a majority of all members serves. Raises QuorumError.
+
+        The wait has no limit, because the other machines may start later.
+        """
+        if self._quorum.own is not None:
+            program = executable()
+            if program is None:
+                raise QuorumError(MISSING)
+            try:
+                arguments = command(program, self._quorum, self._folder, self._token)
+            except OSError as error:
+                raise QuorumError(f"{self._quorum.listen_host}: {error.strerror}") from error
+            self._running = asyncio.create_task(self._keep_running(arguments))
+        await self._majority()
+
+    async def stop(self) -> None:
+        """Stop the member, and wait for its end; idempotent."""
+        if self._running is not None:
+            self._running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._running
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_S)
+        except TimeoutError:
+            logger.warning("The controller's etcd does not stop, and is killed")
+            process.kill()
+            await process.wait()
+
+    async def _keep_running(self, arguments: list[str]) -> None:
+        loop, ends = asyncio.get_running_loop(), 0
+        while True:
+            began = loop.time()
+            try:
+                self._process = process = await asyncio.create_subprocess_exec(
+                    *arguments,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    stderr=asyncio.subprocess.PIPE,
+                    preexec_fn=_end_with_parent,
+                    start_new_session=True,  # Ctrl-C at a terminal stops the broker, which then stops it
+                )
+            except OSError as error:
+                reason = error.strerror or str(error)
+            else:
+                logger.info("Controller %s runs etcd as process %d", self._name, process.pid)
+                last = await _forward(process)
+                reason = f"exit code {await process.wait()}{last}"
+            ends = 0 if loop.time() - began > STEADY_S else ends
+            pause_s = BACK_OFF_S[min(ends, len(BACK_OFF_S) - 1)]
+            ends += 1
+            logger.error("The etcd of controller %s has ended, and is started again in %.1f s: %s", self._name, pause_s, reason)
+            await asyncio.sleep(pause_s)
+
+    @property
+    def _name(self) -> str:
+        own = self._quorum.own
+        return "" if own is None else own.name
+
+    async def _majority(self) -> None:
+        gateway = Gateway(parse(self._quorum.metadata_store.removeprefix("etcd:")).endpoints)
+        loop = asyncio.get_running_loop()
+        remind_at = loop.time() + 2.0
+        voters = ", ".join(f"{voter.name} at {voter.host}:{voter.port}" for voter in self._quorum.voters)
+        try:
+            while True:
+                try:
+                    await gateway.call(messages.RANGE, messages.read("pybroker"))
+                except (NotSentError, LostError, RefusedError) as error:
+                    reason = str(error)
+                else:
+                    break
+                if loop.time() >= remind_at:
+                    remind_at = loop.time() + REMIND_S
+                    logger.warning("Waiting for a majority of the controllers (%s): %s", voters, reason)
+                await asyncio.sleep(LOOK_S)
+        finally:
+            gateway.close()
+        logger.info("A majority of the controllers serves: %s", voters)
+
+
+async def _forward(process: asyncio.subprocess.Process) -> str:
+    """Log what a member logs until it ends. Return its last lines, to be shown as the reason of its end."""
+    assert process.stderr is not None
+    last: deque[str] = deque(maxlen=KEPT_LINES)
+    while line := await process.stderr.readline():
+        level, text = logged(line)
+        logger.log(level, "etcd: %s", text)
+        last.append(text)
+    return "".join(f"; {text}" for text in last)
+
+
+def _end_with_parent() -> None:
+    """Let the kernel end this process when its parent ends. Runs in the child, before etcd."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
