@@ -26,12 +26,11 @@ from pybroker.broker.disks import Disks
 from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, listeners_of, network_limits
 from pybroker.broker.free_memory import watch_free_memory
 from pybroker.broker.group_gauges import register_groups
-from pybroker.broker.joining import StartError, opened_store, read_cluster
+from pybroker.broker.joining import Membership, StartError, opened_store, read_cluster
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.passes import schedule_passes
 from pybroker.broker.periodic import Periodic
-from pybroker.broker.registration import registration
 from pybroker.clock import SystemClock
 from pybroker.config.hosts import HostLookups, connection_limits
 from pybroker.config.listeners import parse_address
@@ -164,6 +163,7 @@ class BrokerServer:
 
         Takes as long as the disks need for that, at most about `disks.DISK_GRACE_S` and 5 s.
         """
+        await self.membership.leave()
         if self._transactions is not None:
             self._transactions.stop()
         if self._groups is not None:
@@ -185,6 +185,7 @@ class BrokerServer:
         self.replica_manager.moves.release()
         await self.disks.close(self.log_manager, self.replica_manager.known_high_watermark)
         self._held.close()
+        await self.membership.close()
         await self.store.close()
 
     def _complete_fetches(self) -> None:
@@ -210,6 +211,7 @@ class BrokerServer:
             self.controller = await read_cluster(self.store, self.config, self.filesystem, self.hosts)
         except StoreError as error:
             raise StartError(str(error)) from error
+        self.membership = Membership(self.controller, self.store, self.config, self.clock)
         self.config = self.controller.config  # with the dynamic settings of earlier runs
 
     def _open_store(self) -> Store:
@@ -252,6 +254,7 @@ class BrokerServer:
         try:
             claims = logs.claim(await read_directories(store, broker_id))
             await write_directories(store, broker_id, claims.known.values())  # before anything is written to a new one
+            await self.membership.claimed(logs.directories)
             logs.start(self._topic_id_of)
             self.lifecycle.room_changed(has_room=logs.has_room)
             await renew_leader_epochs(self.controller, logs)
@@ -320,6 +323,7 @@ class BrokerServer:
         try:
             return await self._open_sockets(sockets)
         except (OSError, StartError):  # an address in use is no reason to recover the logs at the next start
+            await self.membership.close()
             await self.disks.close(self.log_manager, self.replica_manager.known_high_watermark)
             await self.store.close()
             raise
@@ -361,17 +365,23 @@ class BrokerServer:
             conversions=self.conversions,
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server))
-        await self.controller.register_broker(registration(config, []))
-        if (reason := await self.lifecycle.before_sockets(self.controller)) is not None:
-            raise StartError(reason)
+        if self.membership.is_alone:
+            await self.membership.join([])
+            await self._before_sockets()
         bound = await self.server.start(sockets)
-        await self.controller.register_broker(registration(config, bound))
+        await self.membership.join(bound)
+        if not self.membership.is_alone:
+            await self._before_sockets()
         if by_peer is not None:
             for line in by_peer.warnings(bound):
                 logger.warning("%s", line)
             for line in by_peer.lines(bound):
                 logger.info("%s", line)
         return bound
+
+    async def _before_sockets(self) -> None:
+        if (reason := await self.lifecycle.before_sockets(self.controller)) is not None:
+            raise StartError(reason)
 
     def _advertised(self) -> Advertised | None:
         """Return the object that chooses each client's address by the network that it connects from, or None if
@@ -466,6 +476,7 @@ class BrokerServer:
         logs = [log for log in self.log_manager.all_logs() if log.log_directory is directory]
         if logs:  # none while the start opens them, in threads
             self.background.run(f"failure of {directory.path}", self.replica_manager.follow_failure(logs))
+            self.membership.give_up(logs)
         if self.log_manager.is_dead:
             logger.critical("No log directory works any more; the broker stops")
             self.failed.set()

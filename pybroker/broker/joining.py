@@ -1,24 +1,42 @@
-"""Opens the metadata store of a broker that starts, and reads the cluster from it."""
+"""Opens the metadata store of a broker that starts, reads the cluster from it, and makes the broker a member.
+
+A broker whose store no other one can use has only the entry of its life, in memory. The others have a `metadata.control`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pybroker.broker.old_data import old_data, refusal_of, sqlite_path, why_not_start
-from pybroker.broker.registration import refuse_other_brokers
+from pybroker.broker.old_data import MEMORY, SQLITE, old_data, refusal_of, sqlite_path, why_not_start
+from pybroker.broker.registration import registration, registration_in_cluster
+from pybroker.log.checkpoints import checkpoint
 from pybroker.log.directories.claims import stored_cluster_id
+from pybroker.log.directories.directory import LOCK_FILE
 from pybroker.metadata.controller import Controller
+from pybroker.metadata.member_entries import decode_session, session_key
+from pybroker.metadata.members import BrokerSession
+from pybroker.metadata.membership import end_predecessor, go_live, in_use
 from pybroker.metadata.store import open_store
+from pybroker.metadata.store.base import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
     from pybroker.config.hosts import HostLookups
+    from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.files.filesystem import Filesystem
-    from pybroker.metadata.store.base import Store
+    from pybroker.log.log import Log
+    from pybroker.metadata.control import ClusterControl
+    from pybroker.metadata.store.base import Session, Store
+    from pybroker.network.limits import BoundListener
+
+LOOK_S: Final = 0.2
+"""The time between two looks at whether another process is still this broker."""
 
 
 class StartError(Exception):
@@ -43,7 +61,99 @@ async def read_cluster(store: Store, config: BrokerConfig, filesystem: Filesyste
     if reason is not None:
         await store.close()
         raise StartError(reason)
+    if is_shared(config):
+        await _refuse_second_process(store, config, filesystem)
     controller = Controller(store, config, broker_id=config.node_id, hosts=hosts)
     await controller.start(config.cluster_id or stored_cluster_id(config.log_dirs, filesystem))
-    refuse_other_brokers(controller.image, config)
     return controller
+
+
+def is_shared(config: BrokerConfig) -> bool:
+    """Return whether other brokers may use the metadata store."""
+    return not config.metadata_store.startswith((SQLITE, MEMORY))
+
+
+async def _refuse_second_process(store: Store, config: BrokerConfig, filesystem: Filesystem) -> None:
+    """Wait until no other process is this broker, for the time of a session at most; nothing is changed before.
+
+    A process that died with the log directories of this one is not waited for. Raises StartError and StoreError.
+    """
+    own: set[str] = set()
+    for path in config.log_dirs:
+        try:
+            filesystem.close(filesystem.lock(f"{path}/{LOCK_FILE}"))
+            properties = checkpoint.read_meta_properties(filesystem, path)
+        except BlockingIOError as error:
+            raise StartError(f"Another broker uses the log directory {path}: stop it, or use another directory") from error
+        except (OSError, checkpoint.CorruptCheckpointError):
+            continue  # the directory is new, or opening the logs shows what is wrong with it
+        if properties is not None:
+            own.add(properties.directory_id)
+    now = asyncio.get_running_loop().time
+    end = now() + config.broker_session_timeout_ms / 1000 + LOOK_S
+    while (entry := await store.get(session_key(config.node_id))) is not None:
+        life = decode_session(str(config.node_id), entry.value, entry.revision)
+        if life.directory in own:
+            return
+        if now() > end:
+            raise StoreError(in_use(config.node_id, life))
+        await asyncio.sleep(LOOK_S)
+
+
+class Membership:
+    """This broker's membership in its cluster, from the claim of its directories to the end of the stop."""
+
+    def __init__(self, controller: Controller, store: Store, config: BrokerConfig, clock: Clock) -> None:
+        self._controller, self._store, self._config, self._clock = controller, store, config, clock
+        self._directories: list[str] = []
+        self._session: Session | None = None  # of a broker that is alone
+        self.control: ClusterControl | None = None
+        """The part of the cluster; None for a broker that is alone."""
+        if is_shared(config) or controller.image.registered.keys() - {config.node_id}:
+            from pybroker.metadata.control import ClusterControl  # noqa: PLC0415  a broker alone does not pay for it
+
+            self.control = ClusterControl(controller, store)
+
+    async def claimed(self, directories: Iterable[LogDirectory]) -> None:
+        """End what a process before this one was, when this one has the log directories, but has not used the logs.
+
+        Raises StoreError.
+        """
+        self._directories = [one.properties.directory_id for one in directories if one.properties is not None]
+        if self.control is not None:
+            await end_predecessor(self._controller, self._directories)
+            await self.control.step_aside()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there are no other brokers, and cannot be."""
+        return self.control is None
+
+    async def join(self, bound: Sequence[BoundListener]) -> None:
+        """Make the broker live, with the addresses at which it listens, or change these. Raises StartError."""
+        host, now_ms = socket.gethostname(), self._clock.time_ms()
+        life = BrokerSession(directory=next(iter(self._directories), ""), host=host, started_ms=now_ms)
+        try:
+            if self.control is not None:
+                await self.control.join(registration_in_cluster(self._config, bound), life)
+                return
+            await self._controller.register_broker(registration(self._config, bound))
+            if self._session is None:
+                self._session = await go_live(self._controller, self._store, life, self._config)
+        except StoreError as error:
+            raise StartError(str(error)) from error
+
+    def give_up(self, logs: Iterable[Log]) -> None:
+        """Have other brokers lead the partitions of logs whose directory failed."""
+        if self.control is not None:
+            self.control.give_up([log.topic_partition for log in logs])
+
+    async def leave(self) -> None:
+        """Move leaders away, at the beginning of a stop."""
+        if self.control is not None and self._config.controlled_shutdown_enable:
+            await self.control.leave()
+
+    async def close(self) -> None:
+        """End the membership, at the end of a stop."""
+        if self.control is not None:
+            await self.control.close()

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from pybroker.metadata.members import BrokerRegistration, Endpoint
 from pybroker.metadata.store.base import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pybroker.config.broker import BrokerConfig
-    from pybroker.metadata.image import ClusterImage
     from pybroker.network.limits import BoundListener
 
+EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  compared, not bound
 
-def refuse_other_brokers(image: ClusterImage, config: BrokerConfig) -> None:
-    """Raise StoreError if the store is another broker's: no broker would notice the end of another one yet."""
-    others = sorted(image.brokers.keys() - {config.node_id})
-    if others and config.metadata_store.startswith("etcd:"):
+
+def inter_broker_listener(config: BrokerConfig) -> str:
+    """Return the name of the listener by which other brokers reach this one: by default the first."""
+    name = config.inter_broker_listener_name
+    return config.endpoints[0].listener_name if name is None else name.upper()
+
+
+def registration_in_cluster(config: BrokerConfig, bound: Sequence[BoundListener]) -> BrokerRegistration:
+    """Return the registration of a broker of a cluster, in which a listener at a certain host has that address.
+
+    Raises StoreError if other brokers could not know where this one listens.
+    """
+    alone = registration(config, bound)
+    hosts = {one.listener_name: one.host for one in config.endpoints}
+    own = {one.name: Endpoint(hosts[one.name], one.port) for one in bound if hosts[one.name] not in EVERY_INTERFACE}
+    name = inter_broker_listener(config)
+    if name not in (endpoints := {**own, **alone.endpoints}):
         raise StoreError(
-            f"The metadata store {config.metadata_store} is that of broker {others[0]}, and this is broker {config.node_id}: one "
-            "store serves one broker. Set node.id to that number, or add a namespace to metadata.store"
+            f"The listener {name} is at every interface, so other brokers do not know its address: set advertised.listeners to "
+            "one by which they reach this broker, or name a host in listeners"
         )
+    return replace(alone, endpoints=endpoints)
 
 
 def registration(config: BrokerConfig, bound: Iterable[BoundListener]) -> BrokerRegistration:

@@ -4,7 +4,10 @@ controller           the only place that changes the cluster
 following            how the image and the parts of the broker follow the store, in slices
 image, entries       the cluster's state; the same as entries of the store
 members, member_entries    the brokers of the cluster; the same as entries
-isr_changes          what a leader asks for: another set of in-sync replicas
+membership           makes a broker live
+control              a broker of a cluster: its session, the elections of the controller
+elections, partition_commits    which replica leads; commits what was planned for partitions
+isr_changes, isr_commits        another set of in-sync replicas, which a leader requests; how it is committed
 store/               where the entries are kept: in memory, or in a SQLite file
 kraft/               the metadata log of a KRaft Kafka: read when its directory is adopted, and written
 plan                 what an operation wants to change in the store

@@ -1,5 +1,4 @@
-"""The only place that changes the cluster: brokers register; topics, settings and features are created, changed and
-deleted.
+"""The place that changes the cluster for requests: topics, settings and features are created, changed and deleted.
 
 Idea
     An operation plans its changes from the current image, commits them to the store with the revisions that it saw,
@@ -20,7 +19,8 @@ A listener that fails
     If a listener fails on new topics (a broken log directory), the topics are removed from the store again and the
     request fails; every listener sees them removed, including the listener that took only some of them. If it fails
     on a deletion, the topic is deleted nevertheless: the rest of its directory is a stray at the next start. If it
-    fails on new partitions or settings, the previous entries are put back.
+    fails on new partitions or settings, the previous entries are put back. All this is so for a broker that is alone; in
+    a cluster a change stays, because other brokers follow it too.
 
 Settings
     `config` is the configuration in force for this broker: the one it was started with and the dynamic settings of
@@ -69,7 +69,7 @@ from pybroker.metadata.member_entries import broker_key, encode_broker
 from pybroker.metadata.more_partitions import MorePartitions, plan_more_partitions
 from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, NewTopic, TopicPlanner
 from pybroker.metadata.producer_ids import ProducerIds
-from pybroker.metadata.store.base import ABSENT, Change, Conflict, OutcomeUnknownError, Store, StoreError
+from pybroker.metadata.store.base import ABSENT, Change, Conflict, OutcomeUnknownError, Session, Store, StoreError
 from pybroker.metadata.uninterrupted import Uninterrupted
 from pybroker.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicId, topic_id_text
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -145,13 +145,24 @@ class Controller:
             await self._follower.settled()
 
     async def register_broker(self, registration: BrokerRegistration) -> None:
-        """Make the broker part of the cluster, or change its addresses. Raises StoreError."""
-        if self.image.brokers.get(registration.broker_id) == registration:
-            return
-        key = broker_key(registration.broker_id)
-        await self._store.commit(puts={key: encode_broker(registration)})
+        """Make the broker one of the cluster, or change its addresses; `metadata.membership` makes it live. Raises StoreError."""
+        key, known = broker_key(registration.broker_id), self.image.registered.get(registration.broker_id)
+        if known is None or encode_broker(known) != encode_broker(registration):
+            await self.commit(puts={key: encode_broker(registration)})
+            logger.info("Broker %d registered", registration.broker_id)
+
+    async def commit(
+        self,
+        *,
+        puts: Mapping[str, bytes] | None = None,
+        deletes: Sequence[str] = (),
+        compare: Mapping[str, int] | None = None,
+        session: Session | None = None,
+    ) -> int | Conflict:
+        """Commit entries as `Store.commit` does. When this returns, the image has the outcome. Raises StoreError."""
+        outcome = await self._store.commit(puts=puts, deletes=deletes, compare=compare, session=session)
         await self._follower.settled()
-        logger.info("Broker %d registered", registration.broker_id)
+        return outcome
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicOutcome]:
         """Create all valid topics, in one commit where the store has no limit. Returns an outcome for each of `topics`, whose
@@ -346,8 +357,8 @@ class Controller:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         if isinstance(outcome, Conflict):
             return outcome
-        if not self._listener_failures:
-            return None
+        if not self._listener_failures or len(self.image.registered) > 1:
+            return None  # in a cluster, this broker's disk decides nothing: its replica is offline, and others may lead
         failure = self._listener_failures[0]
         if isinstance(failure, KafkaError):
             return failure

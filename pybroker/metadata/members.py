@@ -82,7 +82,7 @@ class Members:
                 present[broker_id] = replace(present[broker_id], epoch=life.epoch, is_stopping=life.is_stopping)
         return Members(
             registered=MappingProxyType(present),
-            live=MappingProxyType({broker_id: one for broker_id, one in present.items() if broker_id in lives or not lives}),
+            live=MappingProxyType({broker_id: one for broker_id, one in present.items() if broker_id in lives}),
             sessions=MappingProxyType(lives),
             controller=controller,
         )

@@ -21,7 +21,6 @@ from unittest import mock
 
 from pybroker.broker.broker_server import BrokerServer
 from pybroker.broker.disks import Disks
-from pybroker.broker.registration import registration
 from pybroker.config.broker import BrokerConfig
 from pybroker.coordinator.runtime.loader import Loader
 from pybroker.sharing.background import SLICE_NS, Background
@@ -88,7 +87,7 @@ class SimulatedBroker(BrokerServer):
     async def _open_sockets(self, _sockets: Sequence[socket.socket]) -> list[BoundListener]:
         self._make_dispatcher()
         self.server = _NoServer()  # type: ignore[assignment]
-        await self.controller.register_broker(registration(self.config, []))
+        await self.membership.join([])
         return []
 
     def _register_gauges(self) -> None:

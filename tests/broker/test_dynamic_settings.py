@@ -19,6 +19,7 @@ from pybroker.metadata.image import BROKER_KIND, ConfigResource
 from pybroker.metadata.members import BrokerRegistration
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import BrokerId
+from testing.scenes.members import add_live_broker
 from testing.waiting import turned_until
 
 KEY = "max.connections.per.ip.overrides"
@@ -43,7 +44,7 @@ class Scene:
 
     async def start(self) -> Scene:
         await self.controller.start("cluster-id")
-        await self.controller.register_broker(BrokerRegistration(broker_id=BrokerId(1), endpoints={}))
+        await add_live_broker(self.controller, BrokerRegistration(broker_id=BrokerId(1), endpoints={}))
         others: Any = SimpleNamespace(config=self.controller.config, reconfigure=lambda _: None)
         self.controller.subscribe(DynamicSettings(self.controller, others, others, self.network))
         return self

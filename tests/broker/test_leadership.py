@@ -24,6 +24,7 @@ from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.base import StoreError
 from pybroker.model import BrokerId, LeaderEpoch, TopicPartition
 from testing.scenes.logs import START_MS, append, batch
+from testing.scenes.members import add_live_broker
 from tests.metadata.test_controller import Failing
 
 PARTITIONS = 6
@@ -39,7 +40,7 @@ class Node:
     async def start(self, *, make_logs: bool = True) -> None:
         self.controller = Controller(self.store, BrokerConfig(), broker_id=BrokerId(1))
         await self.controller.start(cluster_id="cluster")
-        await self.controller.register_broker(BrokerRegistration(broker_id=BrokerId(1), endpoints={}))
+        await add_live_broker(self.controller, BrokerRegistration(broker_id=BrokerId(1), endpoints={}))
         self.logs = LogManager(
             [str(self.path / "a"), str(self.path / "b")],
             cluster_id="cluster",

@@ -34,6 +34,7 @@ from pybroker.metadata.store.base import Store, StoreError
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import BrokerId
 from pybroker.protocol.error_codes import ErrorCode
+from testing.scenes.members import add_live_broker
 from testing.turns import run_watched
 
 OF_ALL = ConfigResource(BROKER_KIND, "")
@@ -43,7 +44,7 @@ OF_ONE = ConfigResource(BROKER_KIND, "1")
 async def started(store: Store, *topics: str) -> Controller:
     controller = Controller(store, BrokerConfig(node_id=1), broker_id=BrokerId(1))
     await controller.start("cluster-id")
-    await controller.register_broker(BrokerRegistration(broker_id=BrokerId(1), endpoints={}))
+    await add_live_broker(controller, BrokerRegistration(broker_id=BrokerId(1), endpoints={}))
     await controller.create_topics([NewTopic(name=name, configs={}) for name in topics])
     return controller
 

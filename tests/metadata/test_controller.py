@@ -14,7 +14,8 @@ from pybroker.config.broker import BrokerConfig
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.entries import encode_topic, topic_key
 from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
-from pybroker.metadata.members import BrokerRegistration
+from pybroker.metadata.members import BrokerRegistration, BrokerSession
+from pybroker.metadata.membership import go_live
 from pybroker.metadata.new_topic import PARTITIONS_PER_REQUEST_MAX, NewTopic
 from pybroker.metadata.producer_ids import BLOCK_SIZE
 from pybroker.metadata.store import open_store
@@ -22,6 +23,7 @@ from pybroker.metadata.store.base import Conflict, Session, StoreError
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, TopicId, topic_id_parse
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from testing.scenes.members import add_live_broker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +33,7 @@ async def controller(store: MemoryStore | None = None, *, brokers: int = 1, **co
     made = Controller(MemoryStore() if store is None else store, BrokerConfig(**config), broker_id=BrokerId(1), random=Random(3))
     await made.start()
     for broker_id in range(1, brokers + 1):
-        await made.register_broker(BrokerRegistration(broker_id=BrokerId(broker_id), endpoints={}))
+        await add_live_broker(made, BrokerRegistration(broker_id=BrokerId(broker_id), endpoints={}))
     return made
 
 
@@ -419,12 +421,14 @@ async def test_the_cluster_survives_a_restart(tmp_path: Path) -> None:
         await made.start()
         images.append(made.image)
         await made.register_broker(BrokerRegistration(broker_id=BrokerId(1), endpoints={}))
+        await go_live(made, store, BrokerSession(directory="d", host="h", started_ms=0), BrokerConfig())
         await made.create_missing_topics(["t"])
         ids += [await made.producer_ids.next() for _ in range(3)]
         await store.close()
     assert images[1].topics.keys() == {"t"}
     assert images[1].topics == images[2].topics
-    assert ({*images[1].brokers}, images[2].revision - images[1].revision) == ({1}, 1), "only producer ids are written again"
+    assert ({*images[1].registered}, {*images[1].brokers}) == ({1}, set())
+    assert images[2].revision - images[1].revision == 2, "a life of the broker, in memory, and producer ids"
     assert len({image.cluster_id for image in images}) == 1
     assert len(topic_id_parse(images[0].cluster_id)) == 16
     assert ids == [0, 1, 2, 1000, 1001, 1002, 2000, 2001, 2002]

@@ -12,12 +12,12 @@ from pybroker.metadata.config_changes import ConfigChange, Edit, Operation
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.entries import apply_changes, encode_partition, encode_topic, partition_key, topic_key
 from pybroker.metadata.image import ClusterImage, ConfigResource, PartitionImage, TopicImage, empty_image
-from pybroker.metadata.member_entries import encode_session, session_key
-from pybroker.metadata.members import BrokerRegistration, BrokerSession
+from pybroker.metadata.members import BrokerRegistration
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.base import Change, StoreError
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import BrokerId, LeaderEpoch, TopicId
+from testing.scenes.members import add_live_broker
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 TOPIC_ID = TopicId(b"topic-of-16bytes")
@@ -149,9 +149,7 @@ async def test_the_controller_keeps_an_isr_change_through_config_changes_and_del
     controller = Controller(store, BrokerConfig(), broker_id=ONE)
     await controller.start()
     for broker_id in (ONE, TWO):
-        await controller.register_broker(BrokerRegistration(broker_id=broker_id, endpoints={}))
-        life = BrokerSession(directory=str(broker_id), host="h", started_ms=0)
-        await store.commit(puts={session_key(broker_id): encode_session(life)})
+        await add_live_broker(controller, BrokerRegistration(broker_id=broker_id, endpoints={}))
     (outcome,) = await controller.create_topics([NewTopic(name="t", partition_count=1, replication_factor=2, configs={})])
     assert outcome.topic is not None
     topic_id = outcome.topic.topic_id

@@ -16,6 +16,7 @@ WALL: dict[str, str] = {
     "pybroker/api/produce/_one_partition_python.py": STORED,
     "pybroker/api/handlers/describe_quorum.py": "a response shows the time",
     "pybroker/broker/gauges.py": STORED,
+    "pybroker/broker/joining.py": STORED,
     "pybroker/adoption/leaving.py": STORED,
     "pybroker/broker/passes.py": "retention and the expiry of producers compare with the timestamps of records",
     "pybroker/coordinator/runtime/appender.py": STORED,

@@ -15,6 +15,7 @@ from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import BrokerId
 from pybroker.network.context import ConnectionContext
 from pybroker.protocol.codec import decode, encode, encode_response
+from testing.scenes.members import add_live_broker
 
 if TYPE_CHECKING:
     from pybroker.metadata.store.base import Store
@@ -43,9 +44,9 @@ class ClusterScene:
 
     async def start(self, *others: BrokerRegistration, **endpoints: Endpoint) -> ClusterScene:
         await self.controller.start(cluster_id="cluster-id")
-        await self.controller.register_broker(BrokerRegistration(broker_id=BrokerId(BROKER_ID), endpoints=endpoints, rack="r1"))
+        await add_live_broker(self.controller, BrokerRegistration(broker_id=BrokerId(BROKER_ID), endpoints=endpoints, rack="r1"))
         for other in others:
-            await self.controller.register_broker(other)
+            await add_live_broker(self.controller, other)
         return self
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> bytes:

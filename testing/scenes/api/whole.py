@@ -32,6 +32,7 @@ from pybroker.purgatory.purgatory import Purgatory
 from pybroker.purgatory.timer import OperationTimer
 from pybroker.replication.fetch_session import FetchSessionCache
 from pybroker.replication.replica_manager import ReplicaManager
+from testing.scenes.members import add_live_broker
 from testing.scenes.no_wake_up import never
 from testing.simulation.clock import SettableClock
 
@@ -53,7 +54,7 @@ class Whole:
 
     async def start(self) -> Whole:
         await self.controller.start(cluster_id="cluster-id")
-        await self.controller.register_broker(BrokerRegistration(broker_id=BrokerId(1), endpoints={}))
+        await add_live_broker(self.controller, BrokerRegistration(broker_id=BrokerId(1), endpoints={}))
         self.logs = LogManager(
             self.config.log_dirs,
             cluster_id="cluster-id",

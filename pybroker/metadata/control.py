@@ -1,0 +1,253 @@
+"""A broker of a cluster: its membership, the elections that it makes as the controller, and what its partitions ask for.
+
+Idea
+    Every broker changes the store by compare-and-swap, and knows nothing that the store does not have. One of them, the
+    controller, does what no other broker would notice: it elects leaders when brokers come and go. It is the one that has put the
+    entry `controller`, which goes with its session; then the others try to be the next one.
+
+A life of a broker
+    1. step_aside    before the logs are used: the broker leads nothing, and is in no ISR beside others. What it led in its life
+                     before may be behind what others have by now.
+    2. join          its session begins, and with it its broker epoch; the controller elects it where there is no leader
+    3. leave         the stop begins: its leaders move away
+    4. close         its session ends
+
+A session that is lost
+    If the store could not be reached for the time of a session, others may lead by now. By its own clock the broker notices this
+    before they can, steps down at once, and begins again with step 1; its logs stay open.
+
+Source: BrokerLifecycleManager, QuorumController, ReplicationControlManager; KIP-631.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pybroker.config.topic import TopicConfig
+from pybroker.metadata.elections import Election, candidates, plan_elections, plan_of_named
+from pybroker.metadata.image import NO_LEADER
+from pybroker.metadata.isr_commits import IsrCommits
+from pybroker.metadata.member_entries import CONTROLLER_KEY
+from pybroker.metadata.membership import announce_stop, go_live
+from pybroker.metadata.partition_commits import carry_out
+from pybroker.metadata.store.base import ABSENT, SessionEndedError, StoreError
+
+if TYPE_CHECKING:
+    from pybroker.metadata.controller import Controller
+    from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionChange, PartitionImage, TopicImage
+    from pybroker.metadata.isr_changes import AlterIsr
+    from pybroker.metadata.members import BrokerRegistration, BrokerSession
+    from pybroker.metadata.store.base import Session, Store
+    from pybroker.model import BrokerId, LeaderEpoch, TopicPartition
+    from pybroker.sharing.work import Pausing
+
+logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 0.5
+"""The time between two attempts at what the store could not do."""
+LEAVE_S: Final = 5.0
+"""The longest time in which leaders move away from a broker that stops."""
+
+
+class ClusterControl:
+    """The membership of one broker in a cluster of several. Belongs to the loop."""
+
+    def __init__(self, controller: Controller, store: Store) -> None:
+        self._controller, self._store = controller, store
+        self.step_down: Callable[[], object] = lambda: None
+        """A function that makes this broker's replicas of partitions with several followers, at once."""
+        self._session: Session | None = None
+        self._lost = asyncio.Event()  # the entry of this life is gone
+        self._must_look = asyncio.Event()  # the controller must elect, or there is none
+        self._topics: dict[str, TopicImage] | None = {}  # those that the controller must look at; None: all
+        self._tasks: list[asyncio.Task[None]] = []
+        self._isr = IsrCommits(controller, store.limits.operations_max, lambda: self._session is not None)
+        self.alter_isr: AlterIsr = self._isr.alter_isr
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the elected controller, as its image has it."""
+        return self._session is not None and self._controller.image.members.controller == self._controller.broker_id
+
+    async def step_aside(self) -> None:
+        """Have this broker lead nothing, and be in no ISR beside others. Raises StoreError."""
+        broker_id = self._controller.broker_id
+        await self._elect(gone={broker_id}, only=broker_id)
+
+    async def join(self, registration: BrokerRegistration, life: BrokerSession) -> None:
+        """Become live, and remain so until `close`. Raises StoreError, also if another process is the broker."""
+        await self._controller.register_broker(registration)
+        await self._enter(life)
+        self._controller.subscribe(self._follow)
+        self._look_at_all()
+        loop = asyncio.get_running_loop()
+        self._tasks += [loop.create_task(self._stay(life)), loop.create_task(self._control())]
+
+    async def leave(self) -> None:
+        """Move leaders away, because this broker stops. It takes LEAVE_S at most; without a store, or another broker, nothing."""
+        controller = self._controller
+        if self._session is None or not controller.image.brokers.keys() - {controller.broker_id}:
+            return
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await announce_stop(controller, self._session)
+                await self.step_aside()
+        except (StoreError, TimeoutError) as error:
+            logger.warning(
+                "The leaders of this broker's partitions did not move before its stop: %s", error or "it took too long"
+            )
+
+    async def close(self) -> None:
+        """End the membership: the others see that the broker is gone."""
+        self._controller.unsubscribe(self._follow)
+        for task in self._tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        session, self._session = self._session, None
+        if session is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEAVE_S):
+                    await session.close()
+
+    def give_up(self, partitions: Collection[TopicPartition]) -> None:
+        """Have other replicas lead these partitions, because this broker's disk failed. A partition for which there is none keeps
+        its leader.
+        """
+        task = asyncio.get_running_loop().create_task(self._give_up(partitions))
+        self._tasks.append(task)
+
+    async def _give_up(self, partitions: Collection[TopicPartition]) -> None:
+        def planned(image: ClusterImage, epoch: LeaderEpoch) -> Pausing[Sequence[PartitionChange]]:
+            election = Election(candidates(image, {self._controller.broker_id}), epoch)
+
+            def after(partition: PartitionImage) -> PartitionImage | None:
+                changed = election.after(partition)
+                return None if changed is None or changed.leader == NO_LEADER else changed
+
+            return plan_of_named(image, partitions, after)
+
+        while True:
+            try:
+                await carry_out(self._controller, self._store.limits.operations_max, planned)
+            except StoreError as error:
+                logger.warning("Partitions of a failed disk have no other leaders yet: %s", error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+
+    # The life of the session
+
+    async def _enter(self, life: BrokerSession) -> None:
+        self._lost.clear()
+        self._session = await go_live(self._controller, self._store, life, self._controller.config)
+        logger.info("Broker %d joined the cluster", self._controller.broker_id)
+
+    async def _stay(self, life: BrokerSession) -> None:
+        """Notice the end of each session, and begin the next one."""
+        while True:
+            session = self._session
+            assert session is not None
+            await self._end_of(session)
+            self._session = None
+            self.step_down()
+            logger.warning(
+                "Broker %d lost its session with the metadata store: it leads no partition with several replicas until it has "
+                "joined again",
+                self._controller.broker_id,
+            )
+            await session.close()
+            await self._join_again(life)
+            self._look_at_all()
+
+    async def _join_again(self, life: BrokerSession) -> None:
+        while True:
+            try:
+                await self.step_aside()
+                await self._enter(life)
+            except StoreError as error:
+                logger.warning("Broker %d cannot join the cluster yet: %s", self._controller.broker_id, error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+
+    async def _end_of(self, session: Session) -> None:
+        """Wait until others may see this broker as gone."""
+        loop = asyncio.get_running_loop()
+        ends = [loop.create_task(session.ended.wait()), loop.create_task(self._lost.wait())]
+        try:
+            while not any(end.done() for end in ends) and (left_s := session.valid_until_s - loop.time()) > 0:
+                await asyncio.wait(ends, timeout=min(left_s, 3600), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+
+    # The controller
+
+    def _follow(self, old: ClusterImage, new: ClusterImage, delta: ImageDelta) -> None:
+        broker_id = self._controller.broker_id
+        if delta.brokers_changed:
+            if broker_id in old.members.sessions and broker_id not in new.members.sessions:
+                self._lost.set()
+            self._look_at_all()
+        elif delta.added or delta.changed:
+            self._look_at([*delta.added, *(topic for _, topic in delta.changed)])
+
+    def _look_at_all(self) -> None:
+        self._topics = None
+        self._must_look.set()
+
+    def _look_at(self, topics: Sequence[TopicImage]) -> None:
+        several = {topic.name: topic for topic in topics if len(topic.partitions[0].replicas) > 1}
+        if several and self._topics is not None:
+            self._topics |= several
+        if several:
+            self._must_look.set()
+
+    async def _control(self) -> None:
+        """Be the controller while no other broker is, and elect while this one is."""
+        while True:
+            await self._must_look.wait()
+            self._must_look.clear()
+            try:
+                await self._be_controller()
+            except SessionEndedError:
+                pass  # the next session looks at everything
+            except Exception as error:  # a bug must not leave partitions without a leader for good
+                is_bug = not isinstance(error, StoreError)
+                logger.warning("The controller could not elect leaders, and tries again: %s", error, exc_info=is_bug)
+                await asyncio.sleep(RETRY_S)
+                self._look_at_all()
+
+    async def _be_controller(self) -> None:
+        controller = self._controller
+        if self._session is None:
+            return
+        if controller.image.members.controller is None:
+            puts = {CONTROLLER_KEY: b"%d" % controller.broker_id}
+            await controller.commit(puts=puts, compare={CONTROLLER_KEY: ABSENT}, session=self._session)
+            if self.is_controller:
+                logger.info("Broker %d is the controller", controller.broker_id)
+                self._topics = None
+        if self.is_controller:
+            topics, self._topics = self._topics, {}
+            if count := await self._elect(None if topics is None else list(topics)):
+                logger.info("The controller changed the leaders or the in-sync replicas of %d partitions", count)
+
+    async def _elect(
+        self, names: Sequence[str] | None = None, *, gone: Collection[BrokerId] = (), only: BrokerId | None = None
+    ) -> int:
+        """Elect where it is necessary, in these topics or in all. Raises StoreError."""
+
+        def planned(image: ClusterImage, epoch: LeaderEpoch) -> Pausing[Sequence[PartitionChange]]:
+            found = image.topics.values() if names is None else (image.topics[name] for name in names if name in image.topics)
+            return plan_elections(found, Election(candidates(image, gone), epoch), self._is_unclean_allowed, only)
+
+        return await carry_out(self._controller, self._store.limits.operations_max, planned)
+
+    def _is_unclean_allowed(self, topic: TopicImage) -> bool:
+        return TopicConfig.resolve(self._controller.config, topic.configs).unclean_leader_election_enable
