@@ -167,7 +167,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     async def list(self, prefix: str = "") -> Listing:
-        """Return all entries whose key starts with `prefix`."""
+        """Return all entries whose key starts with `prefix`. Before it returns, no watch sees what the listing does not have."""
 
     async def commit(
         self,

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pybroker.clock import ManualClock
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, OutcomeUnknownError, StoreError
 from pybroker.metadata.store.etcd import following
@@ -17,6 +18,7 @@ from pybroker.metadata.store.etcd import store as etcd_store
 from pybroker.metadata.store.etcd.address import Endpoint, EtcdAddress, parse
 from pybroker.metadata.store.etcd.store import EtcdStore
 from testing.simulation.etcd import FAULTS, SimulatedEtcd
+from testing.simulation.loop import SimulatedLoop
 from testing.waiting import turned_until
 
 PATIENCE_S = 0.05
@@ -139,6 +141,34 @@ async def test_a_watch_that_breaks_misses_nothing_and_repeats_nothing(*, is_comp
         assert [change.revision for change in seen[:4]] == [revisions[0], revisions[1], revisions[2], revisions[2]]
     await mine.close()
     await others.close()
+
+
+def test_changes_behind_a_listing_are_seen_after_it() -> None:
+    async def run() -> None:
+        etcd = SimulatedEtcd()
+        mine, others = opened(etcd), opened(etcd, "broker-2")
+        seen: list[int] = []
+        mine.watch("", lambda changes: seen.append(changes[0].revision))
+        await mine.commit(puts={"k": b""})
+        await others.commit()
+
+        async def list_and_look() -> int:
+            revision = (await mine.list()).revision
+            assert max(seen) <= revision
+            return revision
+
+        etcd.delay_s = 1.0  # to etcd, and the same back
+        listing = asyncio.create_task(list_and_look())
+        await asyncio.sleep(0.5)
+        revision = await others.commit(puts={"k": b"new"})  # is carried out while the response of the listing is on its way
+        assert isinstance(revision, int)
+        assert await listing < revision == seen[-1]
+        await mine.close()
+        await others.close()
+
+    loop = SimulatedLoop(ManualClock())
+    loop.run(run())
+    loop.end()
 
 
 @settings(deadline=None, max_examples=60)

@@ -55,6 +55,8 @@ class Following:
         self._known: dict[str, int] = {}  # the revisions of the keys, to find what a compaction hides
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
+        self.held = asyncio.Lock()
+        """Nothing is delivered while a task holds this. The task continues before the changes of that time are delivered."""
         self.revision = 0
         """All changes up to this revision were delivered."""
 
@@ -100,10 +102,11 @@ class Following:
 
     async def _continues_after(self, response: WatchResponse) -> bool:
         """Take over what a watch has delivered. Return whether the watch delivers more."""
-        if response.is_compacted:
-            await self._list_difference()
-        for revision, items in groupby(response.items, key=lambda item: item.revision):
-            self._take(list(items), revision)
+        async with self.held:
+            if response.is_compacted:
+                await self._list_difference()
+            for revision, items in groupby(response.items, key=lambda item: item.revision):
+                self._take(list(items), revision)
         return not response.is_over
 
     async def _list_difference(self) -> None:

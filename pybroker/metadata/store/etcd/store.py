@@ -113,7 +113,8 @@ class EtcdStore(Store):
 
     async def list(self, prefix: str = "") -> Listing:
         """Return all entries whose key starts with `prefix`."""
-        items, revision = await self._patient(lambda: list_all(self._gateway, self._entries + prefix))
+        async with self._following.held:
+            items, revision = await self._patient(lambda: list_all(self._gateway, self._entries + prefix))
         return Listing(tuple(map(self._entry, items)), revision)
 
     async def open_session(self, *, ttl_ms: int, renew_ms: int) -> Session:

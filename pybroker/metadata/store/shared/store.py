@@ -65,7 +65,7 @@ class SharedStore(Store):
         return next(iter(response["entries"]), None)
 
     async def list(self, prefix: str = "") -> Listing:
-        """Return all entries whose key starts with `prefix`. No watch is called between the listing and the return."""
+        """Return all entries whose key starts with `prefix`."""
         response = await self._request({"do": "list", "prefix": prefix})
         return Listing(tuple(response["entries"]), response["revision"])
 
