@@ -1,6 +1,7 @@
 """A disk, a metadata store, a clock and a loop that a test controls, and that can lose whatever was not durable.
 
 broker          a whole broker on the simulated parts
+cluster         several brokers, with the network and the store between them
 disk, nodes     the file system, and its files and directories
 faults          what fails on the disk, and when
 store           the metadata store

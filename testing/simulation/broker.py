@@ -87,8 +87,12 @@ class SimulatedBroker(BrokerServer):
     async def _open_sockets(self, _sockets: Sequence[socket.socket]) -> list[BoundListener]:
         self._make_dispatcher()
         self.server = _NoServer()  # type: ignore[assignment]
+        self._listen()
         await self.membership.join([])
         return []
+
+    def _listen(self) -> None:
+        """Begin to serve requests; a broker without a network has none."""
 
     def _register_gauges(self) -> None:
         """Do nothing, because no test reads the gauges."""
@@ -146,22 +150,27 @@ class World:
                 self.disk.on_operation = self.disk.between_operations = self.contents.on_operation = None
                 self.disk.kill()
 
-    @contextlib.contextmanager
-    def drawn_from_seed(self) -> Iterator[None]:
-        """Draw the machine's random ids from the seed, and let pools of threads do their work at once. Give the loop back
-        wherever long work may do so, because the time of this machine must not decide, and a few logs must be as many steps.
-        """
+    def drawn_from_seed(self) -> contextlib.AbstractContextManager[None]:
+        """Draw what the machine decides from the seed."""
+        return drawn_from(self.random)
 
-        def drawn() -> uuid.UUID:
-            return uuid.UUID(int=self.random.getrandbits(128), version=4)
 
-        with (
-            mock.patch("uuid.uuid4", drawn),
-            mock.patch("pybroker.log.manager.manager.ThreadPoolExecutor", InlineExecutor),
-            contextlib.ExitStack() as slices,
-            mock.patch("pybroker.sharing.turns.rounds.BUDGET_NS", 0),
-            mock.patch.object(Loader, "_load", _load_at_once),
-        ):
-            for module, slice_s in SLICES_S.items():
-                slices.enter_context(mock.patch(f"{module}.SLICE_S", slice_s))
-            yield
+@contextlib.contextmanager
+def drawn_from(random: Random) -> Iterator[None]:
+    """Draw the machine's random ids from `random`, and let pools of threads do their work at once. Give the loop back wherever
+    long work may do so, because the time of this machine must not decide, and a few logs must be as many steps.
+    """
+
+    def drawn() -> uuid.UUID:
+        return uuid.UUID(int=random.getrandbits(128), version=4)
+
+    with (
+        mock.patch("uuid.uuid4", drawn),
+        mock.patch("pybroker.log.manager.manager.ThreadPoolExecutor", InlineExecutor),
+        contextlib.ExitStack() as slices,
+        mock.patch("pybroker.sharing.turns.rounds.BUDGET_NS", 0),
+        mock.patch.object(Loader, "_load", _load_at_once),
+    ):
+        for module, slice_s in SLICES_S.items():
+            slices.enter_context(mock.patch(f"{module}.SLICE_S", slice_s))
+        yield

@@ -47,6 +47,10 @@ class SimulatedEtcd:
         self._lease_of: dict[bytes, str] = {}
         self._last_lease = 0
 
+    def contents(self) -> dict[str, tuple[bytes, int]]:
+        """Return the value and the revision of every key."""
+        return {key.decode(): found for key, found in self._keys.items()}
+
     def gateway(self) -> SimulatedGateway:
         """Return what a store calls."""
         return SimulatedGateway(self)

@@ -1,0 +1,12 @@
+"""Several brokers in one process, whose network and metadata store fail by chance, with clients and what must be true of them.
+
+checks        what must be true while a history runs and after it
+clients       producers, readers and a group that commits offsets
+cluster       the brokers and their lives
+history       a history, drawn from a seed
+model         what the clients know
+network       the links between processes
+process       a life of a node
+scheduling    the turns of all event loops
+store         the metadata store in etcd
+"""

@@ -1,0 +1,225 @@
+"""A history of a cluster, drawn from a seed: clients work while brokers and links fail, then all is healed and checked.
+
+    History(seed=7).run()        raises FailedHistoryError, whose text has what is wrong and what was done
+
+Power is cut only where another live broker has what the machine may lose: one that is in sync in each of its ISRs. Otherwise
+Kafka promises nothing, because an acknowledgement does not wait for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any
+
+from testing.simulation.cluster import checks
+from testing.simulation.cluster.clients import Client, Committer, Producer, Reader
+from testing.simulation.cluster.cluster import SESSION_MS, Cluster
+from testing.simulation.cluster.model import Model
+from testing.simulation.cluster.store import ETCD
+
+TOPIC = "t"
+HEAL_MS = 60_000
+"""The time after which everything must work again."""
+LOOK_MS = 100
+
+
+class FailedHistoryError(AssertionError):
+    """A history in which something is wrong; the text is what to look at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How histories are drawn."""
+
+    brokers: int = 3
+    partitions: int = 2
+    batches: int = 12
+    faults: int = 6
+    pause_ms_max: int = 2 * SESSION_MS
+    interleaving: float = 0.0
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+class History:
+    """The history of a seed."""
+
+    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+        self.seed, self.plan = seed, plan or Plan()
+        self.model = Model()
+        self.chance = Random(seed ^ 0x5EED)  # of the faults, so that a change of the code does not change which these are
+        self._watermarks = checks.Watermarks()
+        self._clients: list[Client] = []
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def run(self) -> None:
+        """Run the history and check it. Raises FailedHistoryError."""
+        logging.disable(logging.CRITICAL)
+        try:
+            with Cluster.open(
+                self.seed, count=self.plan.brokers, interleaving=self.plan.interleaving, **self.plan.settings
+            ) as cluster:
+                self._cluster = cluster
+                self._run()
+        finally:
+            logging.disable(logging.NOTSET)
+
+    def _run(self) -> None:
+        cluster = self._cluster
+        cluster.start_all()
+        self._require(self._until(lambda: not self._must_start(), HEAL_MS), "the brokers do not start")
+        create = partial(Client.create_topic, topic=TOPIC, partitions=self.plan.partitions)
+        creation = self._begin(Client(cluster, self.model, "creator"), create)
+        self._require(self._until(creation.done, HEAL_MS), "the topic is not created")
+        producers = self._start_clients()
+        for _ in range(self.plan.faults):
+            self._fault()
+            self._pass(self.chance.randrange(100, self.plan.pause_ms_max))
+        self._note("all is healed")
+        cluster.heal()
+        self._require(self._until(lambda: self._is_well(producers), HEAL_MS), "not all is well a minute after all was healed")
+        self._write_at_last()
+        self._end_clients()
+        self._check()
+
+    # --- clients ---
+
+    def _start_clients(self) -> list[asyncio.Task[Any]]:
+        cluster, model, producers = self._cluster, self.model, []
+        for partition in range(self.plan.partitions):
+            for name in ("a", "b"):
+                pause_s = self.chance.choice((0.0, 0.2, 1.0))
+                work = partial(Producer.produce, topic=TOPIC, partition=partition, count=self.plan.batches, pause_s=pause_s)
+                producers.append(self._begin(Producer(cluster, model, name), work))
+            for isolation in (0, 1):
+                work = partial(Reader.read, topic=TOPIC, partition=partition, isolation=isolation)
+                self._begin(Reader(cluster, model, f"reader-{isolation}"), work)
+        self._begin(Committer(cluster, model, "committer"), Committer.commit)
+        return producers
+
+    def _begin(self, client: Any, work: Callable[[Any], Coroutine[Any, Any, Any]]) -> asyncio.Task[Any]:
+        self._clients.append(client)
+        task = self._cluster.clients.loop.create_task(work(client))
+        self._tasks.append(task)
+        return task
+
+    def _write_at_last(self) -> None:
+        """Write to every partition, and read the group's offset."""
+        cluster, model = self._cluster, self.model
+        last = []
+        for partition in range(self.plan.partitions):
+            work = partial(Producer.produce, topic=TOPIC, partition=partition, count=1)
+            last.append(self._begin(Producer(cluster, model, f"last-{partition}"), work))
+        self._require(self._until(lambda: all(one.done() for one in last), HEAL_MS), "a partition takes no writes")
+        acknowledged = model.offsets_acknowledged
+        offset = self._begin(Committer(cluster, model, "last"), Committer.final)
+        self._require(self._until(offset.done, HEAL_MS), "the group has no coordinator")
+        self._require(
+            acknowledged <= offset.result() <= model.offsets_sent, f"I1: the group has {offset.result()}, not {acknowledged}"
+        )
+
+    def _end_clients(self) -> None:
+        self._pass(1_000)  # readers get the end
+        for client in self._clients:
+            client.is_over = True
+        self._require(self._until(lambda: all(one.done() for one in self._tasks), HEAL_MS), "a client does not end")
+        for task in self._tasks:
+            task.result()
+
+    # --- faults ---
+
+    def _fault(self) -> None:
+        cluster, chance = self._cluster, self.chance
+        node = chance.choice(cluster.nodes)
+        other = chance.choice([one for one in cluster.nodes if one != node] or [ETCD])
+        kind = chance.choice(("kill", "crash", "pause", "stop", "cut", "cut one way", "no store", "lossy store", "break", "mend"))
+        life = cluster.lives.get(node)
+        if kind in {"kill", "crash", "stop", "pause"} and life is None:
+            cluster.start(node)
+            kind = "start"
+        elif kind == "kill":
+            cluster.kill(node)
+        elif kind == "crash":
+            if not self._may_lose(node):
+                kind = "kill"
+            (cluster.crash if kind == "crash" else cluster.kill)(node)
+        elif kind == "stop" and life is not None and life.has_started and not life.loop.is_paused and not life.is_stopping:
+            cluster.stop(node)
+        elif kind == "pause":
+            cluster.pause(node)
+        elif kind == "cut":
+            cluster.network.cut |= {(node, other), (other, node)}
+        elif kind == "cut one way":
+            cluster.network.cut.add((node, other))
+        elif kind == "no store":
+            cluster.network.cut |= chance.choice(({(node, ETCD)}, {(ETCD, node)}, {(node, ETCD), (ETCD, node)}))
+        elif kind == "lossy store":
+            cluster.store.lost_share = chance.choice((0.05, 0.2))
+        elif kind == "break":
+            cluster.network.break_one()
+        elif kind == "mend":
+            cluster.heal()
+        self._note(f"{kind} {node}" + (f" to {other}" if kind.startswith("cut") else ""))
+
+    def _may_lose(self, node: int) -> bool:
+        """Return whether each partition has another broker in its ISR that lives."""
+        return all(
+            any(one != node and one in self._cluster.lives for one in partition.isr)
+            for topic in self._cluster.store.image().topics.values()
+            for partition in topic.partitions
+            if node in partition.isr
+        )
+
+    # --- time ---
+
+    def _must_start(self) -> list[int]:
+        lives = self._cluster.lives
+        for node in self._cluster.nodes:
+            if node not in lives:
+                self._cluster.start(node)  # it did not start, as when the store did not respond
+        return [node for node in self._cluster.nodes if not lives[node].has_started]
+
+    def _is_well(self, producers: list[asyncio.Task[Any]]) -> bool:
+        return not self._must_start() and all(one.done() for one in producers) and not checks.whats_not_full(self._cluster)
+
+    def _until(self, is_done: Callable[[], bool], within_ms: int) -> bool:
+        for _ in range(within_ms // LOOK_MS):
+            if is_done():
+                return True
+            self._pass(LOOK_MS)
+        return is_done()
+
+    def _pass(self, length_ms: int) -> None:
+        for _ in range(max(1, length_ms // LOOK_MS)):
+            self._cluster.scheduler.run_for(LOOK_MS)
+            self._watermarks.look(self._cluster)
+            if self.model.problems or self._cluster.problems:
+                self._fail("")
+
+    # --- what is wrong ---
+
+    def _check(self) -> None:
+        found = [*self._watermarks.problems, *checks.problems(self._cluster, self.model), *self._bugs()]
+        if found:
+            self._fail("\n".join(found))
+
+    def _bugs(self) -> Iterator[str]:
+        for node, process in self._cluster.lives.items():
+            if process.has_started and process.broker.metrics.unexpected_errors:
+                yield f"broker {node} ran into a bug of ours; the log says which"
+
+    def _note(self, what: str) -> None:
+        self._cluster.notes.append(f"{self._cluster.now_ms:7} ms  {what}")
+
+    def _require(self, is_true: object, what: str) -> None:
+        if not is_true:
+            self._fail("\n".join([what, *checks.whats_not_full(self._cluster)]))
+
+    def _fail(self, what: str) -> None:
+        lines = [what, *self.model.problems, *self._cluster.problems, *self._watermarks.problems, "What was done:"]
+        lines += [f"    {one}" for one in self._cluster.notes]
+        raise FailedHistoryError(f"seed {self.seed}: " + "\n".join(line for line in lines if line))
