@@ -1,6 +1,8 @@
 """One broker as a whole: what builds its objects, starts them and stops them, and the parts that only the whole needs.
 
 process              a process that runs a broker until a signal, and its exit code
+several              several brokers of one machine, each a process, under one parent
+parent_process       whether the process that started this one has ended
 broker_server        builds all objects; the order of the start and of the stop
 descriptors          how many file descriptors data files and connections get
 joining              opens the metadata store and reads the cluster from it

@@ -74,13 +74,13 @@ class Lifecycle:
             if self.has_room:
                 self._ready_file.write(*address)
         self._address = address
-        await _print(f"{self.lines(node_id)}READY {host_and_port(bound[0].host, bound[0].port)}\n")
+        await print_line(f"{self.lines(node_id)}READY {host_and_port(bound[0].host, bound[0].port)}\n")
 
     async def announce_controller(self) -> None:
         """Announce that a controller without a broker serves; the ready file has the port 0."""
         if self._ready_file is not None:
             self._ready_file.write("controller", 0)
-        await _print("READY controller\n")
+        await print_line("READY controller\n")
 
     def lines(self, node_id: BrokerId) -> str:  # noqa: ARG002
         """Return the lines for standard output that precede the line that the broker is ready."""
@@ -112,8 +112,8 @@ def local_address(listener: BoundListener) -> tuple[str, int]:
     return ("127.0.0.1" if listener.host in ("::", "0.0.0.0") else listener.host), listener.port  # noqa: S104  compared, not bound
 
 
-async def _print(text: str) -> None:
-    """Print as soon as standard output takes the text, while clients are served. A reader that is gone is no error."""
+async def print_line(text: str) -> None:
+    """Print to standard output as soon as it takes the text, while clients are served. A reader that is gone is no error."""
     try:
         descriptor = sys.stdout.fileno()
     except (AttributeError, OSError):  # no stream, or a replacement of it in a test

@@ -16,6 +16,7 @@ from pybroker.broker import descriptors
 from pybroker.broker.broker_server import BrokerServer
 from pybroker.broker.joining import StartError
 from pybroker.broker.lifecycle import Lifecycle
+from pybroker.broker.parent_process import stop_without
 from pybroker.broker.time_slice import ask_for_short_slices
 from pybroker.sharing.turns.exceptions import START, STOP
 from pybroker.sharing.turns.loop import new_event_loop
@@ -35,12 +36,6 @@ logger = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S: Final = 0.001
 """For how long a thread that runs Python code may keep the interpreter when the loop wants it. CPython's default is 5 ms."""
-
-
-PARENT_LOOK_S: Final = 0.5
-"""How often the broker looks whether its parent has ended. A process whose parent has ended gets another parent, on every system,
-and whatever has ended the first one.
-"""
 
 
 def run(
@@ -124,7 +119,7 @@ async def _serve(
     for name in stop_signals:
         loop.add_signal_handler(name, stop.set)
     if parent is not None:
-        _stop_without(parent, loop, stop)
+        stop_without(parent, loop, stop)
     announcing = loop.create_task(lifecycle.announce(broker.config.node_id, bound, broker.groups_loaded))
     waiting = [loop.create_task(stop.wait()), loop.create_task(broker.failed.wait())]
     await asyncio.wait([announcing, *waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -142,12 +137,3 @@ async def _serve(
     if bug is not None:
         raise bug
     return broker, 1 if broker.failed.is_set() else 0
-
-
-def _stop_without(parent: int, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    """Stop the broker when its parent is another process than `parent`."""
-    if os.getppid() == parent:
-        loop.call_later(PARENT_LOOK_S, _stop_without, parent, loop, stop)
-    else:
-        logger.info("The process %d, which started the broker, has ended", parent)
-        stop.set()

@@ -18,6 +18,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from pybroker.broker.standard_streams import StandardError
@@ -35,6 +36,7 @@ LEVELS: Final = {
     "CRITICAL": logging.CRITICAL,
     "OFF": logging.CRITICAL + 1,
 }
+NO_FIELDS: Final[Mapping[str, str]] = MappingProxyType({})
 TEXT_MAX: Final = 200
 """The characters of a client's text in a line that would be too long otherwise."""
 
@@ -57,15 +59,20 @@ def parse_levels(options: Iterable[str]) -> dict[str, int]:
     return levels
 
 
-def set_up_logging(settings: Mapping[str, str], level_options: Iterable[str], format_option: str | None) -> None:
-    """Send the logs of the process to stderr. `settings` are a file's; the options win. Raises ConfigError."""
+def set_up_logging(
+    settings: Mapping[str, str], level_options: Iterable[str], format_option: str | None, fields: Mapping[str, str] = NO_FIELDS
+) -> None:
+    """Send the logs of the process to stderr. `settings` are a file's; the options win. Each line has `fields` behind its level.
+
+    Raises ConfigError.
+    """
     named = {name: text for name, text in settings.items() if name not in ("format", "level")}
     levels = parse_levels([settings.get("level", "INFO"), *(f"{name}={text}" for name, text in named.items()), *level_options])
     style = format_option or settings.get("format", "text")
     if style not in FORMATS:
         raise ConfigError("format", style, f"must be one of {', '.join(FORMATS)}")
     handler = _handler()
-    handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    handler.setFormatter((JsonFormatter if style == "json" else TextFormatter)(fields))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     for name, level in levels.items():
@@ -82,7 +89,11 @@ def _handler() -> logging.Handler:
 
 
 class _FieldsFormatter(logging.Formatter):
-    """Turns a record into named fields."""
+    """Turns a record into named fields, of which `constant` are the same in each line."""
+
+    def __init__(self, constant: Mapping[str, str] = NO_FIELDS) -> None:
+        super().__init__()
+        self._constant = constant
 
     def fields(self, record: logging.LogRecord) -> dict[str, object]:
         """Return the fields in the order of the line; time in UTC."""
@@ -90,6 +101,7 @@ class _FieldsFormatter(logging.Formatter):
         named: dict[str, object] = {
             "time": f"{seconds}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
+            **self._constant,
             "module": record.name,
             "msg": _message(record),
         }

@@ -22,6 +22,7 @@ from pybroker.cli.main import ConfigurationError, RunError
 
 if TYPE_CHECKING:
     from pybroker.broker.lifecycle import Lifecycle
+    from pybroker.broker.ready_file import ReadyFile
     from pybroker.config.broker import BrokerConfig
     from pybroker.config.load import Loaded
     from pybroker.quorum.member import Member
@@ -50,12 +51,16 @@ override_option = click.option(
 @click.option("--data-dir", metavar="DIR", help="The data directory; the same as --override log.dirs=DIR.")
 @override_option
 @env_option
+@click.option(
+    "--brokers", type=click.IntRange(1), default=1, help="Run this many brokers, one process each, as one cluster; 1 by default."
+)
 @click.option("--exit-with-parent", is_flag=True, help="Stop when the process that started the broker ends, in whatever way.")
 @click.option("--log-level", "levels", multiple=True, metavar="[MODULE=]LEVEL", help="Level of all logs, or of one module's.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of the logs on stderr.")
 @click.option(
     "--log-config", type=click.Path(path_type=Path), help="A file with levels and format, such as config/logging.properties."
 )
+@click.option("--log-field", "fields", multiple=True, metavar="NAME=VALUE", hidden=True, help="A field of each line of the log.")
 def command(
     *,
     config: Path | None,
@@ -64,15 +69,19 @@ def command(
     data_dir: str | None,
     overrides: tuple[str, ...],
     env: bool,
+    brokers: int,
     exit_with_parent: bool,
     levels: tuple[str, ...],
     log_format: str | None,
     log_config: Path | None,
+    fields: tuple[str, ...],
 ) -> None:
-    """Run a broker.
+    """Run a broker, or several on this machine.
 
     CONFIG is a properties file; without one, all properties have their defaults. With --env, properties also come from KAFKA_*
     environment variables, which win over the file. The options win over both.
+
+    With --brokers N, broker i has the node id i, its data in broker_i of the data directory, and all ports raised by i - 1.
     """
     parent = _parent() if exit_with_parent else None  # before the slow imports, during which it may end
     prepare()
@@ -90,9 +99,17 @@ def command(
         if "log.dirs" in properties:
             raise click.UsageError("--data-dir and --override log.dirs set the same property: use only one of them")
         properties["log.dirs"] = data_dir
-    _set_up_logging(log_config, levels, log_format)
+    _set_up_logging(log_config, levels, log_format, properties_of(fields, "--log-field"))
     loaded = load_configuration(config, properties, env=env, host=host, port=port)
-    exit_code = serve(loaded, _lifecycle(), parent=parent)
+    if brokers > 1:
+        from pybroker.cli.several_brokers import Options, serve_several
+
+        texts = [f"{name}={text}" for name, text in properties.items()]
+        options = Options(config, env, texts, levels, log_format, log_config)
+        exit_code = serve_several(loaded.config, brokers, options, _ready_file(), stop_signals=stop_signals(), parent=parent)
+    else:
+        _refuse_data_of_several(loaded.config.log_dirs)
+        exit_code = serve(loaded, _lifecycle(), parent=parent)
     if exit_code:
         raise click.exceptions.Exit(exit_code)
 
@@ -145,13 +162,20 @@ def _stop_while_starting(_number: int, _frame: object) -> None:
     sys.exit(0)
 
 
-def _set_up_logging(file: Path | None, levels: tuple[str, ...], form: str | None) -> None:
+def _refuse_data_of_several(log_dirs: Sequence[str]) -> None:
+    """Raise RunError if a data directory is that of several brokers, because none of them has its data in it directly."""
+    for path in log_dirs:
+        if Path(path, "broker_1", "meta.properties").exists():
+            raise RunError(f"{path} is the data directory of several brokers: start with --brokers, or name another directory")
+
+
+def _set_up_logging(file: Path | None, levels: tuple[str, ...], form: str | None, fields: Mapping[str, str]) -> None:
     from pybroker.cli.logging_setup import set_up_logging
     from pybroker.config.load import ConfigFileError, read_properties
     from pybroker.config.setting import ConfigError
 
     try:
-        set_up_logging(read_properties(file) if file is not None else {}, levels, form)
+        set_up_logging(read_properties(file) if file is not None else {}, levels, form, fields)
     except (ConfigError, ConfigFileError) as error:
         raise ConfigurationError(str(error)) from error
 
@@ -173,15 +197,20 @@ def load_configuration(
         raise ConfigurationError(str(error)) from error
 
 
-def _lifecycle() -> Lifecycle | None:
-    """Return a lifecycle with the ready file of an image's health check, which the image names to whatever command it runs."""
-    from pybroker.broker.lifecycle import STARTING, Lifecycle
+def _ready_file() -> ReadyFile | None:
+    """Return the ready file of an image's health check, which the image names to whatever command it runs."""
     from pybroker.broker.ready_file import VARIABLE, ReadyFile
 
     path = os.environ.get(VARIABLE)
-    if not path:
+    return ReadyFile(Path(path)) if path else None
+
+
+def _lifecycle() -> Lifecycle | None:
+    from pybroker.broker.lifecycle import STARTING, Lifecycle
+
+    ready_file = _ready_file()
+    if ready_file is None:
         return None
-    ready_file = ReadyFile(Path(path))
     ready_file.forget(STARTING)
     return Lifecycle(ready_file)
 

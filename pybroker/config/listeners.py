@@ -116,6 +116,15 @@ def with_address(listeners: str, controller_names: tuple[str, ...], *, host: str
     return ",".join(entries)
 
 
+def with_ports_raised(key: str, text: str, more: int) -> str:
+    """Return listeners with `more` added to each port; any free port remains one. Raises ConfigError that names `key`."""
+    raised = [(one, one.port and one.port + more) for one in _parse(key, text)]
+    for address, port in raised:
+        if port > PORT_MAX:
+            raise ConfigError(key, text, f"{address.name} has no free port that is {more} higher")
+    return ",".join(f"{address.name}://{_in_url(address.host)}:{port}" for address, port in raised)
+
+
 def controller_addresses(listeners: str, controller_names: tuple[str, ...]) -> list[tuple[str, int]]:
     """Return the hosts and ports of the controller's listeners. An empty host is every interface. Raises ConfigError."""
     controllers = {name.upper() for name in controller_names}

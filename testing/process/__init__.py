@@ -1,6 +1,7 @@
 """Real processes: a broker, Apache Kafka and its tools, Java with what Maven brings, interpreters with other packages.
 
 broker                    a broker under test
+several                   several brokers of `pybroker start --brokers N`
 kafka_peer                Apache Kafka as a broker
 etcd_peer                 etcd, one member or several
 kafka_tools, tool_runner  Apache Kafka's command line tools: one run, or many in one JVM

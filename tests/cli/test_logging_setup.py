@@ -51,6 +51,11 @@ def test_json() -> None:
     }
 
 
+def test_each_line_has_the_fields_of_the_process_behind_its_level() -> None:
+    assert " level=info broker=2 module=pybroker.network " in TextFormatter({"broker": "2"}).format(record())
+    assert list(json.loads(JsonFormatter({"broker": "2"}).format(record()))) == ["time", "level", "broker", "module", "msg"]
+
+
 def test_tracebacks() -> None:
     try:
         raise ValueError("why")

@@ -1,0 +1,91 @@
+"""`pybroker start --brokers 3` with real processes: brokers and their parent end in every way, and directories do not fit."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from testing.process import procstat
+from testing.process.broker import BrokerProcess, command
+from testing.process.several import SeveralBrokers
+from testing.waiting import until
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[SeveralBrokers]:
+    with SeveralBrokers(tmp_path, 3, PYBROKER_READY_FILE=str(tmp_path / "ready")) as started:
+        yield started
+
+
+def members(brokers: SeveralBrokers) -> dict[int, str]:
+    found = AdminClient({"bootstrap.servers": brokers.bootstrap}).list_topics(timeout=TIMEOUT_S).brokers
+    return {number: f"{broker.host}:{broker.port}" for number, broker in found.items()}
+
+
+def test_a_broker_that_is_killed_is_started_again_and_all_stop_cleanly(brokers: SeveralBrokers, tmp_path: Path) -> None:
+    addresses = dict(enumerate(brokers.bootstrap.split(","), start=1))
+    assert members(brokers) == addresses
+    before = brokers.pids()
+    brokers.kill(1)
+    until(lambda: members(brokers).keys() == {2, 3}, "the others know that broker 1 is gone")
+    host, port = (tmp_path / "ready").read_text().split()
+    assert f"{host}:{port}" in {addresses[2], addresses[3]}, "the ready file has a broker that is ready"
+    until(lambda: members(brokers) == addresses, "broker 1 is back at its address")
+    after = brokers.pids()
+    assert [number for number in before if before[number] != after[number]] == [1]
+    lines = brokers.log_text.splitlines()
+    assert any("level=info broker=3 " in line for line in lines)
+    assert any("Broker 1 has ended by SIGKILL, and is started again" in line for line in lines)
+    assert brokers.stop() == 0
+    assert brokers.output == b"", "READY is one line"
+    assert not any(map(procstat.is_alive, {*before.values(), *after.values()}))
+    assert not (tmp_path / "ready").exists()
+    assert not (brokers.data_dir / "metadata.socket").exists()
+    assert all((brokers.data_dir / f"broker_{number}" / ".kafka_cleanshutdown").exists() for number in addresses)
+
+
+def test_brokers_end_when_their_parent_is_killed_and_start_again_with_their_data(brokers: SeveralBrokers) -> None:
+    pids = brokers.pids()
+    brokers.parent.kill()
+    brokers.parent.communicate(timeout=TIMEOUT_S)
+    until(lambda: not any(map(procstat.is_alive, pids.values())), "the brokers have ended")
+    assert all((brokers.data_dir / f"broker_{number}" / ".kafka_cleanshutdown").exists() for number in pids)
+    brokers.start()
+    assert members(brokers).keys() == {1, 2, 3}
+    assert brokers.stop(signal.SIGINT) == 0
+
+
+def test_a_broker_that_cannot_start_ends_all(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1] - 1
+        result = run_start("--brokers", "2", "--port", str(port), "--data-dir", str(tmp_path / "data"))
+    assert result.returncode == 1
+    assert "Error: Broker 2 did not start; its log above gives the reason" in result.stderr
+    assert "broker=2" in result.stderr or "Address already in use" in result.stderr
+    assert "READY" not in result.stdout
+
+
+def test_directories_of_one_broker_and_of_several_are_not_exchanged(brokers: SeveralBrokers, tmp_path: Path) -> None:
+    assert brokers.stop() == 0
+    result = run_start("--data-dir", str(brokers.data_dir), "--port", "0")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert f"Error: {brokers.data_dir} is the data directory of several brokers" in result.stderr
+    single = BrokerProcess(tmp_path / "single")
+    single.start()
+    single.stop()
+    result = run_start("--data-dir", str(single.data_dir), "--port", "0", "--brokers", "3")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert f"Error: {single.data_dir} is the data directory of a single broker" in result.stderr
+    assert not (single.data_dir / "broker_1").exists()
+
+
+def run_start(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*command(), *arguments], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)

@@ -1,0 +1,82 @@
+"""The settings of each of several brokers of one machine, made from those of all.
+
+Broker i, from 1, has the node id i, `broker_i` in each of the data directories, and all ports raised by i - 1. Port 0 remains any
+free port. The metadata store is the parent's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pybroker.broker.old_data import old_data
+from pybroker.config.listeners import with_address, with_ports_raised
+from pybroker.config.setting import ConfigError
+
+if TYPE_CHECKING:
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.log.files.filesystem import Filesystem
+
+PREFIX: Final = "broker_"
+"""With a hyphen, the names would be those of partitions of a topic `broker`."""
+
+
+def properties_of(config: BrokerConfig, number: int, store: str, *, port: int | None = None) -> dict[str, str]:
+    """Return the properties that broker `number` has instead of those of all. `port` is what its first listener got before.
+
+    Raises ConfigError.
+    """
+    more = number - 1
+    listeners = with_ports_raised("listeners", config.listeners, more)
+    if port is not None:
+        listeners = with_address(listeners, config.controller_listener_names or (), host=None, port=port)
+    properties = {
+        "node.id": str(number),
+        "log.dirs": ",".join(str(Path(path) / f"{PREFIX}{number}") for path in config.log_dirs),
+        "metadata.store": store,
+        "listeners": listeners,
+    }
+    if config.broker_id != -1:
+        properties["broker.id"] = str(number)
+    if config.advertised_listeners is not None:
+        key = "advertised.listeners"
+        properties[key] = with_ports_raised(key, config.advertised_listeners, more)
+    if (page := config.metrics_address) is not None:
+        host, port_of_page = page
+        in_url = f"[{host}]" if ":" in host else host
+        properties["metrics.listener"] = f"{in_url}:{port_of_page and port_of_page + more}"
+    return properties
+
+
+def check(config: BrokerConfig, count: int) -> None:
+    """Raise ConfigError if the settings cannot be those of `count` brokers of one machine."""
+    for key, value in (
+        ("controller.quorum.voters", config.controller_quorum_voters),
+        ("controller.quorum.bootstrap.servers", config.controller_quorum_bootstrap_servers),
+    ):
+        if value:
+            raise ConfigError(key, value, "names the controllers of several machines, but --brokers runs brokers of one machine")
+    properties_of(config, count, "")
+
+
+def why_not_start(config: BrokerConfig, count: int, filesystem: Filesystem) -> str | None:
+    """Return why `count` brokers cannot use the data directories, in one line for a person; None if they can."""
+    found = old_data(config.log_dirs, filesystem)
+    if found:
+        return (
+            f"{found[0].path} is the data directory of a single broker, which several cannot share: start without --brokers, or "
+            "name another directory"
+        )
+    more = [number for path in config.log_dirs for number in brokers_in(path) if number > count]
+    if more:
+        return (
+            f"{', '.join(config.log_dirs)} has the data of {max(more)} brokers: start with --brokers {max(more)}, because "
+            f"partitions are on broker {max(more)} too"
+        )
+    return None
+
+
+def brokers_in(path: str) -> list[int]:
+    """Return the numbers of the brokers that have a directory in a data directory."""
+    names = [found.name.removeprefix(PREFIX) for found in Path(path).glob(f"{PREFIX}*") if found.is_dir()]
+    return sorted(int(name) for name in names if name.isascii() and name.isdecimal())

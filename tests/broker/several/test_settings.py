@@ -1,0 +1,92 @@
+"""The settings of each of several brokers, and the data directories that they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybroker.broker.several.settings import check, properties_of, why_not_start
+from pybroker.config.load import load
+from pybroker.config.setting import ConfigError
+from pybroker.log.files.filesystem import Filesystem
+
+ALL = {
+    "log.dirs": "/a,/b",
+    "listeners": "PLAINTEXT://127.0.0.1:9092,OUTSIDE://[::1]:0",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+}
+
+
+def test_a_broker_has_ports_and_directories_of_its_own() -> None:
+    config = load(overrides=ALL).config
+    assert properties_of(config, 1, "unix:/s") == {
+        "node.id": "1",
+        "log.dirs": "/a/broker_1,/b/broker_1",
+        "metadata.store": "unix:/s",
+        "listeners": "PLAINTEXT://127.0.0.1:9092,OUTSIDE://[::1]:0",
+    }
+    assert properties_of(config, 3, "unix:/s") == {
+        "node.id": "3",
+        "log.dirs": "/a/broker_3,/b/broker_3",
+        "metadata.store": "unix:/s",
+        "listeners": "PLAINTEXT://127.0.0.1:9094,OUTSIDE://[::1]:0",
+    }
+
+
+def test_other_addresses_and_the_old_name_of_the_node_id_are_those_of_the_broker_too() -> None:
+    more = {"advertised.listeners": "PLAINTEXT://a:9092,OUTSIDE://b:19092", "metrics.listener": "[::1]:8000", "broker.id": "7"}
+    properties = properties_of(load(overrides={**ALL, **more}).config, 2, "unix:/s")
+    assert properties["advertised.listeners"] == "PLAINTEXT://a:9093,OUTSIDE://b:19093"
+    assert properties["metrics.listener"] == "[::1]:8001"
+    assert properties["node.id"] == properties["broker.id"] == "2"
+    assert load(overrides={**ALL, **more, **properties}).config.node_id == 2
+
+
+def test_a_broker_that_is_started_again_has_the_port_that_it_got() -> None:
+    config = load(overrides={"listeners": "PLAINTEXT://127.0.0.1:0"}).config
+    assert properties_of(config, 2, "unix:/s")["listeners"] == "PLAINTEXT://127.0.0.1:0"
+    assert properties_of(config, 2, "unix:/s", port=4711)["listeners"] == "PLAINTEXT://127.0.0.1:4711"
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ({"listeners": "PLAINTEXT://:65534"}, "listeners"),
+        ({"controller.quorum.voters": "1@a:9093,2@b:9093"}, "controller.quorum.voters"),
+    ],
+)
+def test_settings_that_several_brokers_cannot_have_are_refused(more: dict[str, str], key: str) -> None:
+    config = load(overrides=more).config
+    with pytest.raises(ConfigError) as refused:
+        check(config, 3)
+    assert refused.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("meta.properties", "is the data directory of a single broker"),
+        ("topic-0/0.log", "is the data directory of a single broker"),
+    ],
+)
+def test_the_data_directory_of_a_single_broker_is_refused(tmp_path: Path, name: str, words: str) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("")
+    reason = why_not_start(load(overrides={"log.dirs": str(tmp_path)}).config, 3, Filesystem())
+    assert reason is not None
+    assert f"{tmp_path} {words}" in reason
+    assert "\n" not in reason
+
+
+def test_fewer_brokers_than_before_are_refused(tmp_path: Path) -> None:
+    config = load(overrides={"log.dirs": str(tmp_path)}).config
+    for number in range(1, 4):
+        assert why_not_start(config, number, Filesystem()) is None
+        (tmp_path / f"broker_{number}").mkdir()
+    (tmp_path / "broker_backup").mkdir()
+    assert why_not_start(config, 3, Filesystem()) is None
+    assert why_not_start(config, 4, Filesystem()) is None
+    assert "has the data of 3 brokers: start with --brokers 3" in str(why_not_start(config, 2, Filesystem()))
