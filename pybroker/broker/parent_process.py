@@ -22,5 +22,5 @@ def stop_without(parent: int, loop: asyncio.AbstractEventLoop, stop: asyncio.Eve
     if os.getppid() == parent:
         loop.call_later(LOOK_S, stop_without, parent, loop, stop)
     else:
-        logger.info("The process %d, which started this one, has ended", parent)
+        logger.info("The process %d, which started the broker, has ended", parent)
         stop.set()
