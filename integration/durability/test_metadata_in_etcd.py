@@ -16,9 +16,8 @@ from pybroker.metadata.store.etcd import messages
 from pybroker.metadata.store.etcd.address import parse
 from pybroker.metadata.store.etcd.gateway import Gateway
 from pybroker.metadata.store.renewal import RenewedSession
-from testing.process import etcd_peer, procstat
+from testing.process import etcd_peer
 from testing.process.broker import BrokerProcess
-from testing.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,23 +162,11 @@ def test_a_change_that_etcd_would_refuse_for_its_size_is_refused_before(etcd: Et
     asyncio.run(run())
 
 
-def taken_over(etcd: EtcdPeer, broker: BrokerProcess, tmp_path: Path) -> None:
-    """Start a second process with the broker's number, which ends the first one, and start that again."""
-    second = BrokerProcess(tmp_path / "twin", dict(broker.overrides))
-    second.start()
-    second.stop()
-    until(lambda: not procstat.is_alive(broker.pid), "the first process has ended")
-    assert "Another process changes the metadata in etcd as broker-1 now" in broker.log_file.read_text()
-    broker.kill()  # which only waits for it
-    broker.start()
-
-
 def test_a_broker_keeps_its_topics_in_etcd(etcd: EtcdPeer, tmp_path: Path) -> None:
     names = {f"topic-{number}" for number in range(300)}
     broker = BrokerProcess(tmp_path, {"metadata.store": f"etcd:{etcd.urls}/one"})
     broker.start()
     try:
-        taken_over(etcd, broker, tmp_path)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         for future in admin.create_topics([NewTopic(name, 1, 1) for name in sorted(names)]).values():
             future.result(TIMEOUT_S)
@@ -198,6 +185,3 @@ def test_a_broker_keeps_its_topics_in_etcd(etcd: EtcdPeer, tmp_path: Path) -> No
     elsewhere = BrokerProcess(tmp_path, {"metadata.store": f"etcd:{etcd.urls}/another"})
     with pytest.raises(RuntimeError, match="another is new, but"):
         elsewhere.start()
-    second = BrokerProcess(tmp_path / "second", {"metadata.store": f"etcd:{etcd.urls}/one", "node.id": "2"})
-    with pytest.raises(RuntimeError, match="one store serves one broker"):
-        second.start()

@@ -142,10 +142,6 @@ class ClusterImage:
         controller = self.members.controller
         return self.broker_id if controller is None else controller
 
-    def leader_of(self, partition: PartitionImage) -> BrokerId:
-        """Return the partition's leader for clients: NO_LEADER while that broker is not live."""
-        return partition.leader if partition.leader in self.members.live else NO_LEADER
-
     def configs_of(self, kind: str, name: str) -> Mapping[str, str]:
         """Return the values that were set for a resource other than a topic; nothing for an unknown resource."""
         found = self.configs.get(ConfigResource(kind, name))

@@ -1,0 +1,1 @@
+"""Several brokers as one cluster."""
