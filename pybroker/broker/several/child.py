@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -22,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 PAUSE_S: Final = 0.1
 PAUSE_S_MAX: Final = 10.0
-STEADY_S: Final = 60.0
-"""After this time, the pause before the next start is the shortest one again."""
+STEADY_S: Final = 3.0
+"""If a broker was ready for this time, the pause before its next start is the shortest one again."""
 STOP_S_MAX: Final = 60.0
 """A broker that does not stop in this time is killed."""
 _READY: Final = "READY "
@@ -44,6 +45,7 @@ class Child:
         """The address of the first listener as READY has it; None while the broker is not ready."""
         self._command_of, self._changed = command_of, changed
         self._port: int | None = None
+        self._ready_s = math.inf
         self._process: Process | None = None
         self._stopping = asyncio.Event()
 
@@ -57,13 +59,13 @@ class Child:
         """Run the broker until `stop`, and return whether it stopped without an error. Raises FailedStartError, OSError."""
         pause_s, loop = PAUSE_S, asyncio.get_running_loop()
         while not self._stopping.is_set():
-            began_s = loop.time()
+            self._ready_s = math.inf
             code = await self._run_once()
             if self._stopping.is_set():
                 return code in {0, -signal.SIGTERM}
             if self._port is None and code > 0:
                 raise FailedStartError(f"Broker {self.number} did not start; its log above gives the reason")
-            if loop.time() - began_s > STEADY_S:
+            if loop.time() - self._ready_s > STEADY_S:
                 pause_s = PAUSE_S
             logger.error("Broker %d has ended %s, and is started again in %.1f s", self.number, _described(code), pause_s)
             with contextlib.suppress(TimeoutError):
@@ -91,6 +93,7 @@ class Child:
     def _set_address(self, address: str | None) -> None:
         if address is not None:
             self._port = int(address.rpartition(":")[2])
+            self._ready_s = asyncio.get_running_loop().time()
         if address != self.address:
             self.address = address
             self._changed()

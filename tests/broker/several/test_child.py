@@ -76,6 +76,24 @@ async def test_a_first_start_that_fails_is_an_error_and_a_later_one_is_repeated(
     assert await asyncio.wait_for(running, LONG_WAIT_S)
 
 
+@pytest.mark.parametrize(("steady_s", "pauses_ms"), [(LONG_WAIT_S, [1, 2, 4]), (0.0, [1, 1, 1])])
+async def test_the_pause_grows_while_a_broker_ends_soon_after_it_was_ready(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, steady_s: float, pauses_ms: list[int]
+) -> None:
+    monkeypatch.setattr(child_module, "STEADY_S", steady_s)
+    scene = Scene(SERVES)
+    running = asyncio.create_task(scene.child.run())
+    for _ in pauses_ms:
+        assert await scene.address_changes() is not None
+        os.kill(scene.child.pid, signal.SIGKILL)
+        assert await scene.address_changes() is None
+    assert await scene.address_changes() is not None
+    scene.child.stop()
+    assert await asyncio.wait_for(running, LONG_WAIT_S)
+    lines = [record.args for record in caplog.records if "is started again" in record.getMessage()]
+    assert [round(args[2] * 1000) for args in lines if isinstance(args, tuple)] == pauses_ms  # type: ignore[operator]
+
+
 async def test_a_broker_that_is_stopped_between_two_starts_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_module, "PAUSE_S", LONG_WAIT_S)
     scene = Scene(SERVES)
