@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, Final
 
 from pybroker.metadata.store.etcd import messages
@@ -50,6 +50,14 @@ class SimulatedEtcd:
     def contents(self) -> dict[str, tuple[bytes, int]]:
         """Return the value and the revision of every key."""
         return {key.decode(): found for key, found in self._keys.items()}
+
+    def changes(self) -> Iterator[tuple[str, bytes | None, int]]:
+        """Yield each change since the last compaction: the key, its value or None if it was deleted, and the revision."""
+        for revision, events in self._history:
+            for event in events:
+                item = event["kv"]
+                is_deleted = event.get("type") == "DELETE"
+                yield b64decode(item["key"]).decode(), None if is_deleted else b64decode(item["value"]), revision
 
     def gateway(self) -> SimulatedGateway:
         """Return what a store calls."""

@@ -5,6 +5,7 @@ I2    the replicas of a partition are equal, byte for byte
 I3    what a reader got is what is there
 I4    neither the high watermark nor the last stable offset of a replica goes back
 I5    at most one broker acknowledges in a leader epoch
+I6    a partition's state follows from the one before: a leader comes from the ISR, with an epoch that is new in the cluster
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from pybroker.metadata.image import NO_LEADER
 from pybroker.model import Offset, TopicPartition
 from pybroker.records.batch import batches
 from testing.scenes.logs import content
 
 if TYPE_CHECKING:
     from pybroker.log.log import Log
+    from pybroker.metadata.image import PartitionImage
+    from pybroker.model import TopicId
     from testing.simulation.cluster.cluster import Cluster
     from testing.simulation.cluster.model import Model, PartitionModel
 
@@ -83,6 +87,36 @@ def problems(cluster: Cluster, model: Model) -> list[str]:
         if len(brokers) > 1
     ]
     return found
+
+
+def wrong_elections(cluster: Cluster) -> Iterator[str]:
+    """Yield the changes of partitions that no election and no leader may make."""
+    topics = {topic.topic_id: topic for topic in cluster.store.image().topics.values()}
+    newest = -1
+    states: dict[tuple[TopicId, int], PartitionImage] = {}
+    for topic_id, number, after in cluster.store.partition_changes():
+        before = states.get((topic_id, number))
+        if after is not None:
+            states[topic_id, number] = after
+            faults = _faults_of(before, after, newest)
+            yield from (f"I6: {topics[topic_id].name}-{number} was {before}, and is {after}: {fault}" for fault in faults)
+            newest = max(newest, after.leader_epoch)
+
+
+def _faults_of(before: PartitionImage | None, after: PartitionImage, newest: int) -> Iterator[str]:
+    if after.leader != NO_LEADER and after.leader not in after.isr:
+        yield "the leader is not in sync"
+    if before is None:
+        return
+    if after.partition_epoch != before.partition_epoch + 1:
+        yield "the change was made from another state"
+    if after.leader != before.leader:
+        if after.leader not in {NO_LEADER, *before.isr}:
+            yield "the leader was not in sync"
+        if after.leader_epoch <= before.leader_epoch or after.leader_epoch < newest:
+            yield "the leader epoch is not new"
+    elif after.leader_epoch < before.leader_epoch:
+        yield "the leader epoch goes back"
 
 
 def _logs(cluster: Cluster, tp: TopicPartition) -> dict[int, Log]:

@@ -203,7 +203,12 @@ class History:
     # --- what is wrong ---
 
     def _check(self) -> None:
-        found = [*self._watermarks.problems, *checks.problems(self._cluster, self.model), *self._bugs()]
+        found = [
+            *self._watermarks.problems,
+            *checks.wrong_elections(self._cluster),
+            *checks.problems(self._cluster, self.model),
+            *self._bugs(),
+        ]
         if found:
             self._fail("\n".join(found))
 

@@ -13,6 +13,7 @@ import heapq
 import itertools
 import math
 import threading
+import traceback
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -129,4 +130,6 @@ class Scheduler:
 
 
 def _described(context: dict[str, Any]) -> str:
-    return f"{context.get('message')}: {context.get('exception')!r}"
+    error = context.get("exception")
+    lines = traceback.format_exception(error) if isinstance(error, BaseException) else []
+    return f"{context.get('message')}: {error!r}\n{''.join(lines)}"

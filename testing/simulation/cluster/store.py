@@ -7,11 +7,11 @@ lost, nothing comes through a link that is cut, and the watch of one broker is b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pybroker.metadata.entries import apply_changes
+from pybroker.metadata.entries import PARTITION_PREFIX, apply_changes, decode_partition
 from pybroker.metadata.image import empty_image
 from pybroker.metadata.store.base import Change
 from pybroker.metadata.store.etcd.gateway import CALL_S, Gateway, LostError, NotSentError, RefusedError
@@ -22,7 +22,7 @@ from testing.simulation.cluster.process import Process
 from testing.simulation.etcd import SimulatedEtcd
 
 if TYPE_CHECKING:
-    from pybroker.metadata.image import ClusterImage
+    from pybroker.metadata.image import ClusterImage, PartitionChange
     from testing.simulation.cluster.scheduling import Scheduler
 
 ETCD = 0
@@ -45,6 +45,12 @@ class SharedStore:
         """Return the store of a process."""
         gateway = RemoteGateway(self, process)
         return EtcdStore(gateway, NAMESPACE, f"broker-{process.node}", on_taken_over=on_taken_over)
+
+    def partition_changes(self) -> Iterator[PartitionChange]:
+        """Yield every state that a partition has had in its own entry, in the order of the commits."""
+        for key, value, revision in self.etcd.changes():
+            if key.startswith(f"{NAMESPACE}/entries/{PARTITION_PREFIX}") and value is not None:
+                yield decode_partition(key.removeprefix(f"{NAMESPACE}/entries/"), value, revision)
 
     def image(self) -> ClusterImage:
         """Return what the store has by now, which no broker may have seen yet."""
@@ -74,14 +80,14 @@ class RemoteGateway(Gateway):
         fate = random.choice(FATES) if random.random() < store.lost_share else ""
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
-        def arrive(done: asyncio.Task[Message]) -> None:
+        def arrive(error: BaseException | None, done: asyncio.Task[Message]) -> None:
             if not future.done():
-                error = done.exception()
                 future.set_result(done.result()) if error is None else future.set_exception(error)
 
         def responded(done: asyncio.Task[Message]) -> None:
+            error = done.exception()
             if fate != "response":
-                network.carry(ETCD, process.node, lambda: process.post(arrive, done))
+                network.carry(ETCD, process.node, lambda: process.post(arrive, error, done))
 
         def carry_out() -> None:
             store.process.loop.create_task(store.etcd.call(path, message)).add_done_callback(responded)
