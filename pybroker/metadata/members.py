@@ -40,6 +40,11 @@ class BrokerRegistration:
     epoch: int = NO_BROKER_EPOCH
     is_stopping: bool = False
 
+    @property
+    def is_live(self) -> bool:
+        """Whether its session lasts."""
+        return self.epoch != NO_BROKER_EPOCH
+
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class BrokerSession:

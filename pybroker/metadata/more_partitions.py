@@ -76,7 +76,7 @@ def _new_partitions(image: ClusterImage, random: Random, topic: TopicImage, want
     additional = wanted.count - len(topic.partitions)
     factor = len(topic.partitions[0].replicas)
     if wanted.assignments is None:
-        replicas = place_replicas(image.brokers, partition_count=additional, replication_factor=factor, random=random)
+        replicas = place_replicas(image.registered, partition_count=additional, replication_factor=factor, random=random)
     else:
         if len(wanted.assignments) != additional:
             raise KafkaError(
@@ -87,4 +87,4 @@ def _new_partitions(image: ClusterImage, random: Random, topic: TopicImage, want
         replicas = [tuple(brokers) for brokers in wanted.assignments]
         for brokers in replicas:
             check_assignment(image, brokers, factor)
-    return new_partitions(replicas, image.leader_epochs.counter)
+    return new_partitions(image, replicas, image.leader_epochs.counter)

@@ -62,7 +62,7 @@ class TopicPlanner:
         if names.has_collision_characters(topic.name):
             self._collisions[names.collision_key(topic.name)] = topic.name
         epoch = self._image.leader_epochs.counter  # not below the epoch of an earlier topic of this name
-        partitions = new_partitions(replicas, epoch)
+        partitions = new_partitions(self._image, replicas, epoch)
         return TopicImage(name=topic.name, topic_id=names.random_topic_id(), partitions=partitions, configs=configs)
 
     def _check_name(self, name: str) -> None:
@@ -98,7 +98,7 @@ class TopicPlanner:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
         factor = self._config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
         return place_replicas(
-            self._image.brokers,
+            self._image.registered,
             partition_count=topic.requested_partitions(self._config.num_partitions),
             replication_factor=factor,
             random=self._random,
@@ -122,12 +122,25 @@ class TopicPlanner:
         return [by_partition[partition] for partition in range(len(by_partition))]
 
 
-def new_partitions(replicas: Sequence[tuple[BrokerId, ...]], epoch: LeaderEpoch) -> tuple[PartitionImage, ...]:
-    """Return new partitions with these replicas; those with the same replicas are one object."""
-    by_replicas = {
-        brokers: PartitionImage(leader=brokers[0], leader_epoch=epoch, replicas=brokers, isr=brokers, partition_epoch=0)
-        for brokers in set(replicas)
-    }
+def new_partitions(
+    image: ClusterImage, replicas: Sequence[tuple[BrokerId, ...]], epoch: LeaderEpoch
+) -> tuple[PartitionImage, ...]:
+    """Return new partitions with these replicas; those with the same replicas are one object. The replicas that are live are in
+    sync, and the first of them leads.
+
+    Raises INVALID_REPLICA_ASSIGNMENT for a partition of which no replica is live, or only one that stops.
+    """
+    electable = {broker_id for broker_id, broker in image.brokers.items() if not broker.is_stopping}
+    by_replicas: dict[tuple[BrokerId, ...], PartitionImage] = {}
+    for brokers in set(replicas):
+        isr = tuple(one for one in brokers if one in electable)
+        if not isr:
+            number = replicas.index(brokers)
+            raise _bad_assignment(
+                f"All brokers specified in the manual partition assignment for partition {number} are fenced or in controlled "
+                "shutdown."
+            )
+        by_replicas[brokers] = PartitionImage(leader=isr[0], leader_epoch=epoch, replicas=brokers, isr=isr, partition_epoch=0)
     return tuple(by_replicas[brokers] for brokers in replicas)
 
 
@@ -136,7 +149,7 @@ def check_assignment(image: ClusterImage, brokers: tuple[BrokerId, ...], factor:
     if not brokers:
         raise _bad_assignment("The manual partition assignment includes an empty replica list.")
     for before, broker in zip((None, *sorted(brokers)), sorted(brokers), strict=False):
-        if broker not in image.brokers:
+        if broker not in image.registered:
             raise _bad_assignment(f"The manual partition assignment includes broker {broker}, but no such broker is registered.")
         if broker == before:
             raise _bad_assignment(f"The manual partition assignment includes the broker {broker} more than once.")

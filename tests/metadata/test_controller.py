@@ -210,8 +210,7 @@ async def test_defaults_numbers_assignments_and_settings() -> None:
             (p.leader, p.leader_epoch, p.partition_epoch, p.isr) == (p.replicas[0], 0, 0, p.replicas) for p in topic.partitions
         )
     leaders = [p.leader for p in topics_now["numbers"].partitions]
-    assert leaders[3:] == leaders[:2]
-    assert {*leaders} == {1, 2, 3}, "leaders go around"
+    assert {*leaders[:3]} == {1, 2, 3}, "leaders go around"
 
 
 async def test_some_of_a_request_may_fail_and_topics_of_one_request_collide() -> None:
