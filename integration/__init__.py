@@ -4,6 +4,7 @@ clients       stock clients, old and new, and requests like theirs
 groups        groups of both protocols
 transactions  transactions, Kafka Streams, loops that consume, transform and produce
 network       the loop and its connections: requests, limits, memory, fairness, bad frames, long turns
+cluster       several brokers as one cluster, some of which are killed or stopped
 durability    what was acknowledged, after kills and with disks that are full or lost; the soak of everything
 retention     retention and compaction, to the record; the soak of retention
 tools         Kafka's own command line tools, and ours beside them

@@ -1,4 +1,4 @@
-"""Three brokers share an etcd: one of them is killed, comes back, and is stopped, while clients see who leads."""
+"""Three brokers share an etcd: a client sees which of them leads when one is killed, comes back, or is stopped."""
 
 from __future__ import annotations
 

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.model import NO_BROKER_ID
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pybroker.api.context import RequestContext, Services
     from pybroker.metadata.image import PartitionImage
+    from pybroker.metadata.members import BrokerRegistration
     from pybroker.model import BrokerId
 
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -59,15 +62,27 @@ def reach(broker: Services, context: RequestContext) -> Reach:
     known: Reach | None = image.derived.get(key)
     if known is not None:
         return known
-    nodes = []
-    for broker_id, registration in sorted(image.brokers.items()):
+    nodes = _nodes(broker, context, image.brokers)
+    known = image.derived[key] = Reach(nodes, image.controller_id)
+    return known
+
+
+def fenced_nodes(broker: Services, context: RequestContext) -> tuple[Node, ...]:
+    """Return the registered brokers that are not live."""
+    image = broker.controller.image
+    return _nodes(broker, context, {one: image.registered[one] for one in image.registered.keys() - image.brokers.keys()})
+
+
+def _nodes(broker: Services, context: RequestContext, registrations: Mapping[BrokerId, BrokerRegistration]) -> tuple[Node, ...]:
+    """Return those of the brokers that have an address for the client, in the order of their ids."""
+    nodes, connection = [], context.connection
+    for broker_id, registration in sorted(registrations.items()):
         endpoint = registration.endpoints.get(connection.listener_name)
         if endpoint is not None:
             nodes.append(Node(broker_id, endpoint.host, endpoint.port, registration.rack))
         elif broker_id == broker.controller.broker_id:
             nodes.append(Node(broker_id, connection.advertised_host, connection.advertised_port, registration.rack))
-    known = image.derived[key] = Reach(tuple(nodes), image.controller_id)
-    return known
+    return tuple(nodes)
 
 
 def offline_replicas(partition: PartitionImage, reachable: frozenset[BrokerId]) -> list[int]:

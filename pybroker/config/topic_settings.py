@@ -237,7 +237,7 @@ _TABLE: Final = (
     _topic(
         "unclean.leader.election.enable", Kind.BOOLEAN, False,
         "Let a replica that lags behind become leader when no other is left.",
-        None, "unclean.leader.election.enable", effect=Effect.LATER,
+        None, "unclean.leader.election.enable",
     ),
 )  # fmt: skip
 

@@ -35,6 +35,8 @@ from pybroker.metadata.member_entries import CONTROLLER_KEY
 from pybroker.metadata.membership import announce_stop, go_live
 from pybroker.metadata.partition_commits import carry_out
 from pybroker.metadata.store.base import ABSENT, SessionEndedError, StoreError
+from pybroker.model import TopicPartition
+from pybroker.sharing.loop import complete
 
 if TYPE_CHECKING:
     from pybroker.metadata.controller import Controller
@@ -42,13 +44,15 @@ if TYPE_CHECKING:
     from pybroker.metadata.isr_changes import AlterIsr
     from pybroker.metadata.members import BrokerRegistration, BrokerSession
     from pybroker.metadata.store.base import Session, Store
-    from pybroker.model import BrokerId, LeaderEpoch, TopicPartition
+    from pybroker.model import BrokerId, LeaderEpoch
     from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5
 """The time between two attempts at what the store could not do."""
+BALANCED_AT_ONCE: Final = 1_000
+"""The partitions whose leaders are given back at a time."""
 LEAVE_S: Final = 5.0
 """The longest time in which leaders move away from a broker that stops."""
 
@@ -85,7 +89,7 @@ class ClusterControl:
         self._controller.subscribe(self._follow)
         self._look_at_all()
         loop = asyncio.get_running_loop()
-        self._tasks += [loop.create_task(self._stay(life)), loop.create_task(self._control())]
+        self._tasks += [loop.create_task(one) for one in (self._stay(life), self._control(), self._balance())]
 
     async def leave(self) -> None:
         """Move leaders away, because this broker stops. It takes LEAVE_S at most; without a store, or another broker, nothing."""
@@ -223,6 +227,16 @@ class ClusterControl:
                 await asyncio.sleep(RETRY_S)
                 self._look_at_all()
 
+    async def _balance(self) -> None:
+        """Give the leaders back to the first replicas from time to time, while this broker is the controller."""
+        while True:
+            config = self._controller.config
+            await asyncio.sleep(config.leader_imbalance_check_interval_seconds)
+            if self.is_controller and config.auto_leader_rebalance_enable:
+                moved = await complete(_not_led_by_first(self._controller.image))
+                with contextlib.suppress(StoreError):  # the next time will do
+                    await self._controller.elect_leaders(moved, is_unclean=False)
+
     async def _be_controller(self) -> None:
         controller = self._controller
         if self._session is None:
@@ -251,3 +265,13 @@ class ClusterControl:
 
     def _is_unclean_allowed(self, topic: TopicImage) -> bool:
         return TopicConfig.resolve(self._controller.config, topic.configs).unclean_leader_election_enable
+
+
+def _not_led_by_first(image: ClusterImage) -> Pausing[list[TopicPartition]]:
+    found: list[TopicPartition] = []
+    for topic in image.topics.values():
+        for number, partition in enumerate(topic.partitions):
+            if partition.leader != partition.replicas[0] and len(found) < BALANCED_AT_ONCE:
+                found.append(TopicPartition(topic.name, number))
+        yield
+    return found

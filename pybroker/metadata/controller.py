@@ -33,8 +33,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -77,8 +78,10 @@ from pybroker.sharing.loop import complete
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
+    from pybroker.metadata.image import PartitionChange
     from pybroker.metadata.members import BrokerRegistration
     from pybroker.metadata.plan import Plan
+    from pybroker.model import TopicPartition
     from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
@@ -233,6 +236,20 @@ class Controller:
         This is one commit, whatever the number of partitions. Raises StoreError.
         """
         return await self._uninterrupted.run(self._raise_leader_epochs(above))
+
+    async def elect_leaders(self, partitions: Collection[TopicPartition], *, is_unclean: bool) -> None:
+        """Have the first replica of each partition lead, where it can; or with `is_unclean` any live replica, where there is no
+        leader. The image has the outcome; a partition that does not exist is left out. Raises StoreError.
+        """
+        from pybroker.metadata.elections import Election, candidates, plan_of_named  # noqa: PLC0415  a broker alone has no elections
+        from pybroker.metadata.partition_commits import carry_out  # noqa: PLC0415
+
+        def planned(image: ClusterImage, epoch: LeaderEpoch) -> Pausing[list[PartitionChange]]:
+            election = Election(candidates(image), epoch)
+            after = partial(election.after, is_unclean_allowed=True) if is_unclean else election.preferred
+            return plan_of_named(image, partitions, after)
+
+        await self._uninterrupted.run(carry_out(self, self._store.limits.operations_max, planned))
 
     async def _in_commits(
         self, elements: Sequence[Element], operation: Callable[[Sequence[Element]], Coroutine[Any, Any, Sequence[Result]]]

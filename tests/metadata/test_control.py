@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -377,3 +378,45 @@ async def test_a_failed_listener_takes_nothing_back_in_a_cluster(cluster: Cluste
     cluster[2].controller.subscribe(fail)
     await cluster.create((2, 3))
     assert "t" in cluster[1].controller.image.topics
+
+
+async def test_leaders_return_to_the_first_replicas_by_request(cluster: Cluster) -> None:
+    await cluster.create((2, 3, 1))
+    await cluster[2].control.step_aside()
+    await cluster[3].controller.elect_leaders([T0, TopicPartition("gone", 0)], is_unclean=False)
+    assert cluster[1].leader() == 3, "broker 2 is not in sync"
+    epoch = cluster[1].controller.image.brokers[BrokerId(2)].epoch
+    assert await cluster[3].alter(cluster[3].change((3, 1, 2), ((2, epoch),)))
+    await cluster[1].controller.elect_leaders([T0], is_unclean=False)
+    assert (cluster[1].leader(), cluster[1].partition().leader_epoch) == (2, 2)
+
+
+async def test_an_unclean_leader_is_elected_by_request_where_there_is_none(cluster: Cluster) -> None:
+    await cluster.create((1, 2, 3))
+    assert await cluster[1].alter(cluster[1].shrink(1))
+    await cluster[2].controller.elect_leaders([T0], is_unclean=True)
+    assert cluster[2].leader() == 1
+    await cluster[1].die()
+    await until(lambda: cluster[2].leader() == NO_LEADER)
+    await cluster[2].controller.elect_leaders([T0], is_unclean=True)
+    assert (cluster[2].leader(), cluster[2].partition().isr) == (2, (2,))
+
+
+async def test_the_controller_gives_leaders_back_from_time_to_time() -> None:
+    store = Shared()
+    made = Cluster(store, [await Broker(store, number).start() for number in (1, 2)])
+    await until(lambda: made.controllers() == [1])
+    await made.create((2, 1))
+    await made[2].control.step_aside()
+    epoch = made[1].controller.image.brokers[BrokerId(2)].epoch
+    assert await made[1].alter(made[1].change((1, 2), ((2, epoch),)))
+    config = made[1].controller.config
+    made[1].controller.config = cast(
+        "BrokerConfig", SimpleNamespace(leader_imbalance_check_interval_seconds=0, auto_leader_rebalance_enable=True)
+    )
+    balancing = asyncio.ensure_future(made[1].control._balance())
+    await until(lambda: made[2].leader() == 2)
+    balancing.cancel()
+    made[1].controller.config = config
+    for broker in made.brokers.values():
+        await broker.control.close()

@@ -32,6 +32,16 @@ async def test_the_brokers_in_every_version(version: int, operations: bool) -> N
     assert response.endpoint_type == 1
 
 
+async def test_a_broker_that_is_not_live_is_shown_as_fenced_to_those_that_ask_for_it() -> None:
+    cluster = await ClusterScene().start()
+    away = BrokerRegistration(broker_id=BrokerId(2), endpoints={"PLAINTEXT": Endpoint("two", 2)}, rack="r")
+    await cluster.controller.register_broker(away)
+    for is_included, expected in ((False, [(1, False)]), (True, [(1, False), (2, True)])):
+        request = DescribeClusterRequest(include_fenced_brokers=is_included)
+        response = await cluster.ask(describe_cluster.handle, VERSIONS.stop - 1, request)
+        assert [(one.broker_id, one.is_fenced) for one in response.brokers] == expected
+
+
 @pytest.mark.parametrize("version", range(1, VERSIONS.stop))
 @pytest.mark.parametrize(
     ("endpoint_type", "code"),
