@@ -141,7 +141,7 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """Load the groups of the partitions that this broker leads."""
-        self._follow_leadership()
+        self.follow_leadership()
 
     def when_loaded(self, callback: Callable[[], None]) -> None:
         """Call `callback` as soon as no partition is being loaded, which may be at once."""
@@ -152,9 +152,9 @@ class GroupCoordinator:
         for partition in self.runtime.partitions():
             self._unload(partition)
 
-    def apply_image(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> None:
-        """Follow a change of the cluster. The replica manager must have followed it before."""
-        self.topic.follow_change(delta, self.runtime.partitions, self._load, self._unload)
+    def apply_image(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> Iterator[None]:
+        """Follow a change of the cluster. The replica manager must have followed it before, and its rest come before the rest."""
+        rest = self.topic.follow_change(delta, self.runtime.leader_epochs, self._load, self._unload)
         partition_counts = {
             topic.name: 0 for topic in delta.removed
         }  # a topic that was created again counts too: it is another topic
@@ -163,9 +163,11 @@ class GroupCoordinator:
         }
         if partition_counts:
             self.runtime.write_to_all(lambda shard, now_ms: offsets.forget_topics(shard, partition_counts, now_ms))
+        return rest
 
-    def _follow_leadership(self) -> None:
-        self.topic.follow_leadership(self.runtime.partitions(), self._load, self._unload)
+    def follow_leadership(self) -> None:
+        """Load and unload partitions by what this broker leads now, also without a change of the cluster."""
+        self.topic.follow_leadership(self.runtime.leader_epochs(), self._load, self._unload)
 
     def _load(self, number: int, replica: Partition) -> None:
         self._loader.start(number, replica.log, self._first_operation, partial(end_lost_transactions, replica.log))

@@ -5,7 +5,7 @@ longer leads.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pybroker.model import BrokerId, TopicPartition
@@ -14,6 +14,7 @@ from pybroker.protocol.error_codes import ErrorCode
 if TYPE_CHECKING:
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ImageDelta
+    from pybroker.model import LeaderEpoch
     from pybroker.replication.partition import Partition
     from pybroker.replication.replica_manager import ReplicaManager
 
@@ -61,32 +62,49 @@ class CoordinatorTopic:
     def follow_change(
         self,
         delta: ImageDelta,
-        loaded: Callable[[], Iterable[int]],
+        loaded: Callable[[], Mapping[int, LeaderEpoch]],
         load: Callable[[int, Partition], object],
         unload: Callable[[int], object],
-    ) -> None:
-        """Follow a change of the cluster as `follow_leadership` does, if it is about the topic.
+    ) -> Iterator[None]:
+        """Unload the shards of a topic that was deleted. Return the rest, which follows the change of the cluster as
+        `follow_leadership` does, if the change is about the topic.
 
-        A topic that was deleted has other logs when it is there again, maybe by the same change, so all is unloaded first.
+        The rest comes after the rest of the replica manager, which makes replicas followers and leaders. A topic that was deleted
+        has other logs when it is there again, maybe by the same change, so all is unloaded first.
         """
         if any(topic.name == self._name for topic in delta.removed):
             for number in loaded():
                 unload(number)
-        if any(topic.name == self._name for topic in (*delta.added, *delta.removed, *(topic for _, topic in delta.changed))):
-            self.follow_leadership(loaded(), load, unload)
+        is_concerned = any(
+            topic.name == self._name for topic in (*delta.added, *delta.removed, *(topic for _, topic in delta.changed))
+        )
+        return self._follow_later(loaded, load, unload) if is_concerned else iter(())
+
+    def _follow_later(
+        self,
+        loaded: Callable[[], Mapping[int, LeaderEpoch]],
+        load: Callable[[int, Partition], object],
+        unload: Callable[[int], object],
+    ) -> Iterator[None]:
+        self.follow_leadership(loaded(), load, unload)
+        yield
 
     def follow_leadership(
-        self, loaded: Iterable[int], load: Callable[[int, Partition], object], unload: Callable[[int], object]
+        self, loaded: Mapping[int, LeaderEpoch], load: Callable[[int, Partition], object], unload: Callable[[int], object]
     ) -> None:
-        """Load the partitions that this broker leads and has not `loaded`, and unload those that it no longer leads."""
-        no_longer_led = set(loaded)
+        """Unload the partitions that this broker leads no longer, or under another leader epoch than the one of their shard.
+        Then load those that it leads and that are not `loaded`.
+
+        Under another epoch another broker may have led in between, which the change need not show.
+        """
+        led: dict[int, Partition] = {}
         for number in range(self.partition_count):
             replica = self._replicas.partition(TopicPartition(self._name, number))
-            if isinstance(replica, ErrorCode) or not replica.is_leader:
-                continue
-            if number in no_longer_led:
-                no_longer_led.discard(number)
-            else:
-                load(number, replica)
-        for number in no_longer_led:
+            if not isinstance(replica, ErrorCode) and replica.is_leader:
+                led[number] = replica
+        kept = {number for number, epoch in loaded.items() if number in led and led[number].leader_epoch == epoch}
+        for number in loaded.keys() - kept:
             unload(number)
+        for number, replica in led.items():
+            if number not in kept:
+                load(number, replica)

@@ -23,7 +23,8 @@ async def make_again(whole: Whole, name: str) -> None:
     after = whole.controller.image
     delta = ImageDelta(added=(after.topics[name],), removed=(before.topics[name],))
     for coordinator in (whole.groups, whole.transactions):
-        coordinator.apply_image(before, after, delta)
+        for _ in coordinator.apply_image(before, after, delta):
+            pass
         whole.controller.subscribe(coordinator.apply_image)
 
 

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pybroker.coordinator.runtime.gathered import Turn
 from pybroker.coordinator.runtime.result import CoordinatorResult
-from pybroker.model import FIRST_OFFSET
+from pybroker.model import FIRST_OFFSET, LeaderEpoch
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.purgatory.timer import TimerTask
 from pybroker.sharing.mailbox import Mailbox
 
 if TYPE_CHECKING:
     from pybroker.coordinator.runtime.result import CoordinatorRecord, Operation
     from pybroker.model import TopicPartition
+    from pybroker.replication.partition import Partition
 
 
 class Shard(Protocol):
@@ -27,12 +29,34 @@ S = TypeVar("S", bound=Shard)
 
 
 class ActiveShard(Generic[S]):
-    """A shard and what belongs to it. Operations on it that take long are in its mailbox, and so is what comes meanwhile."""
+    """A shard and what belongs to it. Operations on it that take long are in its mailbox, and so is what comes meanwhile.
 
-    __slots__ = ("is_loaded", "mailbox", "refusals", "replayed_end_offset", "shard", "timers", "topic_partition", "turn")
+    The shard belongs to one leadership of its partition: `leader_epoch` is the epoch of `replica` when the shard was made.
+    """
 
-    def __init__(self, topic_partition: TopicPartition, shard: S, call_soon: Callable[[Callable[[], None]], object]) -> None:
+    __slots__ = (
+        "is_loaded",
+        "leader_epoch",
+        "mailbox",
+        "refusals",
+        "replayed_end_offset",
+        "replica",
+        "shard",
+        "timers",
+        "topic_partition",
+        "turn",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        shard: S,
+        replica: Partition | ErrorCode,
+        call_soon: Callable[[Callable[[], None]], object],
+    ) -> None:
         self.topic_partition = topic_partition
+        self.replica = None if isinstance(replica, ErrorCode) else replica
+        self.leader_epoch = LeaderEpoch(-1) if self.replica is None else self.replica.leader_epoch
         self.shard = shard
         self.mailbox = Mailbox(call_soon, "long work of a coordinator")
         self.is_loaded = False
@@ -40,6 +64,12 @@ class ActiveShard(Generic[S]):
         self.replayed_end_offset = FIRST_OFFSET  # the shard has replayed its log below this offset
         self.timers: dict[Hashable, ShardTimer] = {}
         self.turn = Turn()
+
+    @property
+    def is_led(self) -> bool:
+        """Whether the leadership to which the shard belongs continues. After it, other brokers may know more than the shard."""
+        replica = self.replica
+        return replica is not None and replica.is_leader and replica.leader_epoch == self.leader_epoch
 
 
 class ShardTimer(TimerTask):

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.coordinator.runtime.active import ActiveShard
     from pybroker.coordinator.runtime.result import CoordinatorRecord, Producer
+    from pybroker.model import TopicPartition
     from pybroker.records.compression import CompressionType
+    from pybroker.replication.partition import Partition
     from pybroker.replication.replica_manager import ReplicaManager
     from pybroker.sharing.work import Pausing
 
@@ -126,6 +128,10 @@ class Appender:
         _note_refusal(active, code)
         return code
 
+    def replica(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
+        """Return the replica of the partition on this broker, or why there is none."""
+        return self._replicas.partition(topic_partition)
+
     def append(
         self,
         active: ActiveShard[Any],
@@ -163,6 +169,9 @@ class Appender:
     ) -> None:
         """Append a batch that is made already, as `append` does."""
         settings, replicas, topic_partition = self._settings, self._replicas, active.topic_partition
+        if not active.is_led:  # the records follow from a state that may be out of date
+            appended(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
         now_ms = self._clock.time_ms()
         result, required_offset = replicas.append_one(
             topic_partition, batch, settings.required_acks, now_ms, None, AppendOrigin.COORDINATOR, True
@@ -188,15 +197,20 @@ class Appender:
         )
 
     def is_durable(self, active: ActiveShard[Any]) -> bool:
-        """Return whether everything that the shard has replayed is durable."""
+        """Return whether everything that the shard has replayed is durable, and the shard's leadership continues."""
         replicas = self._replicas
-        return not self._settings.required_acks or replicas.high_watermark(active.topic_partition) >= active.replayed_end_offset
+        return active.is_led and (
+            not self._settings.required_acks or replicas.high_watermark(active.topic_partition) >= active.replayed_end_offset
+        )
 
     def when_durable(self, active: ActiveShard[Any], callback: Callable[[ErrorCode], None]) -> None:
         """Call `callback` with NONE as soon as everything that the shard has replayed is durable, or with the error."""
         topic_partition, settings = active.topic_partition, self._settings
         if self.is_durable(active):
             callback(ErrorCode.NONE)
+            return
+        if not active.is_led:
+            callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
 
         def complete(results: ProduceResults) -> None:

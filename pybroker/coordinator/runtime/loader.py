@@ -96,27 +96,27 @@ class Loader(Generic[S]):
         """
         shard = self._runtime.begin_loading(partition)
         if log.log_start_offset == log.log_end_offset:
-            self._end(partition, loaded)
+            self._end(partition, shard, loaded)
         else:
             is_wanted = partial(self._runtime.is_loading, partition, shard)  # else it was unloaded meanwhile
-            work = self._load(partition, chain(self._replay_log(shard, log), examine(shard)), loaded)
-            self._mailbox.add(lambda: while_wanted(is_wanted, work), partial(self._give_up, partition))
+            work = self._load(partition, shard, chain(self._replay_log(shard, log), examine(shard)), loaded)
+            self._mailbox.add(lambda: while_wanted(is_wanted, work), partial(self._give_up, partition, shard))
 
     def when_done(self, callback: Callable[[], None]) -> None:
         """Call `callback` as soon as what is being loaded now is loaded, which may be at once."""
         self._mailbox.run(callback, partial(log_failure, f"What follows the loading of {self._runtime.topic}"))
 
-    def _load(self, partition: int, work: Iterator[None], loaded: Operation) -> Pausing[None]:
+    def _load(self, partition: int, shard: S, work: Iterator[None], loaded: Operation) -> Pausing[None]:
         yield from work
-        self._end(partition, loaded)
+        self._end(partition, shard, loaded)
 
-    def _end(self, partition: int, loaded: Operation) -> None:
+    def _end(self, partition: int, shard: S, loaded: Operation) -> None:
         try:
-            self._runtime.end_loading(partition, loaded, partial(self._give_up, partition))
+            self._runtime.end_loading(partition, loaded, partial(self._give_up, partition, shard))
         except Exception as error:
-            self._give_up(partition, error)
+            self._give_up(partition, shard, error)
 
-    def _give_up(self, partition: int, error: Exception) -> None:
+    def _give_up(self, partition: int, shard: S, error: Exception) -> None:
         """Unload the shard, so that no broker coordinates what it holds until the next change of the partition's leader."""
         logger.error(
             "%s-%d cannot be loaded: the broker does not coordinate what it holds, and clients get NOT_COORDINATOR",
@@ -124,7 +124,8 @@ class Loader(Generic[S]):
             partition,
             exc_info=error,
         )
-        self._runtime.unload(partition)
+        if self._runtime.is_loading(partition, shard):  # else a later leadership has a shard of its own
+            self._runtime.unload(partition)
 
 
 def replay_log(

@@ -21,6 +21,10 @@ The life of a shard
     active. It is unloaded when the partition gets another leader or is removed; requests get NOT_COORDINATOR. A log that cannot
     be read counts as a partition that another broker leads, until the next change of its leader. Timers end with their shard.
 
+    A shard serves one leader epoch of its partition. From the moment at which the epoch rises, or this broker does not lead any
+    more, requests get NOT_COORDINATOR and nothing is appended, although the shard may be here for some slices longer. Under a
+    higher epoch the shard is loaded again.
+
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 """
 
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.coordinator.runtime.gathered import Source
     from pybroker.coordinator.runtime.result import Operation, ParkedResponse, TimerChange
+    from pybroker.model import LeaderEpoch
     from pybroker.purgatory.timer import OperationTimer
     from pybroker.replication.replica_manager import ReplicaManager
     from pybroker.sharing.mailbox import Failed
@@ -109,9 +114,14 @@ class CoordinatorRuntime(Generic[S]):
         """Return the partitions that have a shard here, loaded or not."""
         return list(self._active)
 
+    def leader_epochs(self) -> dict[int, LeaderEpoch]:
+        """Return the partitions that have a shard here, loaded or not, and the leader epoch that each shard serves."""
+        return {partition: active.leader_epoch for partition, active in self._active.items()}
+
     def begin_loading(self, partition: int) -> S:
         """Make an empty shard, which serves no request until `end_loading`."""
-        active = ActiveShard(TopicPartition(self._settings.topic, partition), self._new_shard(), self._call_soon)
+        topic_partition = TopicPartition(self._settings.topic, partition)
+        active = ActiveShard(topic_partition, self._new_shard(), self._appender.replica(topic_partition), self._call_soon)
         self._active[partition] = active
         return active.shard
 
@@ -170,7 +180,7 @@ class CoordinatorRuntime(Generic[S]):
         `source` is the connection. See `gathering`.
         """
         active = self._active.get(partition)
-        if active is None or not active.is_loaded or active.mailbox.is_busy:
+        if active is None or not active.is_loaded or active.mailbox.is_busy or not active.is_led:
             self.write(partition, operation, done)
             return
         try:
@@ -201,7 +211,7 @@ class CoordinatorRuntime(Generic[S]):
     def _loaded(self, partition: int, done: Done) -> ActiveShard[S] | None:
         """Return the shard, or None after `done` got the reason why no operation runs there."""
         active = self._active.get(partition)
-        if active is None:
+        if active is None or not active.is_led:
             done(ErrorCode.NOT_COORDINATOR)
         elif not active.is_loaded:
             done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -263,8 +273,8 @@ class CoordinatorRuntime(Generic[S]):
     def _begin_if_here(
         self, active: ActiveShard[S], begin: Callable[[Done], Pausing[None] | None], done: Done
     ) -> Pausing[None] | None:
-        """Begin, or pass NOT_COORDINATOR to `done` if the shard was unloaded meanwhile."""
-        if self._is_here(active):
+        """Begin, or pass NOT_COORDINATOR to `done` if the shard was unloaded meanwhile, or its leadership has ended."""
+        if self._is_here(active) and active.is_led:
             self._gathering.flush(active)
             return begin(done)
         done(ErrorCode.NOT_COORDINATOR)

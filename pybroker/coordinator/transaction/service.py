@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -113,27 +113,36 @@ class TransactionCoordinator:
 
     def start(self) -> None:
         """Load the partitions that this broker leads."""
-        self._follow_leadership()
+        self.follow_leadership()
 
     def stop(self) -> None:
         """Unload all partitions; requests get NOT_COORDINATOR, and what is ending ends after the next start."""
         for partition in self.runtime.partitions():
             self.runtime.unload(partition)
 
-    def apply_image(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> None:
-        """Follow a change of the cluster. The replica manager must have followed it before."""
-        self.topic.follow_change(delta, self.runtime.partitions, self._load, self.runtime.unload)
+    def apply_image(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> Iterator[None]:
+        """Follow a change of the cluster. The replica manager must have followed it before, and its rest come before the rest."""
+        rest = self.topic.follow_change(delta, self.runtime.leader_epochs, self._load, self.runtime.unload)
         # Also of a topic that was created again: it is another topic.
         gone = {topic.name: len(topic.partitions) for topic in delta.removed}
         if gone:
             self.markers.note_removed(gone)
-            for shard in self.runtime.loading_shards:
-                shard.gone.add_topics(gone)
+            self._note_gone(gone)
             for partition in self.runtime.partitions():
                 self.runtime.write(partition, partial(forgetting.begin, gone=gone), ignore)
+        return self._followed(rest, gone)
 
-    def _follow_leadership(self) -> None:
-        self.topic.follow_leadership(self.runtime.partitions(), self._load, self.runtime.unload)
+    def _followed(self, rest: Iterator[None], gone: Mapping[str, int]) -> Iterator[None]:
+        yield from rest
+        self._note_gone(gone)  # in the shards that the change has brought
+
+    def _note_gone(self, gone: Mapping[str, int]) -> None:
+        for shard in self.runtime.loading_shards if gone else ():
+            shard.gone.add_topics(gone)
+
+    def follow_leadership(self) -> None:
+        """Load and unload partitions by what this broker leads now, also without a change of the cluster."""
+        self.topic.follow_leadership(self.runtime.leader_epochs(), self._load, self.runtime.unload)
 
     def _load(self, number: int, replica: Partition) -> None:
         first = partial(unattended.first_operation, partition=number, epoch=CoordinatorEpoch(replica.leader_epoch))

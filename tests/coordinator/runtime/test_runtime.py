@@ -51,6 +51,7 @@ class Replicas:
         self.readers: list[tuple[int, Callable[[ErrorCode], None]]] = []
         self.appended: list[bytes] = []
         self.log, self.durable = Log(), 0
+        self.is_leader, self.leader_epoch = True, 3
 
     def partition(self, _topic_partition: TopicPartition) -> Replicas:
         return self
