@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -77,3 +79,14 @@ def test_leaders_move_when_a_broker_dies_and_when_it_stops(three: dict[int, Brok
     with pytest.raises(RuntimeError, match=r"node\.id 1 is in use by a process on"):
         twin.start()
     assert partition(three[1])[0] == 1
+
+
+def test_a_broker_that_was_paused_for_too_long_steps_down_and_joins_again(three: dict[int, BrokerProcess]) -> None:
+    admin = AdminClient({"bootstrap.servers": three[1].bootstrap})
+    admin.create_topics([NewTopic("t", num_partitions=1, replica_assignment=[[3, 1]])])["t"].result(TIMEOUT_S)
+    os.kill(three[3].pid, signal.SIGSTOP)
+    until(lambda: partition(three[1]) == (1, [1]), "broker 1 leads alone")
+    os.kill(three[3].pid, signal.SIGCONT)
+    until(lambda: seen(three[1]).brokers.keys() == {1, 2, 3}, "broker 3 is back")
+    assert partition(three[3])[0] == 1
+    assert "Broker 3 lost its session with the metadata store" in three[3].log_text
