@@ -26,7 +26,7 @@ from pybroker.broker.disks import Disks
 from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, listeners_of, network_limits
 from pybroker.broker.free_memory import watch_free_memory
 from pybroker.broker.group_gauges import register_groups
-from pybroker.broker.joining import Membership, StartError, opened_store, read_cluster
+from pybroker.broker.joining import Membership, StartError, opened_store, peers_of, read_cluster
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.passes import schedule_passes
@@ -64,15 +64,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pybroker.addresses.advertised import Advertised
+    from pybroker.broker.replication import Replication
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.service import GroupCoordinator
     from pybroker.coordinator.transaction.service import TransactionCoordinator
     from pybroker.log.directories.directory import LogDirectory
+    from pybroker.metadata.control import ClusterControl
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metadata.store.base import Store
     from pybroker.metrics.http_server import MetricsServer
     from pybroker.model import TopicId, TopicPartition
+    from pybroker.replication.peers import Peers
 
 logger = logging.getLogger(__name__)
 
@@ -113,6 +116,7 @@ class BrokerServer:
         self._freeze = freeze
         self._held = ExitStack()  # what the broker holds of its process from the start to the stop
         self._metrics_server: MetricsServer | None = None
+        self.replication: Replication | None = None  # None for a broker that is alone
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
 
@@ -177,6 +181,8 @@ class BrokerServer:
         self.conversions.close()
         self._stop_metrics_page()
         self._periodic.stop()
+        if self.replication is not None:
+            self.replication.stop()
         self.background.stop()
         self.timer.close()
         self._resume_moves.cancel()
@@ -271,10 +277,20 @@ class BrokerServer:
             raise StartError("No log directory works; the log gives the reasons")
         self.controller.subscribe(self.replica_manager.follow, self.replica_manager.prepare)
         self.controller.subscribe(self._forget_metrics)
+        if self.membership.control is not None:
+            self._replicate(self.membership.control)
         if OFFSETS_TOPIC in self.controller.image.topics:
             self._coordinate_groups()
         if TRANSACTION_STATE_TOPIC in self.controller.image.topics:
             self._coordinate_transactions()
+
+    def _replicate(self, control: ClusterControl) -> None:
+        from pybroker.broker.replication import replicate  # noqa: PLC0415  only in a cluster
+
+        self.replication = replicate(control, self.controller, self.replica_manager, self._make_peers(), self._periodic)
+
+    def _make_peers(self) -> Peers:
+        return peers_of(self.controller)
 
     def _topic_id_of(self, topic_partition: TopicPartition) -> TopicId | None:
         """Return the id of the partition's topic; None when the metadata has no such partition."""
@@ -397,12 +413,7 @@ class BrokerServer:
         logs, replicas = self.log_manager, self.replica_manager
         loop = asyncio.get_running_loop()
         schedule_passes(
-            self._periodic,
-            config=self.config,
-            clock=self.clock,
-            logs=logs,
-            replicas=replicas,
-            on_room=self._report_room,
+            self._periodic, config=self.config, clock=self.clock, logs=logs, replicas=replicas, on_room=self._report_room
         )
         self.log_cleaner = LogCleaner(
             logs,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.control import ClusterControl
     from pybroker.metadata.store.base import Session, Store
     from pybroker.network.limits import BoundListener
+    from pybroker.replication.peers import Peers
 
 LOOK_S: Final = 0.2
 """The time between two looks at whether another process is still this broker."""
@@ -98,6 +99,13 @@ async def _refuse_second_process(store: Store, config: BrokerConfig, filesystem:
         if now() > end:
             raise StoreError(in_use(config.node_id, life))
         await asyncio.sleep(LOOK_S)
+
+
+def peers_of(controller: Controller) -> Peers:
+    """Return the connections to the other brokers of a cluster."""
+    from pybroker.broker.peers import BrokerPeers  # noqa: PLC0415  only in a cluster
+
+    return BrokerPeers.of(controller)
 
 
 class Membership:

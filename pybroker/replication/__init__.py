@@ -2,6 +2,10 @@
 
 replica_manager      the partitions of this broker, and the way of every append and fetch to them
 partition            one replica: its leader, its high watermark, reading and writing within that
+in_sync              the followers of a leader, and which of them are in sync
+following            what a follower does with what its leader has responded
+fetcher              how a follower copies its leaders' logs
+peers                how a broker sends requests to other brokers
 leading, _leading_*  what an append needs of the two: one text for both builds
 own_partitions       the partitions of this broker, as the cluster's image has them
 cold_lookups         the lookups of a fetch that a thread does

@@ -76,6 +76,8 @@ class FetchParams:
     isolation: FetchIsolation
     hard_max_bytes_limit: bool
     client: ClientMetadata | None = None
+    replica_epoch: int = -1
+    """The broker epoch of a follower, from Fetch v15; -1 is not known."""
 
     def limit(self) -> ResponseLimit:
         """Return how much the response may hold."""
@@ -102,6 +104,7 @@ def fetch_params(
     is_read_committed: bool,
     broker_fetch_max_bytes: int,
     client: ClientMetadata | None = None,
+    replica_epoch: int = -1,
 ) -> FetchParams:
     """Return the request's parameters within the broker's limits.
 
@@ -112,7 +115,7 @@ def fetch_params(
     hard = version <= HARD_LIMIT_VERSION_MAX
     limit = UNLIMITED_RESPONSE_BYTES if hard else max(0, min(max_bytes, broker_fetch_max_bytes))
     isolation = _LOG_END if replica_id >= 0 else _TXN_COMMITTED if is_read_committed else _HIGH_WATERMARK
-    return FetchParams(replica_id, max_wait_ms, min(min_bytes, limit), limit, isolation, hard, client)
+    return FetchParams(replica_id, max_wait_ms, min(min_bytes, limit), limit, isolation, hard, client, replica_epoch)
 
 
 SessionKey = tuple[str | TopicId | None, int]

@@ -33,7 +33,7 @@ def fetch(replicas: ReplicaManager, params: FetchParams, partitions: Sequence[Fe
     """Return a result for each partition, in their order."""
     results = yield from _read(replicas, params, partitions)
     if params.isolation is _LOG_END:
-        replicas.note_follower(params.replica_id, results)
+        replicas.note_follower(params, results)
     if is_enough(params, results):
         return results
     operation = replicas.wait_for_more(params, results)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pybroker.log.manager.manager import LogManager
     from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
     from pybroker.model import BrokerId, Offset, TopicId
+    from pybroker.replication.in_sync import Cluster
     from pybroker.sharing.work import Work
 
     _Removed = tuple[TopicPartition, TopicId]
@@ -47,6 +48,7 @@ class OwnPartitions:
 
     __slots__ = (
         "_broker_id",
+        "_cluster",
         "_config",
         "_log_manager",
         "_prepared",
@@ -67,9 +69,11 @@ class OwnPartitions:
         log_manager: LogManager,
         image: ClusterImage,
         wake: Callable[[TopicPartition], None],
+        cluster: Cluster,
     ) -> None:
         """Make no partition yet; `wake` checks again the requests that wait for one. `moves` must be set before use."""
         self._broker_id = broker_id
+        self._cluster = cluster
         self._config = config
         self._log_manager = log_manager
         self._wake = wake
@@ -85,7 +89,7 @@ class OwnPartitions:
         """Make the partitions that the image gives this broker. A partition whose log cannot be opened is offline; the others
         work.
         """
-        self.image = image
+        self._take(image)
         high_watermarks = self._log_manager.read_high_watermarks()
         refusals = Refusals()
         resolved = _resolver(self._config)
@@ -143,7 +147,9 @@ class OwnPartitions:
         """Serve the partitions that a prepared change adds, and none that it removes. Returns what is left to do, which raises
         OSError or KafkaError if a log could not be made. Logs that were made before are kept until the change is taken back.
         """
-        self.image = new
+        self._take(new)
+        for old, topic in delta.changed:
+            self._step_down(old, topic)
         removed, self._removed = self._removed, []
         were_online = [self.online.pop(one[0], None) for one in removed]  # kept, because to free many takes long
         were_offline = {one[0] for one in removed if one[0] in self.offline} if self.offline else set()
@@ -152,6 +158,27 @@ class OwnPartitions:
         added, self._prepared = list(self._prepared), {}
         refusal, self._refusal = self._refusal, None
         return self._finish(self._remove(removed, were_online, were_offline), added, delta, refusal)
+
+    def _take(self, image: ClusterImage) -> None:
+        self.image = image
+        self._cluster.brokers = image.brokers
+
+    def _step_down(self, old: TopicImage, topic: TopicImage) -> None:
+        """Lead no more, at once, what another broker leads now: a request that is handled next must not be acknowledged here."""
+        if old.partitions is topic.partitions:
+            return
+        for number, (before, after) in enumerate(zip(old.partitions, topic.partitions, strict=False)):
+            if before is not after and before.leader == self._broker_id != after.leader:
+                partition = self.online.get(TopicPartition(topic.name, number))
+                if partition is not None:
+                    partition.step_down()
+
+    def step_down(self) -> None:
+        """Lead no partition with several replicas, until an image has a newer leader epoch: this broker's session has ended."""
+        for topic_partition, partition in self.online.items():
+            if partition.is_leader and len(partition.replicas) > 1:
+                partition.step_down()
+                self._wake(topic_partition)
 
     def _no_longer_own(self, old: TopicImage, topic: TopicImage) -> list[int]:
         if old.partitions == topic.partitions:
@@ -211,7 +238,7 @@ class OwnPartitions:
     ) -> Partition:
         log = self._log_manager.create(topic_partition, topic.topic_id, config, is_new=is_new)
         self._subscribe(topic_partition, log)
-        return Partition(topic_partition, log, self._broker_id, image, high_watermark)
+        return Partition(topic_partition, log, self._broker_id, image, high_watermark, self._cluster)
 
     def _subscribe(self, topic_partition: TopicPartition, log: Log) -> None:
         """Subscribe to the log's `on_settled`, which is called when its records have become durable."""

@@ -1,11 +1,17 @@
 """One replica of a partition on this broker: its leader, how far it is replicated, and reading and writing within that.
 
+`in_sync` has the followers of a leader and the in-sync replicas, `following` what a follower does.
+
 High watermark
     Records below it are on every in-sync replica; consumers see nothing beyond. It is the smallest log end offset of the in-sync
     replicas. The fetches of followers show theirs: one from offset n means that the follower has everything before n. With no
     other replica in sync it moves with the log end on every append. It never moves back, and does not move while fewer replicas
     are in sync than `min.insync.replicas`, or past records that must become durable first (`flush.messages`, in `log.flush`). It
-    is kept with its position in the log, so that a waiting fetch can count the bytes before it without reading.
+    is kept with its position in the log, so that a waiting fetch can count the bytes before it without reading. A follower
+    follows that of its leader.
+
+Leading
+    A replica leads as the image has it. Once `step_down` was called, it leads only in a later leader epoch.
 
 Errors
     Appends and reads raise KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (the
@@ -20,7 +26,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.log.read import offset_behind
-from pybroker.model import FIRST_OFFSET, NO_OFFSET, BrokerId, LeaderEpoch, Offset
+from pybroker.metadata.isr_changes import IsrChange
+from pybroker.metadata.members import NO_BROKER_EPOCH
+from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, NO_OFFSET, BrokerId, LeaderEpoch, Offset
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication.fetch_data import (
     FetchIsolation,
@@ -28,6 +36,7 @@ from pybroker.replication.fetch_data import (
     FetchPartition,
     FetchPartitionData,
 )
+from pybroker.replication.in_sync import ALONE, Followers
 from pybroker.replication.leading import LeaderState
 from pybroker.replication.partition_data import is_present_epoch
 
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import PartitionImage
     from pybroker.model import TopicId, TopicPartition
     from pybroker.replication.cold_lookups import ColdLookups
+    from pybroker.replication.in_sync import Cluster, Isr
 
 _LOG_END: Final = FetchIsolation.LOG_END
 _TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
@@ -52,21 +62,25 @@ class Partition(LeaderState):
     """
 
     __slots__ = (
-        "_follower_end_offsets",
+        "_image",
+        "_stepped_down_at",
         "broker_id",
+        "cluster",
+        "followers",
         "leader_epoch_start_offset",
         "leader_id",
         "partition_epoch",
         "replicas",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  (each is of another kind)
         self,
         topic_partition: TopicPartition,
         log: Log,
         broker_id: BrokerId,
         image: PartitionImage,
         high_watermark: Offset = FIRST_OFFSET,
+        cluster: Cluster = ALONE,
     ) -> None:
         """Attach `log`; `high_watermark` is that of the last checkpoint, and only matters while other replicas are in sync."""
         self.topic_partition = topic_partition
@@ -75,32 +89,48 @@ class Partition(LeaderState):
         self._high_watermark_metadata: LogOffsetMetadata | None = None
         self.high_watermark_metadata = log.offset_metadata(min(max(high_watermark, log.log_start_offset), log.log_end_offset))
         self.leader_epoch_start_offset = NO_OFFSET
-        self._follower_end_offsets: dict[BrokerId, LogOffsetMetadata | None] = {}  # of other replicas; None until one has fetched
+        self.cluster = cluster
+        self.followers: Followers | None = None
+        """Those of a leader with several replicas; None for any other replica."""
+        self._stepped_down_at = NO_LEADER_EPOCH
         self._set_state(image)
         self._advance_high_watermark()
 
     def _set_state(self, image: PartitionImage, *, is_same_leader: bool = False) -> None:
+        self._image = image
         self.leader_id = image.leader
         self.leader_epoch = image.leader_epoch
         self.partition_epoch = image.partition_epoch
         self.replicas = image.replicas
         self.isr = image.isr
-        self.is_leader = image.leader == self.broker_id
+        self.is_leader = image.leader == self.broker_id and image.leader_epoch > self._stepped_down_at
         self._is_alone = self.is_leader and len(image.replicas) == len(image.isr) == 1  # no replica to wait for, and min_isr is 1
         if self.is_leader and not is_same_leader:
             self.leader_epoch_start_offset = self.log.log_end_offset
             self.log.lead(image.leader_epoch, self.leader_epoch_start_offset)
-        followers = (replica for replica in image.replicas if replica != self.broker_id) if self.is_leader else ()
-        self._follower_end_offsets = {replica: self._follower_end_offsets.get(replica) for replica in followers}
+        if not self.is_leader or len(image.replicas) == 1:
+            self.followers = None
+        elif self.followers is None or not is_same_leader:  # fetches from the leader of an older epoch prove nothing
+            self.followers = Followers(self.broker_id, image, self.cluster.clock.monotonic_ms())
+        else:
+            self.followers.apply_image(image)
 
     def apply_image(self, image: PartitionImage) -> bool:
         """Apply the cluster's decision. Returns whether the leader, its epoch or the high watermark changed."""
+        if image == self._image:
+            return False
         before = (self.leader_id, self.leader_epoch, self.high_watermark)
-        if image.leader_epoch != self.leader_epoch:
-            self._follower_end_offsets = {}  # fetches from the leader of an older epoch prove nothing
-        self._set_state(image, is_same_leader=self.is_leader and image.leader_epoch == self.leader_epoch)
+        was_leader = self.leader_id == self.broker_id  # `is_leader` may have been taken away before
+        self._set_state(image, is_same_leader=was_leader and image.leader_epoch == self.leader_epoch)
         self._advance_high_watermark()
         return before != (self.leader_id, self.leader_epoch, self.high_watermark)
+
+    def step_down(self) -> None:
+        """Lead no more in the present leader epoch: other brokers may have elected another leader that this one does not know."""
+        if self.is_leader:
+            self._stepped_down_at = self.leader_epoch
+            self.is_leader = self._is_alone = False
+            self.followers = None
 
     def replace_log(self, log: Log) -> None:
         """Continue with `log`, which has the same records in other files."""
@@ -197,7 +227,9 @@ class Partition(LeaderState):
         return ErrorCode.NONE if self.log.settled_end_offset >= required_offset else None
 
     def on_settled(self) -> bool:
-        """Note that the unsettled records have become durable. Returns whether that moved the high watermark."""
+        """Note that unsettled records have become durable, or a proposed ISR is decided. Returns whether that moved the high
+        watermark.
+        """
         before = self.high_watermark
         self._advance_high_watermark()
         return self.high_watermark != before
@@ -218,25 +250,54 @@ class Partition(LeaderState):
         if not self.is_leader or len(self.isr) < self.min_isr:
             return
         target = self._settled_end
-        if len(self.isr) > 1:
-            for replica, end_offset in self._follower_end_offsets.items():
-                if replica in self.isr:
-                    if end_offset is None:
-                        return
-                    if end_offset.offset < target.offset:
-                        target = end_offset
+        if self.followers is not None:
+            slowest = self.followers.slowest(target, self.cluster)
+            if slowest is None:
+                return
+            target = slowest
         current = self.high_watermark_metadata
         # The same offset may have moved to the front of a new segment.
         if target.offset > current.offset or (target.offset == current.offset and target != current):
             self.high_watermark_metadata = target
             self.log.producers.on_high_watermark(target.offset)
 
-    def update_follower(self, replica_id: BrokerId, end_offset: LogOffsetMetadata) -> bool:
+    def update_follower(self, replica_id: BrokerId, end_offset: LogOffsetMetadata, broker_epoch: int = NO_BROKER_EPOCH) -> bool:
         """Note that a follower fetched from `end_offset`. Returns whether that moved the high watermark."""
+        followers = self.followers
+        if followers is None:
+            return False
         before = self.high_watermark
-        self._follower_end_offsets[replica_id] = end_offset
-        self._advance_high_watermark()
+        now_ms = self.cluster.clock.monotonic_ms()
+        if followers.fetched(replica_id, end_offset, broker_epoch, self.log.log_end_offset, now_ms):
+            self._advance_high_watermark()
+            self._propose(followers.expanded(replica_id, self.high_watermark, self.leader_epoch_start_offset, self.cluster))
         return self.high_watermark != before
+
+    def check_isr(self) -> None:
+        """Take the replicas out of the ISR that are too far behind; call it from time to time."""
+        if self.followers is not None:
+            now_ms = self.cluster.clock.monotonic_ms()
+            self._propose(self.followers.shrunk(self.log.log_end_offset, now_ms, self.cluster.lag_ms_max))
+
+    def _propose(self, isr: Isr | None) -> None:
+        """Ask the cluster for another ISR. Until the outcome is known, the high watermark counts the replicas of both."""
+        followers, alter_isr = self.followers, self.cluster.alter_isr
+        if isr is None or followers is None or alter_isr is None:
+            return
+        change = IsrChange(self.topic_partition, self.topic_id, self.leader_epoch, self.partition_epoch, isr.replicas, isr.added)
+        followers.proposed = isr
+
+        def done(is_done: bool) -> None:
+            if is_done and isr.added:
+                self.cluster.expands += 1
+            elif is_done:
+                self.cluster.shrinks += 1
+            if self.followers is followers and followers.proposed is isr:  # else a newer image has ended the proposal
+                followers.proposed = None
+                if self.on_settled():
+                    self.cluster.wake(self.topic_partition)
+
+        alter_isr(change, done)
 
     # Reading
 
@@ -261,7 +322,7 @@ class Partition(LeaderState):
         isolation, log = params.isolation, self.log
         end = self.high_watermark_metadata
         if isolation is _LOG_END:
-            if params.replica_id not in self._follower_end_offsets:
+            if params.replica_id not in self.replicas:
                 raise KafkaError(
                     ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {params.replica_id} is not a replica of {self.topic_partition}"
                 )

@@ -34,6 +34,7 @@ from pybroker.replication.delayed_fetch import DelayedFetch
 from pybroker.replication.delayed_produce import DelayedProduce
 from pybroker.replication.failed_append import failed_append
 from pybroker.replication.fetch_data import FetchIsolation, FetchParams, FetchPartition, FetchPartitionData, FetchResults
+from pybroker.replication.in_sync import Cluster
 from pybroker.replication.leading import LeaderAppends
 from pybroker.replication.own_partitions import OwnPartitions
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from pybroker.replication.partition import Partition
     from pybroker.replication.partition_data import ResponseLimit
     from pybroker.replication.produce_data import PartitionProduceResult, ProduceResults, Unsettled
-    from pybroker.sharing.work import Work
+    from pybroker.sharing.work import Pausing, Work
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class ReplicaManager(LeaderAppends):
         "_log_manager",
         "_own",
         "clock",
+        "cluster",
         "consumer_fetch_expirations",
         "follower_fetch_expirations",
         "moves",
@@ -92,7 +94,10 @@ class ReplicaManager(LeaderAppends):
         self.clock = clock
         self._log_manager = log_manager
         self._metrics = metrics
-        self._own = OwnPartitions(broker_id=broker_id, config=config, log_manager=log_manager, image=image, wake=self.wake)
+        self.cluster = Cluster(clock=clock, wake=self.wake, lag_ms_max=config.replica_lag_time_max_ms)
+        self._own = OwnPartitions(
+            broker_id=broker_id, config=config, log_manager=log_manager, image=image, wake=self.wake, cluster=self.cluster
+        )
         self._partitions = self._own.online
         self._own.moves = self.moves = DirectoryMoves(log_manager, later=later, on_moved=self._own.on_moved)
         self.fetch_purgatory = fetch_purgatory
@@ -129,6 +134,16 @@ class ReplicaManager(LeaderAppends):
             pass
         for _ in self.follow(old, new, delta):
             pass
+
+    def step_down(self) -> None:
+        """Lead no partition with several replicas, until an image has a newer leader epoch: this broker's session has ended."""
+        self._own.step_down()
+
+    def check_isr(self) -> Pausing[None]:
+        """Take the replicas out of the ISRs that are too far behind, in slices; call it from time to time."""
+        for partition in tuple(self._partitions.values()):
+            partition.check_isr()
+            yield
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
         """Respond with KAFKA_STORAGE_ERROR from now on, also to waiting requests, because the log's directory failed."""
@@ -294,13 +309,13 @@ class ReplicaManager(LeaderAppends):
         )
         return operation
 
-    def note_follower(self, replica_id: BrokerId, results: FetchResults) -> None:
+    def note_follower(self, params: FetchParams, results: FetchResults) -> None:
         """Note that a follower that fetches from an offset has everything before it."""
         advanced: list[TopicPartition] = []
         for wanted, data in results:
             partition = self._partitions.get(wanted.topic_partition)  # missing if the disk failed during another read
             if partition is None or data.error_code or data.fetch_offset_metadata is None:
                 continue
-            if partition.update_follower(replica_id, data.fetch_offset_metadata):
+            if partition.update_follower(params.replica_id, data.fetch_offset_metadata, params.replica_epoch):
                 advanced.append(wanted.topic_partition)
         self.wake_all(advanced)

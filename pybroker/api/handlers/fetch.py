@@ -138,6 +138,7 @@ def _params(broker: Services, context: RequestContext, request: FetchRequest, re
         is_read_committed=request.isolation_level == _READ_COMMITTED,
         broker_fetch_max_bytes=broker.config.fetch_max_bytes,
         client=client,
+        replica_epoch=request.replica_state.replica_epoch if context.api_version >= _REPLICA_STATE_VERSION else -1,
     )
 
 

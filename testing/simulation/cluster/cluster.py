@@ -38,6 +38,7 @@ from testing.simulation.loop import SimulatedLock, SimulatedLoop
 if TYPE_CHECKING:
     from pybroker.metadata.store.base import Store
     from pybroker.network.context import ConnectionContext
+    from pybroker.replication.peers import Peers
 
 CLIENTS = -1
 SESSION_MS = 3_000
@@ -68,6 +69,9 @@ class ClusterBroker(SimulatedBroker):
 
     def _open_store(self) -> Store:
         return self._cluster.store.open(self._process, self.failed.set)
+
+    def _make_peers(self) -> Peers:
+        return SimulatedPeers(self._cluster.network, self._process)
 
     def _listen(self) -> None:
         self._cluster.network.serving[self._process.node] = self._process

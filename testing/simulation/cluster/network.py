@@ -233,6 +233,9 @@ class SimulatedPeers:
         self._network, self._process = network, process
         self._lanes: dict[tuple[int, str], _Lane] = {}
 
+    def close(self) -> None:
+        """Do nothing: a process that ends breaks its connections."""
+
     def send(
         self,
         broker_id: int,

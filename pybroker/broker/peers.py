@@ -1,0 +1,225 @@
+"""Connections to the other brokers of the cluster: requests in their order, and the response to each, or none.
+
+A connection is opened when it is first needed, at the address that the broker has registered for `inter.broker.listener.name`. It
+ends when a response is late, cannot be read, or the broker has registered again; the requests that wait on it get no response.
+After a failed attempt, requests fail for a pause that grows up to a second, so that no caller needs a pause of its own.
+
+Source: NetworkClient, BrokerBlockingSender.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from pybroker import __version__
+from pybroker.broker.registration import inter_broker_listener
+from pybroker.network.client import ClientConnection
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.codec import DecodeError, decode_response, encode_request, message_versions, response_class
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.api_versions import ApiVersionsRequest
+from pybroker.protocol.parts import SendPart
+from pybroker.protocol.schema import schema_of
+from pybroker.replication.peers import REQUEST_MS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pybroker.metadata.controller import Controller
+    from pybroker.metadata.members import BrokerRegistration, Endpoint
+    from pybroker.model import BrokerId
+
+logger = logging.getLogger(__name__)
+
+CONNECT_S: Final = 5.0
+PAUSE_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0)
+"""The pauses after failed attempts in a row; the last one holds from then on."""
+API_VERSIONS_VERSION: Final = 3
+
+Done = Callable[[Any | None], object]
+
+
+class _Sent(NamedTuple):
+    """A request whose response is waited for."""
+
+    correlation_id: int
+    cls: type[Any]
+    version: int
+    done: Done
+    late: asyncio.TimerHandle
+
+
+class _Waiting(NamedTuple):
+    """A request that waits for the connection."""
+
+    request: Any
+    done: Done
+    timeout_ms: int
+
+
+class BrokerPeers:
+    """The other brokers. `brokers` returns those that are live. Belongs to the loop."""
+
+    def __init__(self, brokers: Callable[[], Mapping[BrokerId, BrokerRegistration]], listener: str, client_id: str) -> None:
+        self._brokers, self._listener, self._client_id = brokers, listener, client_id
+        self._lanes: dict[tuple[BrokerId, str], _Lane] = {}
+        self._failures: dict[BrokerId, int] = {}
+        self._is_closed = False
+
+    @classmethod
+    def of(cls, controller: Controller) -> Self:
+        """Return the other brokers of the cluster that a controller has."""
+        config = controller.static_config
+        return cls(lambda: controller.image.brokers, inter_broker_listener(config), f"broker-{config.node_id}")
+
+    def send(
+        self,
+        broker_id: BrokerId,
+        request: Any,
+        done: Done,
+        *,
+        lane: str = "",
+        timeout_ms: int = REQUEST_MS_MAX,
+    ) -> None:
+        """Send a request, as `Peers` describes."""
+        broker = self._brokers().get(broker_id)
+        endpoint = None if broker is None else broker.endpoints.get(self._listener)
+        found = self._lanes.get((broker_id, lane))
+        if found is not None and broker is not None and (found.epoch, found.endpoint) != (broker.epoch, endpoint):
+            found.close("the broker has registered again")
+            found = None
+        if broker is None or endpoint is None or self._is_closed:
+            asyncio.get_running_loop().call_later(PAUSE_S[0], done, None)
+            return
+        if found is None or found.is_over:
+            found = self._lanes[broker_id, lane] = _Lane(self, broker, endpoint)
+        found.send(_Waiting(request, done, timeout_ms))
+
+    def close(self) -> None:
+        """End all connections; what waits gets no response."""
+        self._is_closed = True
+        for lane in tuple(self._lanes.values()):
+            lane.close("this broker stops")
+
+    @property
+    def client_id(self) -> str:
+        """The name by which the other brokers know this one."""
+        return self._client_id
+
+    def failed(self, broker_id: BrokerId, endpoint: Endpoint, reason: str) -> float:
+        """Note that a broker cannot be reached. Returns for how many seconds it should not be tried again."""
+        count = self._failures[broker_id] = self._failures.get(broker_id, 0) + 1
+        level = logging.WARNING if count == 1 and not self._is_closed else logging.DEBUG
+        logger.log(level, "Broker %d at %s:%d cannot be reached: %s", broker_id, *endpoint, reason)
+        return PAUSE_S[min(count, len(PAUSE_S)) - 1]
+
+    def reached(self, broker_id: BrokerId, endpoint: Endpoint) -> None:
+        """Note that a broker responds."""
+        if self._failures.pop(broker_id, 0):
+            logger.info("Broker %d at %s:%d can be reached again", broker_id, *endpoint)
+
+
+class _Lane:
+    """One connection, from its first request to its end."""
+
+    def __init__(self, peers: BrokerPeers, broker: BrokerRegistration, endpoint: Endpoint) -> None:
+        self._peers, self._broker_id = peers, broker.broker_id
+        self.epoch, self.endpoint = broker.epoch, endpoint
+        self.is_over = False
+        self._connection = ClientConnection(self._received, self.close)
+        self._versions: Mapping[int, tuple[int, int]] | None = None  # once the broker has responded to ApiVersions
+        self._sent: deque[_Sent] = deque()
+        self._waiting: deque[_Waiting] = deque()
+        self._correlation_id = 0
+        self._opening = asyncio.get_running_loop().create_task(self._open())
+
+    def send(self, waiting: _Waiting) -> None:
+        """Send a request when its turn has come."""
+        if self._versions is None:
+            self._waiting.append(waiting)
+            return
+        api_key = schema_of(type(waiting.request)).api_key
+        assert api_key is not None
+        lowest, highest = message_versions(api_key)
+        theirs = self._versions.get(api_key, (highest + 1, highest))
+        version = min(highest, theirs[1])
+        if version < max(lowest, theirs[0]):
+            logger.warning("Broker %d supports no version of %s that this one supports", self._broker_id, ApiKey(api_key).name)
+            asyncio.get_running_loop().call_later(PAUSE_S[-1], waiting.done, None)
+            return
+        self._send(waiting.request, version, waiting.done, waiting.timeout_ms)
+
+    def close(self, reason: str) -> None:
+        """End the connection; what waits gets no response. Idempotent."""
+        if self.is_over:
+            return
+        self.is_over = True
+        pause_s = self._peers.failed(self._broker_id, self.endpoint, reason)
+        self._opening.cancel()
+        waiting: list[Done] = []
+        for sent in self._sent:
+            sent.late.cancel()
+            waiting.append(sent.done)
+        waiting += [one.done for one in self._waiting]
+        self._sent.clear()
+        self._waiting.clear()
+        self._connection.close(reason)
+        loop = asyncio.get_running_loop()
+        for done in waiting:
+            loop.call_later(pause_s, done, None)
+
+    async def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await loop.create_connection(lambda: self._connection, self.endpoint.host, self.endpoint.port)
+        except (OSError, TimeoutError) as error:
+            self.close(str(error) or "no connection in time")
+            return
+        request = ApiVersionsRequest(client_software_name=self._peers.client_id, client_software_version=__version__)
+        self._send(request, API_VERSIONS_VERSION, self._asked, int(CONNECT_S * 1000))
+
+    def _asked(self, response: Any | None) -> None:
+        if response is None or self.is_over:
+            return
+        if response.error_code != ErrorCode.NONE:
+            self.close(f"ApiVersions has the error code {response.error_code}")
+            return
+        self._versions = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+        self._peers.reached(self._broker_id, self.endpoint)
+        while self._waiting:
+            self.send(self._waiting.popleft())
+
+    def _send(self, request: Any, version: int, done: Done, timeout_ms: int) -> None:
+        api_key = schema_of(type(request)).api_key
+        assert api_key is not None
+        self._correlation_id += 1
+        parts: list[bytes | bytearray | memoryview] = []
+        for part in encode_request(request, version, correlation_id=self._correlation_id, client_id=self._peers.client_id):
+            assert not isinstance(part, SendPart), "requests have no late parts"
+            parts.append(part)
+        late = asyncio.get_running_loop().call_later(timeout_ms / 1000, self.close, "no response in time")
+        self._sent.append(_Sent(self._correlation_id, response_class(api_key), version, done, late))
+        self._connection.send(parts)
+
+    def _received(self, frame: memoryview) -> None:
+        if not self._sent:
+            self.close("a response came for which there is no request")
+            return
+        sent = self._sent.popleft()
+        sent.late.cancel()
+        try:
+            correlation_id, response = decode_response(sent.cls, sent.version, frame)
+        except DecodeError as error:
+            self._sent.appendleft(sent)
+            self.close(f"a response cannot be read: {error}")
+            return
+        if correlation_id != sent.correlation_id:
+            self._sent.appendleft(sent)
+            self.close(f"it responded to request {correlation_id} in place of {sent.correlation_id}")
+            return
+        sent.done(response)

@@ -1,0 +1,200 @@
+"""Copies this broker's partitions from their leaders: follows the image, and moves the fetchers.
+
+There are `num.replica.fetchers` fetchers for each leader, each with a connection of its own and one request under way.
+
+Source: ReplicaFetcherManager, AbstractFetcherManager, ReplicaManager.applyLocalFollowersDelta.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.model import BrokerId, TopicPartition
+from pybroker.replication.fetcher.fetcher import Followed, ReplicaFetcher, Request
+from pybroker.sharing.loop import in_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pybroker.broker.periodic import Periodic
+    from pybroker.clock import Clock
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.metadata.control import ClusterControl
+    from pybroker.metadata.controller import Controller
+    from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
+    from pybroker.replication.peers import Peers
+    from pybroker.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+_Place = tuple[BrokerId, int]
+NO_EPOCH: Final = -1
+
+
+def replicate(
+    control: ClusterControl, controller: Controller, replicas: ReplicaManager, peers: Peers, periodic: Periodic
+) -> Replication:
+    """Begin to copy from other brokers, and to keep the ISRs of what this broker leads."""
+    config = controller.config
+    replicas.cluster.alter_isr = control.alter_isr
+    control.step_down = replicas.step_down
+    replication = Replication(replicas, peers, config, controller.image)
+    controller.subscribe(replication.follow)
+    periodic.every(max(config.replica_lag_time_max_ms // 2, 1), lambda: in_slices(replicas.check_isr()))
+    replication.start()
+    return replication
+
+
+class Replication:
+    """The fetchers of a broker. `follow` is a listener of the image, after that of the replicas. Belongs to the loop.
+
+    It owns `peers`, the connections to the other brokers.
+    """
+
+    def __init__(self, replicas: ReplicaManager, peers: Peers, config: BrokerConfig, image: ClusterImage) -> None:
+        self._replicas, self.peers, self._config, self._clock = replicas, peers, config, replicas.clock
+        self._image = image
+        self._fetchers: dict[_Place, _Moving] = {}
+        self._places: dict[TopicPartition, _Place] = {}
+
+    def start(self) -> None:
+        """Begin to copy."""
+        for _ in self._assign(self._image.topics.values()):
+            pass
+
+    def stop(self) -> None:
+        """Copy nothing any more, and end the connections to other brokers."""
+        for moving in self._fetchers.values():
+            moving.stop()
+        self.peers.close()
+
+    def follow(self, _old: ClusterImage, new: ClusterImage, delta: ImageDelta) -> Iterator[None] | None:
+        """Copy what the image has this broker copy from now on."""
+        self._image = new
+        removed = [TopicPartition(topic.name, n) for topic in delta.removed for n in range(len(topic.partitions))]
+        if delta.brokers_changed:
+            return self._followed(removed, new.topics.values())
+        if removed or delta.added or delta.changed:
+            return self._followed(removed, [*delta.added, *(topic for _, topic in delta.changed)])
+        return None
+
+    @property
+    def lags(self) -> Iterator[tuple[TopicPartition, BrokerId, int]]:
+        """Return how many records each copied partition is behind its leader."""
+        for (leader, _), moving in self._fetchers.items():
+            for topic_partition, followed in moving.fetcher:
+                yield topic_partition, leader, followed.lag
+
+    @property
+    def bytes_count(self) -> int:
+        """The bytes that were copied since the start."""
+        return sum(moving.fetcher.bytes_count for moving in self._fetchers.values())
+
+    def _followed(self, removed: Iterable[TopicPartition], topics: Iterable[TopicImage]) -> Iterator[None]:
+        for topic_partition in removed:
+            self._drop(topic_partition)
+        yield from self._assign(topics)
+
+    def _assign(self, topics: Iterable[TopicImage]) -> Iterator[None]:
+        """Give each partition to the fetcher of its leader."""
+        for topic in tuple(topics):
+            for number, image in enumerate(topic.partitions):
+                if len(image.replicas) > 1:
+                    topic_partition = TopicPartition(topic.name, number)
+                    partition = self._replicas.partitions.get(topic_partition)
+                    if partition is None or partition.is_leader or image.leader not in self._image.brokers:
+                        self._drop(topic_partition)
+                    elif image.leader != self._image.broker_id:
+                        self._copy(topic_partition, Followed(partition, topic.topic_id, image.leader_epoch), image.leader)
+            yield
+
+    def _copy(self, topic_partition: TopicPartition, followed: Followed, leader: BrokerId) -> None:
+        place = leader, zlib.crc32(str(topic_partition).encode()) % self._config.num_replica_fetchers
+        if self._places.get(topic_partition) != place:
+            self._drop(topic_partition)
+            self._places[topic_partition] = place
+        moving = self._fetchers.get(place)
+        if moving is None:
+            moving = self._fetchers[place] = _Moving(
+                ReplicaFetcher(leader, self._image.broker_id, self._broker_epoch, self._config),
+                self.peers, self._clock, lane=f"fetcher-{place[1]}", timeout_ms=self._config.replica_socket_timeout_ms,
+            )  # fmt: skip
+        moving.add(topic_partition, followed)
+
+    def _drop(self, topic_partition: TopicPartition) -> None:
+        place = self._places.pop(topic_partition, None)
+        if place is not None:
+            self._fetchers[place].fetcher.remove(topic_partition)
+
+    def _broker_epoch(self) -> int:
+        broker = self._image.brokers.get(self._image.broker_id)
+        return NO_EPOCH if broker is None else broker.epoch
+
+
+class _Moving:
+    """A fetcher and its connection: one request after the other, as long as there is anything to copy."""
+
+    def __init__(self, fetcher: ReplicaFetcher, peers: Peers, clock: Clock, *, lane: str, timeout_ms: int) -> None:
+        self.fetcher = fetcher
+        self._peers, self._clock, self._lane, self._timeout_ms = peers, clock, lane, timeout_ms
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_under_way = self._is_stopped = False
+
+    def add(self, topic_partition: TopicPartition, followed: Followed) -> None:
+        """Copy a partition, from the next request on."""
+        self.fetcher.add(topic_partition, followed)
+        if not self._is_under_way:
+            self._later(0)
+
+    def stop(self) -> None:
+        """Send nothing any more."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _later(self, delay_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._next)
+
+    def _next(self) -> None:
+        """Send the next request if it is due, or wait until it is."""
+        if self._is_stopped or self._is_under_way:
+            return
+        now_ms = self._clock.monotonic_ms()
+        due_ms = self.fetcher.next_ms(now_ms)
+        if due_ms is None:
+            return
+        request = self.fetcher.request(now_ms) if due_ms <= now_ms else None
+        if request is None:
+            self._later(max(1, due_ms - now_ms))
+            return
+        self._is_under_way = True
+        self._peers.send(
+            self.fetcher.leader, request.message, partial(self._responded, request), lane=self._lane, timeout_ms=self._timeout_ms
+        )
+
+    def _responded(self, request: Request, response: Any | None) -> None:
+        if self._is_stopped:
+            return
+        try:
+            handled = in_slices(self.fetcher.handle(request, response, self._clock.monotonic_ms))
+        except Exception:
+            logger.exception("A response of leader %d could not be followed, which is a bug", self.fetcher.leader)
+            self.fetcher.wait(self._clock.monotonic_ms())
+            handled = None
+        if isinstance(handled, asyncio.Future):
+            handled.add_done_callback(self._handled)
+        else:
+            self._handled()
+
+    def _handled(self, done: asyncio.Future[None] | None = None) -> None:
+        if done is not None and not done.cancelled() and (error := done.exception()) is not None:
+            logger.error("A response of leader %d could not be followed, which is a bug", self.fetcher.leader, exc_info=error)
+            self.fetcher.wait(self._clock.monotonic_ms())
+        self._is_under_way = False
+        self._next()

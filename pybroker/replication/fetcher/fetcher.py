@@ -1,0 +1,248 @@
+"""The partitions that a broker copies from one other broker: the next request, and what a response means.
+
+Order (KIP-74)
+    The leader reads partitions in the order of the request, until the response is full: `replica.fetch.response.max.bytes` bounds
+    it for any number of partitions, but a batch that is larger than every limit comes alone. A partition that had records goes to
+    the end of the order, here and in the leader's half of the session, so none starves.
+
+Errors
+    A partition whose leader refuses it waits for `replica.fetch.backoff.ms`, and then is asked about again, unless the image has
+    named another leader by then. Others are not held up. A fetch from before the leader's first record asks for that, and
+    the follower begins there.
+
+Source: AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint; KIP-74, KIP-101, KIP-227, KIP-595, KIP-903.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pybroker.model import LeaderEpoch, Offset, TopicPartition
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData, ReplicaState
+from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pybroker.replication import following
+from pybroker.replication.fetcher.session import FetchSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.model import BrokerId, TopicId
+    from pybroker.replication.fetcher.session import Key
+    from pybroker.replication.partition import Partition
+    from pybroker.sharing.work import Work
+
+logger = logging.getLogger(__name__)
+
+_NONE: Final = ErrorCode.NONE
+_OUT_OF_RANGE: Final = ErrorCode.OFFSET_OUT_OF_RANGE
+_EARLIEST: Final = -2
+_CODES: Final = {int(code): code for code in ErrorCode}
+_QUIET: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Errors that come while the two brokers do not have the same image yet, or that the leader's log shows."""
+
+
+class Followed:
+    """A partition that is copied. `leader_epoch` is the one in which this leader leads it."""
+
+    __slots__ = ("lag", "leader_epoch", "needs_start", "partition", "ready_ms", "topic_id")
+
+    def __init__(self, partition: Partition, topic_id: TopicId, leader_epoch: LeaderEpoch) -> None:
+        self.partition, self.topic_id, self.leader_epoch = partition, topic_id, leader_epoch
+        self.ready_ms = 0
+        self.needs_start = False
+        self.lag = 0
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the replica still is a follower in this leader epoch."""
+        partition = self.partition
+        return partition.leader_epoch == self.leader_epoch and not partition.is_leader
+
+
+class Request(NamedTuple):
+    """A request, and the partitions that it is about, as they were then."""
+
+    message: FetchRequest | ListOffsetsRequest
+    followed: dict[TopicPartition, Followed]
+
+
+class ReplicaFetcher:
+    """Copies partitions from one leader; one request at a time is under way. Belongs to the loop.
+
+    `broker_epoch` returns that of this broker, by which the leader knows its present life.
+    """
+
+    __slots__ = ("_broker_epoch", "_broker_id", "_config", "_followed", "_session", "bytes_count", "leader", "ready_ms")
+
+    def __init__(self, leader: BrokerId, broker_id: BrokerId, broker_epoch: Callable[[], int], config: BrokerConfig) -> None:
+        self.leader = leader
+        self._broker_id, self._broker_epoch, self._config = broker_id, broker_epoch, config
+        self._followed: dict[TopicPartition, Followed] = {}  # in the order of reading
+        self._session = FetchSession()
+        self.ready_ms = 0
+        """No request is due before this time: the leader did not respond."""
+        self.bytes_count = 0
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, Followed]]:
+        """Return the partitions that are copied."""
+        return iter(self._followed.items())
+
+    def add(self, topic_partition: TopicPartition, followed: Followed) -> None:
+        """Copy a partition from the next request on. If it is copied already, in the same leader epoch, nothing changes."""
+        before = self._followed.get(topic_partition)
+        if before is None or (before.partition, before.leader_epoch) != (followed.partition, followed.leader_epoch):
+            self._followed[topic_partition] = followed
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Copy a partition no more; a response that is under way does nothing to it."""
+        self._followed.pop(topic_partition, None)
+
+    def next_ms(self, now_ms: int) -> int | None:
+        """Return when the next request is due; None if there is nothing to copy."""
+        if not self._followed:
+            return None
+        return max(now_ms, self.ready_ms, min(one.ready_ms for one in self._followed.values()))
+
+    def request(self, now_ms: int) -> Request | None:
+        """Return the next request; None if every partition waits."""
+        ready = {key: one for key, one in self._followed.items() if one.ready_ms <= now_ms and one.is_current}
+        if not ready:
+            return None
+        behind = {key: one for key, one in ready.items() if one.needs_start}
+        return Request(_starts_wanted(behind, self._broker_id), behind) if behind else Request(self._fetch(ready), ready)
+
+    def _fetch(self, ready: dict[TopicPartition, Followed]) -> FetchRequest:
+        config, limit = self._config, self._config.replica_fetch_max_bytes
+        wanted: dict[Key, FetchPartition] = {}
+        for (_, number), one in ready.items():
+            log = one.partition.log
+            wanted[one.topic_id, number] = FetchPartition(
+                partition=number,
+                current_leader_epoch=one.leader_epoch,
+                fetch_offset=log.log_end_offset,
+                last_fetched_epoch=following.last_epoch(one.partition),
+                log_start_offset=log.log_start_offset,
+                partition_max_bytes=limit,
+            )
+        topics, forgotten = self._session.named(wanted)
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch()),
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=self._session.session_id,
+            session_epoch=self._session.epoch,
+            topics=topics,
+            forgotten_topics_data=forgotten,
+        )
+
+    def wait(self, now_ms: int) -> None:
+        """Send the next request after a pause, because something went wrong with the last one."""
+        self._session.begin_again()
+        self.ready_ms = now_ms + self._config.replica_fetch_backoff_ms
+
+    def handle(self, request: Request, response: Any | None, now_ms: Callable[[], int]) -> Work[None]:
+        """Follow a response, or none: the leader could not be reached, or did not respond in time."""
+        self.ready_ms = 0
+        if response is None:
+            self.wait(now_ms())
+        elif isinstance(request.message, ListOffsetsRequest):
+            self._start(request, response, now_ms())
+        elif response.error_code:
+            self.wait(now_ms())
+        else:
+            self._session.responded(response.session_id)
+            names = {one.topic_id: key.topic for key, one in request.followed.items()}
+            for topic in response.responses:
+                for data in topic.partitions:
+                    key = TopicPartition(names.get(topic.topic_id, ""), data.partition_index)
+                    followed = request.followed.get(key)
+                    if followed is not None and self._followed.get(key) is followed and followed.is_current:
+                        self._take(key, followed, data, now_ms())
+                    yield None
+
+    def _take(self, key: TopicPartition, followed: Followed, data: PartitionData, now_ms: int) -> None:
+        """Follow what the leader has responded for one partition."""
+        code, partition = _code(data.error_code), followed.partition
+        diverging = data.diverging_epoch
+        try:
+            if code is _OUT_OF_RANGE:
+                followed.needs_start = True
+            elif code is not _NONE:
+                self._wait(key, followed, code, now_ms)
+            elif diverging.epoch >= 0 or diverging.end_offset >= 0:
+                before = partition.log.log_end_offset
+                following.truncate(partition, epoch=LeaderEpoch(diverging.epoch), end_offset=Offset(diverging.end_offset))
+                logger.info(
+                    "%s: dropped the records from %d to %d, which leader %d does not have",
+                    key, partition.log.log_end_offset, before, self.leader,
+                )  # fmt: skip
+            else:
+                size = following.append(partition, data, now_ms)
+                followed.lag = max(0, data.high_watermark - partition.log.log_end_offset)
+                if size:
+                    self.bytes_count += size
+                    self._followed[key] = self._followed.pop(key)
+        except KafkaError as error:
+            self._wait(key, followed, error.code, now_ms, error.message)
+
+    def _wait(self, key: TopicPartition, followed: Followed, code: ErrorCode, now_ms: int, text: str = "") -> None:
+        followed.ready_ms = now_ms + self._config.replica_fetch_backoff_ms
+        level = logging.DEBUG if code in _QUIET else logging.WARNING
+        logger.log(level, "%s cannot be copied from leader %d now: %s %s", key, self.leader, code.name, text)
+
+    def _start(self, request: Request, response: Any, now_ms: int) -> None:
+        """Begin where the leader's logs begin, if that is behind the end of this broker's."""
+        for topic in response.topics:
+            for data in topic.partitions:
+                key = TopicPartition(topic.name, data.partition_index)
+                followed = request.followed.get(key)
+                if followed is None or self._followed.get(key) is not followed or not followed.is_current:
+                    continue
+                followed.needs_start = False
+                followed.ready_ms = now_ms + self._config.replica_fetch_backoff_ms  # a log in range by now is asked about later
+                if data.error_code:
+                    self._wait(key, followed, _code(data.error_code), now_ms)
+                    continue
+                try:
+                    self._start_one(key, followed, Offset(data.offset))
+                except KafkaError as error:
+                    self._wait(key, followed, error.code, now_ms, error.message)
+
+    def _start_one(self, key: TopicPartition, followed: Followed, log_start_offset: Offset) -> None:
+        partition = followed.partition
+        if partition.log.log_end_offset < log_start_offset:
+            logger.info("%s begins at %d, as the log of leader %d", key, log_start_offset, self.leader)
+            following.start_at(partition, log_start_offset)
+            followed.ready_ms = 0
+
+
+def _code(code: int) -> ErrorCode:
+    return _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _starts_wanted(behind: dict[TopicPartition, Followed], broker_id: BrokerId) -> ListOffsetsRequest:
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for (topic, number), one in behind.items():
+        asked = ListOffsetsPartition(partition_index=number, current_leader_epoch=one.leader_epoch, timestamp=_EARLIEST)
+        topics.setdefault(topic, []).append(asked)
+    return ListOffsetsRequest(
+        replica_id=broker_id, topics=[ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
+    )

@@ -1,0 +1,73 @@
+"""A follower takes over what its leader has responded for a partition.
+
+The log follows the leader's: batches are appended as they came. Where the logs diverge, the leader shows where its own log ends
+the epoch of the follower's last record. The follower drops what is behind that, and asks again. The high watermark is never a
+reason to drop a record: a follower may have records that are committed before its high watermark shows it.
+
+Each function raises KafkaError with the log's code; a disk that fails takes the partition offline by itself.
+
+Source: ReplicaFetcherThread.processPartitionData, AbstractFetcherThread; KIP-101, KIP-279, KIP-595.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.model import LeaderEpoch, Offset
+
+if TYPE_CHECKING:
+    from pybroker.protocol.messages.fetch import PartitionData
+    from pybroker.replication.partition import Partition
+
+_UNKNOWN: Final = -1
+
+
+def append(partition: Partition, data: PartitionData, now_ms: int) -> int:
+    """Append the records, and follow the high watermark and the log start. Returns the bytes that were appended."""
+    log, size = partition.log, 0
+    records = data.records
+    if records:
+        assert isinstance(records, (bytes, bytearray, memoryview)), "received, and not to be sent"
+        size = log.append_as_follower(memoryview(records), now_ms=now_ms).size
+    _follow_high_watermark(partition, Offset(data.high_watermark))
+    if log.log_start_offset < data.log_start_offset <= partition.high_watermark:
+        log.increment_log_start_offset(Offset(data.log_start_offset), high_watermark=partition.high_watermark)
+    return size
+
+
+def _follow_high_watermark(partition: Partition, of_leader: Offset) -> None:
+    """Move the high watermark to the leader's, as far as the log goes. It never moves back: a new leader may not know it yet."""
+    high_watermark = min(of_leader, partition.log.log_end_offset)
+    if high_watermark > partition.high_watermark:
+        partition.high_watermark_metadata = partition.log.offset_metadata(high_watermark)
+        partition.log.producers.on_high_watermark(high_watermark)
+
+
+def truncate(partition: Partition, *, epoch: LeaderEpoch, end_offset: Offset) -> None:
+    """Drop what the leader does not have: it ends `epoch`, the largest up to this log's last one, at `end_offset`."""
+    log = partition.log
+    if end_offset < 0:
+        return
+    own = log.end_offset_for_epoch(epoch)
+    end = end_offset if own.end_offset == _UNKNOWN else min(end_offset, own.end_offset)
+    log.truncate_to(Offset(end))
+    _end_high_watermark_with_log(partition)
+
+
+def start_at(partition: Partition, log_start_offset: Offset) -> None:
+    """Drop everything and begin where the leader's log begins, because that is behind this log's end."""
+    partition.log.truncate_fully_and_start_at(log_start_offset)
+    partition.high_watermark_metadata = partition.log.offset_metadata(log_start_offset)
+    partition.log.producers.on_high_watermark(log_start_offset)
+
+
+def _end_high_watermark_with_log(partition: Partition) -> None:
+    """Move the high watermark back to the log's end: an unclean election may drop records that were below it."""
+    end = partition.log.log_end_offset
+    if partition.high_watermark >= end:  # the same offset may be at another position now
+        partition.high_watermark_metadata = partition.log.offset_metadata(end)
+
+
+def last_epoch(partition: Partition) -> LeaderEpoch:
+    """Return the epoch of the log's last record, -1 if there is none."""
+    return partition.log.epochs.latest_epoch
