@@ -215,9 +215,9 @@ class BrokerServer:
         try:
             self.store = self._open_store()
             self.controller = await read_cluster(self.store, self.config, self.filesystem, self.hosts)
+            self.membership = Membership(self.controller, self.store, self.config, self.clock)
         except StoreError as error:
             raise StartError(str(error)) from error
-        self.membership = Membership(self.controller, self.store, self.config, self.clock)
         self.config = self.controller.config  # with the dynamic settings of earlier runs
 
     def _open_store(self) -> Store:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pybroker.log.log import Log
     from pybroker.log.manager.manager import LogManager
     from pybroker.metadata.controller import Controller
+    from pybroker.metadata.image import ClusterImage
     from pybroker.metrics.broker_metrics import BrokerMetrics, Number
     from pybroker.network.counters import ListenerCounters
     from pybroker.network.server import SocketServer
@@ -341,10 +342,31 @@ def _register_cleaner(metrics: BrokerMetrics, cleaner: LogCleaner, clock: Clock)
 def register_cluster(metrics: BrokerMetrics, controller: Controller) -> None:
     """Register what the controller knows."""
     prefix = "kafka_controller_kafkacontroller"
+    brokers = "Brokers of the cluster that are"
     metrics.gauge(f"{prefix}_globaltopiccount", "Topics of the cluster", lambda: len(controller.image.topics))
     metrics.gauge(
         f"{prefix}_globalpartitioncount",
         "Partitions of the cluster",
         lambda: sum(len(topic.partitions) for topic in controller.image.topics.values()),
     )
-    metrics.gauge(f"{prefix}_activebrokercount", "Brokers of the cluster", lambda: len(controller.image.brokers))
+    metrics.gauge(f"{prefix}_activebrokercount", f"{brokers} live", lambda: len(controller.image.brokers))
+    metrics.gauge(
+        f"{prefix}_fencedbrokercount",
+        f"{brokers} not live",
+        lambda: len(controller.image.registered) - len(controller.image.brokers),
+    )
+    metrics.gauge(
+        f"{prefix}_activecontrollercount",
+        "1 on the broker that is the cluster's controller, 0 on the others",
+        lambda: int(controller.image.controller_id == controller.broker_id),
+    )
+    metrics.gauge(
+        f"{prefix}_offlinepartitionscount",
+        "Partitions of the cluster without a live leader",
+        lambda: _offline_partitions(controller.image),
+    )
+
+
+def _offline_partitions(image: ClusterImage) -> int:
+    live = image.brokers.keys()
+    return sum(partition.leader not in live for topic in image.topics.values() for partition in topic.partitions)

@@ -21,6 +21,7 @@ from pybroker.metadata.members import BrokerSession
 from pybroker.metadata.membership import end_predecessor, go_live, in_use
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
+from pybroker.network.limits import BoundListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from pybroker.log.log import Log
     from pybroker.metadata.control import ClusterControl
     from pybroker.metadata.store.base import Session, Store
-    from pybroker.network.limits import BoundListener
     from pybroker.replication.peers import Peers
 
 LOOK_S: Final = 0.2
@@ -112,12 +112,15 @@ class Membership:
     """This broker's membership in its cluster, from the claim of its directories to the end of the stop."""
 
     def __init__(self, controller: Controller, store: Store, config: BrokerConfig, clock: Clock) -> None:
+        """Prepare the membership. Raises StoreError if other brokers could not know where this one listens."""
         self._controller, self._store, self._config, self._clock = controller, store, config, clock
         self._directories: list[str] = []
         self._session: Session | None = None  # of a broker that is alone
         self.control: ClusterControl | None = None
         """The part of the cluster; None for a broker that is alone."""
         if is_shared(config) or controller.image.registered.keys() - {config.node_id}:
+            listeners = [BoundListener(name=one.listener_name, host=one.host, port=one.port) for one in config.endpoints]
+            registration_in_cluster(config, listeners)  # before anything is changed
             from pybroker.metadata.control import ClusterControl  # noqa: PLC0415  a broker alone does not pay for it
 
             self.control = ClusterControl(controller, store)
