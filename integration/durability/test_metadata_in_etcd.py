@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from pybroker.metadata.store.etcd.gateway import Gateway
 from pybroker.metadata.store.renewal import RenewedSession
 from testing.process import etcd_peer
 from testing.process.broker import BrokerProcess
+from testing.scenes.store_contract import SCENARIOS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +96,33 @@ def test_each_change_happens_once_and_is_seen_once_while_the_only_member_comes_a
 
 def test_each_change_happens_once_and_is_seen_once_while_three_members_come_and_go(three_members: EtcdPeer) -> None:
     asyncio.run(disturbed(three_members, 300))
+
+
+async def disturb(etcd: EtcdPeer) -> None:
+    """Kill the only member and start it again, and pause it, again and again."""
+    (member,) = etcd.members
+    while True:
+        await asyncio.sleep(random.uniform(0, 0.3))
+        member.kill()
+        await asyncio.sleep(random.uniform(0, 0.3))
+        etcd.start()
+        await asyncio.to_thread(etcd.become_ready)
+        await asyncio.sleep(random.uniform(0, 0.3))
+        member.signal(signal.SIGSTOP)
+        await asyncio.sleep(random.uniform(0, 0.3))
+        member.signal(signal.SIGCONT)
+
+
+def test_a_store_keeps_the_promises_of_the_contract_while_etcd_comes_and_goes(etcd: EtcdPeer) -> None:
+    async def run() -> None:
+        disturbing = asyncio.create_task(disturb(etcd))
+        for scenario in SCENARIOS:
+            store = open_store(f"etcd:{etcd.urls}/{scenario.__name__}", owner="broker-1")
+            await asyncio.wait_for(scenario(store), TIMEOUT_S)
+            await store.close()
+        disturbing.cancel()
+
+    asyncio.run(run())
 
 
 def test_a_session_survives_a_restart_of_etcd_and_ends_for_its_owner_first_when_etcd_is_silent(etcd: EtcdPeer) -> None:

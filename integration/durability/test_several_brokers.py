@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from testing.process import procstat
-from testing.process.broker import BrokerProcess, command
+from testing.process.broker import BrokerProcess, command, read_line
 from testing.process.several import SeveralBrokers
 from testing.waiting import until
 
@@ -71,6 +72,18 @@ def test_a_broker_that_cannot_start_ends_all(tmp_path: Path) -> None:
     assert "Error: Broker 2 did not start; its log above gives the reason" in result.stderr
     assert "broker=2" in result.stderr or "Address already in use" in result.stderr
     assert "READY" not in result.stdout
+
+
+def test_modules_of_the_working_directory_are_not_imported(tmp_path: Path) -> None:
+    (tmp_path / "logging.py").write_text("raise SystemExit('this is not the library')")
+    script = Path(sys.executable).with_name("pybroker")
+    options = ["--brokers", "2", "--port", "0", "--data-dir", str(tmp_path / "data")]
+    process = subprocess.Popen([str(script), "start", *options], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert read_line(process, TIMEOUT_S).startswith("READY ")
+    finally:
+        process.terminate()
+        process.communicate(timeout=TIMEOUT_S)
 
 
 def test_directories_of_one_broker_and_of_several_are_not_exchanged(brokers: SeveralBrokers, tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.cli.main import ConfigurationError, RunError
 
 if TYPE_CHECKING:
     import signal
-    from pathlib import Path
 
     from pybroker.broker.ready_file import ReadyFile
     from pybroker.config.broker import BrokerConfig
@@ -64,8 +64,11 @@ def serve_several(
     if (reason := why_not_start(config, count, Filesystem())) is not None:
         raise RunError(reason)
 
+    is_path_safe = str(Path.cwd()) not in sys.path  # then no module of the working directory may come before another one
+
     def command_of(number: int, store: str, port: int | None) -> list[str]:
-        command = [sys.executable, "-m", "pybroker", "start", *options.arguments(), "--log-field", f"broker={number}"]
+        python = [sys.executable, *(["-P"] if is_path_safe else [])]
+        command = [*python, "-m", "pybroker", "start", *options.arguments(), "--log-field", f"broker={number}"]
         for name, value in properties_of(config, number, store, port=port).items():
             command += ["--override", f"{name}={value}"]
         return command

@@ -9,6 +9,7 @@ data_directories               data directories for readers
 record_lists, messages         random records and messages
 fake_transport, late_part      a transport without a socket, and a late part of a response
 network_toy                    a server on a socket with a toy handler
+store_contract                 the promises of a metadata store
 members                        brokers that a test has only as entries of the store
 scripted_broker                brokers that are scripts, for tests of our client
 no_wake_up                     a wake-up that never comes, for timers

@@ -18,6 +18,7 @@ from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, Entry, Store, StoreError
 from pybroker.metadata.store.etcd.store import EtcdStore
 from pybroker.metadata.store.shared.server import StoreServer
+from testing.scenes.store_contract import SCENARIOS, Scenario
 from testing.simulation.etcd import SimulatedEtcd
 
 KEYS = ["a", "a/1", "a/2", "b", "topics/t", "topics/t2"]
@@ -58,7 +59,7 @@ async def opened(kind: str, directory: Path, etcd: SimulatedEtcd | None = None) 
         yield store
 
 
-def drive(kind: str, scenario: Callable[[Store], Coroutine[Any, Any, None]]) -> None:
+def drive(kind: str, scenario: Scenario) -> None:
     async def run() -> None:
         with tempfile.TemporaryDirectory() as directory:
             async with opened(kind, Path(directory)) as store:
@@ -151,43 +152,10 @@ def test_a_store_is_a_dictionary_with_revisions(kind: str, steps: list[Commit | 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_of_many_commits_that_saw_the_same_revision_one_wins(kind: str) -> None:
-    async def scenario(store: Store) -> None:
-        outcomes = await asyncio.gather(*(store.commit(puts={"k": b"%d" % n}, compare={"k": ABSENT}) for n in range(20)))
-        (revision,) = (outcome for outcome in outcomes if not isinstance(outcome, Conflict))
-        assert outcomes.count(Conflict("k", ABSENT, revision)) == 19
-
-    drive(kind, scenario)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_watchers_have_seen_a_commit_when_it_returns_until_they_cancel(kind: str) -> None:
-    async def scenario(store: Store) -> None:
-        seen: list[Change] = []
-        watch = store.watch("a/", seen.extend)
-        revision = await store.commit(puts={"a/1": b"x", "b": b"y"})
-        assert isinstance(revision, int)
-        assert seen == [Change("a/1", b"x", revision)]
-        watch.cancel()
-        watch.cancel()
-        await store.commit(deletes=["a/1"])
-        assert seen == [Change("a/1", b"x", revision)]
-
-    drive(kind, scenario)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_commit_continues_when_the_task_that_waits_is_cancelled(kind: str) -> None:
-    async def scenario(store: Store) -> None:
-        waiting = asyncio.ensure_future(store.commit(puts={"k": b"v"}))
-        await asyncio.sleep(0)  # it has begun
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        await store.commit()
-        assert (entry := await store.get("k")) is not None
-        assert entry.value == b"v"
-
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_every_store_keeps_the_promises_of_the_contract(
+    kind: str, scenario: Callable[[Store], Coroutine[Any, Any, None]]
+) -> None:
     drive(kind, scenario)
 
 
@@ -217,18 +185,6 @@ def test_a_large_commit_gives_the_loop_back_and_is_seen_as_a_whole(kind: str, mo
             assert len((await store.list("key-")).entries) == after
             noticed.clear()
         looking.cancel()
-
-    drive(kind, scenario)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_key_cannot_be_put_and_deleted_at_once_and_a_closed_store_is_an_error(kind: str) -> None:
-    async def scenario(store: Store) -> None:
-        with pytest.raises(ValueError, match="both"):
-            await store.commit(puts={"k": b""}, deletes=["k"])
-        await store.close()
-        with pytest.raises(StoreError, match="closed"):
-            await store.commit(puts={"k": b""})
 
     drive(kind, scenario)
 
