@@ -81,7 +81,7 @@ class LeaderState:
         info = log.append_as_leader(records, self.leader_epoch, now_ms, origin, request_version, work)
         if self._is_alone and log.unsettled_upto <= log.recovery_point:
             self._follow_log_end()
-        else:
+        elif len(self.isr) == 1:  # others in sync do not have these records yet
             self._advance_high_watermark()
         return info
 

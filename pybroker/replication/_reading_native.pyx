@@ -20,6 +20,7 @@ from pybroker.replication.partition import Partition
 
 
 cdef object HIGH_WATERMARK = FetchIsolation.HIGH_WATERMARK
+cdef object LOG_END = FetchIsolation.LOG_END
 cdef object log_class = Log
 cdef object partition_class = Partition
 cdef object zero_topic_id = ZERO_TOPIC_ID
@@ -56,25 +57,40 @@ def wanted_partitions(topics, names):
 cpdef object read_usual(object partition, FetchPartition wanted, object isolation, ResponseLimit limit):
     cdef long long bytes_max = limit.bytes_max(wanted)
     cdef FetchPartitionData data
-    if type(partition) is not partition_class or bytes_max < 0 or <long long>wanted.last_fetched_epoch >= 0:
+    if type(partition) is not partition_class or bytes_max < 0:
         return None
     log = partition.log
     if type(log) is not log_class or not wanted.means(log.topic_id):
         return None
     if not partition.is_leader or not is_present_epoch(wanted.current_leader_epoch, partition.leader_epoch):
         return None
+    fetch_offset, log_end_offset = wanted.fetch_offset, log.log_end_offset
+    if <long long>wanted.last_fetched_epoch >= 0 and not ends_in(log.epochs.entries, wanted.last_fetched_epoch, fetch_offset, log_end_offset):
+        return None
     if log.producers.first_unstable_offset is not None:
         return None  # the last stable offset may be another
     high_watermark = partition.high_watermark
-    fetch_offset = wanted.fetch_offset
-    if fetch_offset == high_watermark:
+    if isolation is LOG_END:
+        if log.unsettled_upto > log.recovery_point:
+            return None
+        if fetch_offset == log_end_offset:
+            return partition.nothing_new(log.end_offset_metadata)
+    elif fetch_offset == high_watermark:
         return partition.nothing_new(partition.high_watermark_metadata)
+    elif isolation is not HIGH_WATERMARK:
+        return None
     log_start_offset = log.log_start_offset
-    if isolation is not HIGH_WATERMARK or high_watermark < log.log_end_offset or fetch_offset < log_start_offset:
+    if fetch_offset < log_start_offset:
         return None
     if log.is_closed or log.log_directory.failure is not None:
         return None
-    fetched = log.segments.active.read_recent(fetch_offset, bytes_max=bytes_max, min_one_batch=limit.min_one_batch)
+    active = log.segments.active
+    end_position = None
+    if isolation is HIGH_WATERMARK and high_watermark < log_end_offset:
+        _, base_offset, end_position = partition.high_watermark_metadata
+        if base_offset != active.base_offset:
+            return None
+    fetched = active.read_recent(fetch_offset, bytes_max=bytes_max, min_one_batch=limit.min_one_batch, end=end_position)
     if fetched is None:
         return None
     records, size, place, _, is_first_incomplete = fetched
@@ -86,6 +102,11 @@ cpdef object read_usual(object partition, FetchPartition wanted, object isolatio
     data.records = records
     data.fetch_offset_metadata = place
     return data
+
+
+cdef bint ends_in(list entries, last_fetched_epoch, fetch_offset, log_end_offset):
+    """Return whether the epoch of the fetcher's last record is also that of the log's last one, so that they cannot diverge."""
+    return bool(entries) and entries[len(entries) - 1].epoch == last_fetched_epoch and fetch_offset <= log_end_offset
 
 
 def read_all_usual(dict partitions, topics, names, isolation, long long bytes_left, long long bytes_needed):

@@ -1,7 +1,8 @@
 """Finds out what the partitions of a fetch want, and the shortest way to read them: in Python, and the contract of the native
 part.
 
-A partition is usual if this broker leads it and a client reads it at its end or at a batch that was written lately.
+A partition is usual if this broker leads it, and a client or a follower reads it at its end or at a batch that was written
+lately.
 The native part reads usual partitions; this part reads none, because the general way is as quick in Python. No
 function here returns an error: the general way does.
 """
@@ -59,7 +60,8 @@ def read_usual(
     isolation: FetchIsolation,  # noqa: ARG001
     limit: ResponseLimit,  # noqa: ARG001
 ) -> FetchPartitionData | None:
-    """Read one partition for a client within `limit`, if it is usual; None for any other, and then nothing was done.
+    """Read one partition within `limit`, if it is usual; None for any other, and then nothing was done. The caller has looked
+    whether a follower is a replica.
 
     Does not take what it reads from `limit`.
     """

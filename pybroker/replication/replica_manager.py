@@ -265,9 +265,9 @@ class ReplicaManager(LeaderAppends):
         isolation, own = params.isolation, self._partitions
         results: FetchResults = []
         for wanted in partitions:
-            data = None
-            if isolation is not _LOG_END:
-                data = reading.read_usual(own.get(wanted.topic_partition), wanted, isolation, limit)
+            data, partition = None, own.get(wanted.topic_partition)
+            if isolation is not _LOG_END or (partition is not None and params.replica_id in partition.replicas):
+                data = reading.read_usual(partition, wanted, isolation, limit)
             if data is None:
                 data = self._read_one(params, wanted, limit, cold)
             results.append((wanted, data))

@@ -257,8 +257,11 @@ def slice_from(
     return FetchedRecords(records, size, place, first_batch_size, size < first_batch_size)
 
 
-def read_recent(self: LogSegment, offset: Offset, *, bytes_max: int, min_one_batch: bool) -> FetchedRecords | None:
-    """Return what a read from `offset` to the end of the segment gets, if a batch that was written just now begins there.
+def read_recent(
+    self: LogSegment, offset: Offset, *, bytes_max: int, min_one_batch: bool, end: int | None = None
+) -> FetchedRecords | None:
+    """Return what a read from `offset` to the position `end`, by default that of the segment's end, gets, if a batch that was
+    written just now begins there.
 
     Returns None for any other offset, and if the data file is not open.
     """
@@ -266,7 +269,8 @@ def read_recent(self: LogSegment, offset: Offset, *, bytes_max: int, min_one_bat
     batch = tail.recent_place(offset)
     if batch is None or self.open_file is None:
         return None
-    return slice_from(self, offset, batch, limit=tail.size, bytes_max=bytes_max, min_one_batch=min_one_batch)
+    limit = tail.size if end is None else end
+    return slice_from(self, offset, batch, limit=limit, bytes_max=bytes_max, min_one_batch=min_one_batch)
 
 
 def find(self: LogSegment, offset: Offset) -> None:
