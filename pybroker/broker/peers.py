@@ -158,7 +158,8 @@ class _Lane:
         if self.is_over:
             return
         self.is_over = True
-        pause_s = self._peers.failed(self._broker_id, self.endpoint, reason)
+        is_idle = self._versions is not None and not self._sent  # as after `connections.max.idle.ms`
+        pause_s = 0.0 if is_idle else self._peers.failed(self._broker_id, self.endpoint, reason)
         self._opening.cancel()
         waiting: list[Done] = []
         for sent in self._sent:

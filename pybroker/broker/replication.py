@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 _Place = tuple[BrokerId, int]
 NO_EPOCH: Final = -1
+GATHERING_MS: Final = 2
+"""For how long added partitions are gathered before a request that waits is given up for them."""
 
 
 def replicate(
@@ -136,65 +138,80 @@ class Replication:
 
 
 class _Moving:
-    """A fetcher and its connection: one request after the other, as long as there is anything to copy."""
+    """A fetcher and its connections: one request after the other, as long as there is anything to copy.
+
+    A request that waits for records does not hold up partitions that this leader has just begun to lead: it is given up, and the
+    next one goes out on the other lane. So an election costs no follower the time of a wait.
+    """
 
     def __init__(self, fetcher: ReplicaFetcher, peers: Peers, clock: Clock, *, lane: str, timeout_ms: int) -> None:
         self.fetcher = fetcher
         self._peers, self._clock, self._lane, self._timeout_ms = peers, clock, lane, timeout_ms
         self._timer: asyncio.TimerHandle | None = None
-        self._is_under_way = self._is_stopped = False
+        self._adding: asyncio.TimerHandle | None = None
+        self._number = 0  # of the request under way; one that was given up has another
+        self._is_waiting = self._is_handling = self._is_stopped = False
 
     def add(self, topic_partition: TopicPartition, followed: Followed) -> None:
         """Copy a partition, from the next request on."""
-        self.fetcher.add(topic_partition, followed)
-        if not self._is_under_way:
-            self._later(0)
+        if self.fetcher.add(topic_partition, followed) and self._adding is None:
+            self._adding = asyncio.get_running_loop().call_later(GATHERING_MS / 1000, self._added)
 
     def stop(self) -> None:
         """Send nothing any more."""
         self._is_stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._adding):
+            if timer is not None:
+                timer.cancel()
 
-    def _later(self, delay_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._next)
+    def _added(self) -> None:
+        self._adding = None
+        if self._is_waiting:
+            self._number += 1
+            self._is_waiting = False
+            self.fetcher.give_up()
+        self._next()
 
     def _next(self) -> None:
         """Send the next request if it is due, or wait until it is."""
-        if self._is_stopped or self._is_under_way:
+        if self._is_stopped or self._is_waiting or self._is_handling:
             return
+        if self._timer is not None:
+            self._timer.cancel()
         now_ms = self._clock.monotonic_ms()
         due_ms = self.fetcher.next_ms(now_ms)
         if due_ms is None:
             return
         request = self.fetcher.request(now_ms) if due_ms <= now_ms else None
         if request is None:
-            self._later(max(1, due_ms - now_ms))
+            self._timer = asyncio.get_running_loop().call_later(max(1, due_ms - now_ms) / 1000, self._next)
             return
-        self._is_under_way = True
-        self._peers.send(
-            self.fetcher.leader, request.message, partial(self._responded, request), lane=self._lane, timeout_ms=self._timeout_ms
-        )
+        self._is_waiting = True
+        done = partial(self._responded, request, self._number)
+        lane = f"{self._lane}.{self._number % 2}"
+        self._peers.send(self.fetcher.leader, request.message, done, lane=lane, timeout_ms=self._timeout_ms)
 
-    def _responded(self, request: Request, response: Any | None) -> None:
-        if self._is_stopped:
+    def _responded(self, request: Request, number: int, response: Any | None) -> None:
+        if self._is_stopped or number != self._number:
             return
+        self._is_waiting, self._is_handling = False, True
         try:
             handled = in_slices(self.fetcher.handle(request, response, self._clock.monotonic_ms))
-        except Exception:
-            logger.exception("A response of leader %d could not be followed, which is a bug", self.fetcher.leader)
-            self.fetcher.wait(self._clock.monotonic_ms())
-            handled = None
-        if isinstance(handled, asyncio.Future):
-            handled.add_done_callback(self._handled)
+        except Exception as error:
+            self._failed(error)
         else:
-            self._handled()
-
-    def _handled(self, done: asyncio.Future[None] | None = None) -> None:
-        if done is not None and not done.cancelled() and (error := done.exception()) is not None:
-            logger.error("A response of leader %d could not be followed, which is a bug", self.fetcher.leader, exc_info=error)
-            self.fetcher.wait(self._clock.monotonic_ms())
-        self._is_under_way = False
+            if isinstance(handled, asyncio.Future):
+                handled.add_done_callback(self._handled)
+                return
+        self._is_handling = False
         self._next()
+
+    def _handled(self, done: asyncio.Future[None]) -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            self._failed(error)
+        self._is_handling = False
+        self._next()
+
+    def _failed(self, error: BaseException) -> None:
+        logger.error("A response of leader %d could not be followed, which is a bug", self.fetcher.leader, exc_info=error)
+        self.fetcher.wait(self._clock.monotonic_ms())

@@ -104,11 +104,13 @@ class ReplicaFetcher:
         """Return the partitions that are copied."""
         return iter(self._followed.items())
 
-    def add(self, topic_partition: TopicPartition, followed: Followed) -> None:
-        """Copy a partition from the next request on. If it is copied already, in the same leader epoch, nothing changes."""
+    def add(self, topic_partition: TopicPartition, followed: Followed) -> bool:
+        """Copy a partition from the next request on. Returns False if it is copied already, in the same leader epoch."""
         before = self._followed.get(topic_partition)
-        if before is None or (before.partition, before.leader_epoch) != (followed.partition, followed.leader_epoch):
-            self._followed[topic_partition] = followed
+        if before is not None and (before.partition, before.leader_epoch) == (followed.partition, followed.leader_epoch):
+            return False
+        self._followed[topic_partition] = followed
+        return True
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """Copy a partition no more; a response that is under way does nothing to it."""
@@ -152,6 +154,10 @@ class ReplicaFetcher:
             topics=topics,
             forgotten_topics_data=forgotten,
         )
+
+    def give_up(self) -> None:
+        """Forget the request that is under way, whose response will not be handled."""
+        self._session.begin_again()
 
     def wait(self, now_ms: int) -> None:
         """Send the next request after a pause, because something went wrong with the last one."""
