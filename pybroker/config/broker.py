@@ -217,6 +217,7 @@ class BrokerConfig(BaseSettings):
     pybroker_metrics_internal_topics: bool
     pybroker_metrics_topics: str
     pybroker_produce_inflation_max: int
+    pybroker_replication_factor_accept: str
     pybroker_request_elements_max: int
     pybroker_request_progress_timeout_ms: int
     pybroker_unsent_response_bytes_max: int

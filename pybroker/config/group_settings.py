@@ -36,7 +36,10 @@ GROUP_SETTINGS: Final = (
     # offsets
     Setting("offset.metadata.max.bytes", _I, 4096, "Largest metadata of a committed offset, in bytes."),
     Setting("offsets.load.buffer.size", _I, 5_242_880, "Bytes read at once when offsets are loaded.", at_least(1)),
-    Setting("offsets.topic.replication.factor", Kind.SHORT, 1, "Replicas of the topic of offsets. (Kafka: 3.)", at_least(1)),
+    Setting(
+        "offsets.topic.replication.factor", Kind.SHORT, 3,
+        "Replicas of the topic of offsets; when not set, as many as there are brokers if these are fewer.", at_least(1),
+    ),
     Setting("offsets.topic.num.partitions", _I, 50, "Partitions of the topic of offsets.", at_least(1)),
     Setting("offsets.topic.segment.bytes", _I, 104_857_600, "Segment size of the topic of offsets.", at_least(1)),
     Setting("offsets.topic.compression.codec", _I, 0, "Compression of the topic of offsets, by its number.", between(0, 4)),
@@ -75,7 +78,8 @@ GROUP_SETTINGS: Final = (
     ),
     Setting(
         "transaction.state.log.replication.factor", Kind.SHORT, 3,
-        "Replicas of the topic of transactions; as many as there are brokers if these are fewer.", at_least(1), _YES,
+        "Replicas of the topic of transactions; when not set, as many as there are brokers if these are fewer.",
+        at_least(1), _YES,
     ),
     Setting("transaction.state.log.num.partitions", _I, 50, "Partitions of the topic of transactions.", at_least(1)),
     Setting("transaction.state.log.min.isr", _I, 2, "min.insync.replicas of the topic of transactions.", at_least(1)),

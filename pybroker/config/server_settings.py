@@ -216,6 +216,12 @@ SERVER_SETTINGS: Final = (
     # topics
     Setting("num.partitions", _I, 1, "Partitions of a topic that is created without a number.", at_least(1)),
     Setting("default.replication.factor", _I, 1, "Replicas of a topic that is created without a number.", at_least(1)),
+    Setting(
+        "pybroker.replication.factor.accept", _S, "brokers",
+        "pybroker's own: a topic can have as many replicas as there are brokers (brokers), as in Kafka; or a single broker also"
+        " accepts a larger number, and keeps one replica (any).",
+        one_of("brokers", "any"),
+    ),
     Setting("auto.create.topics.enable", _B, True, "Create a topic when a client asks for its metadata for the first time."),
     Setting("delete.topic.enable", _B, True, "Allow topics to be deleted."),
     of_topics("message.max.bytes"),

@@ -76,7 +76,11 @@ def read_entry(
         defaults["log.dirs"] = (DEFAULT, default_directory())
     loaded = load_texts([*sources, defaults])
     own_hosts.check(loaded.config.endpoints, merged, is_own_host)
-    topics = wanted_topics(variables.topics, environment.get(SEPARATOR_VARIABLE, ""))
+    topics = wanted_topics(
+        variables.topics,
+        environment.get(SEPARATOR_VARIABLE, ""),
+        takes_replicas=several_brokers.takes_replicas(everything),
+    )
     remarks.append(f"Data directories: {', '.join(loaded.config.log_dirs)}")
     return Entry(
         loaded=loaded,

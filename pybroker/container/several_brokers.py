@@ -34,6 +34,7 @@ _LISTENER: Final = re.compile(r"([^:/\s,]+)://(?:\[([^\]]*)\]|([^:,\s]*)):(\d+)"
 _REPLICAS: Final = re.compile(r"(.*\.)?(replication\.factor|insync\.replicas|topic\.replicas|min\.isr)")
 """Settings of a broker's own topics and of Confluent's parts; a single node has none of them above 1."""
 
+ACCEPT: Final = "to keep one replica instead, set pybroker.replication.factor.accept=any"
 _APART: Final = "and each container would be a cluster of its own"
 
 
@@ -57,10 +58,12 @@ def check(properties: Texts, is_own_host: Callable[[str], bool]) -> None:
     _check_quorum(properties)
     _check_servers(properties, is_own_host)
     _check_numbers(properties)
+    if takes_replicas(properties):
+        return
     for name in properties:
         text = text_of(properties, name)
         if _REPLICAS.fullmatch(name) and text.isdigit() and int(text) > 1:
-            raise refusal(properties, name, f"needs {int(text)} brokers, but this container is a cluster of one")
+            raise refusal(properties, name, f"needs {int(text)} brokers, but this container is a cluster of one; {ACCEPT}")
 
 
 def is_of_several(properties: Texts) -> bool:
@@ -69,6 +72,11 @@ def is_of_several(properties: Texts) -> bool:
     nodes = [node for node in (text_of(properties, _VOTERS) or text_of(properties, _SERVERS)).split(",") if node.strip()]
     has_one_role = roles in ({"broker"}, {"controller"})
     return "metadata.store" in properties or len(nodes) > 1 or (has_one_role and bool(nodes))
+
+
+def takes_replicas(properties: Texts) -> bool:
+    """Return whether topics may ask for several replicas."""
+    return is_of_several(properties) or text_of(properties, "pybroker.replication.factor.accept") == "any"
 
 
 def undecided(properties: Texts) -> list[str]:

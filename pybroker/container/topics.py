@@ -28,8 +28,13 @@ _ALONE: Final = "but this container is a cluster of one"
 _NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
-def wanted_topics(variables: Mapping[str, str], separator: str = "") -> dict[str, tuple[str, NewTopic]]:
-    """Return, by topic, the variable that asks for it and how to create it. Raises ConfigError that names variable and entry."""
+def wanted_topics(
+    variables: Mapping[str, str], separator: str = "", *, takes_replicas: bool = False
+) -> dict[str, tuple[str, NewTopic]]:
+    """Return, by topic, the variable that asks for it and how to create it; `takes_replicas`: it may ask for several replicas.
+
+    Raises ConfigError that names variable and entry.
+    """
     wanted: dict[str, tuple[str, NewTopic]] = {}
     for variable, text in variables.items():
         for mark in set(separator) - set(" ,$'\\n\n") if variable == "KAFKA_CREATE_TOPICS" else ():
@@ -37,14 +42,14 @@ def wanted_topics(variables: Mapping[str, str], separator: str = "") -> dict[str
         for entry in _SEPARATOR.split(text):
             if not entry.strip():
                 continue
-            topic = _topic(variable, entry.strip())
+            topic = _topic(variable, entry.strip(), takes_replicas=takes_replicas)
             if topic.name in wanted:
                 raise ConfigError(variable, entry.strip(), f"asks for the topic {topic.name} a second time")
             wanted[topic.name] = (variable, topic)
     return wanted
 
 
-def _topic(variable: str, entry: str) -> NewTopic:
+def _topic(variable: str, entry: str, *, takes_replicas: bool) -> NewTopic:
     name, *rest = (part.strip() for part in entry.split(":"))
     reason = invalid_name_reason(name)
     if reason is not None:
@@ -63,11 +68,12 @@ def _topic(variable: str, entry: str) -> NewTopic:
     if policy:
         configs["cleanup.policy"] = re.sub(r"\s", "", policy)
     insync = configs.get("min.insync.replicas") or ""
-    if insync.isdigit() and int(insync) > 1:
+    if insync.isdigit() and int(insync) > 1 and not takes_replicas:
         raise ConfigError(variable, entry, f"{insync} in-sync replicas need {insync} brokers, {_ALONE}")
-    if _count(variable, entry, "replicas", replicas) > 1:
+    partition_count, factor = _count(variable, entry, "partitions", partitions), _count(variable, entry, "replicas", replicas)
+    if factor > 1 and not takes_replicas:
         raise ConfigError(variable, entry, f"{replicas} replicas need {replicas} brokers, {_ALONE}")
-    return NewTopic(name=name, partition_count=_count(variable, entry, "partitions", partitions), configs=configs)
+    return NewTopic(name=name, partition_count=partition_count, replication_factor=factor, configs=configs)
 
 
 def _count(variable: str, entry: str, what: str, text: str) -> int:

@@ -68,7 +68,7 @@ from pybroker.metadata.image import (
 from pybroker.metadata.internal_topics import automatic_topic
 from pybroker.metadata.member_entries import broker_key, encode_broker
 from pybroker.metadata.more_partitions import MorePartitions, plan_more_partitions
-from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, NewTopic, TopicPlanner
+from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, NewTopic, TopicPlanner, fewer_replicas
 from pybroker.metadata.producer_ids import ProducerIds
 from pybroker.metadata.store.base import ABSENT, Change, Conflict, OutcomeUnknownError, Session, Store, StoreError
 from pybroker.metadata.uninterrupted import Uninterrupted
@@ -180,7 +180,7 @@ class Controller:
         """Create topics that a client asked about, with the broker's defaults; a topic that another client just created
         is fine.
         """
-        outcomes = await self.create_topics([automatic_topic(name, self.config, len(self.image.brokers)) for name in missing])
+        outcomes = await self.create_topics([automatic_topic(name, self.config, len(self.image.registered)) for name in missing])
         return {
             name: TopicOutcome(topic=self.image.topics[name]) if name in self.image.topics else outcome
             for name, outcome in zip(missing, outcomes, strict=True)
@@ -314,6 +314,7 @@ class Controller:
                 await complete(
                     _logged(("Created topic %s with id %s and %d partitions", *_described(topic)) for topic in created)
                 )
+                await complete(_logged(fewer_replicas(topics, created, self.config.default_replication_factor)))
                 return planned
 
     def _plan(self, topics: Sequence[NewTopic]) -> Pausing[list[TopicOutcome]]:

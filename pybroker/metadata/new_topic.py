@@ -7,7 +7,7 @@ Source: ReplicationControlManager.createTopic, validateNewTopicNames, validateMa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -45,6 +45,12 @@ class NewTopic:
         if self.assignments:
             return len(self.assignments)
         return default if self.partition_count == BROKER_DEFAULT else max(self.partition_count, 0)
+
+    def requested_replicas(self, default: int) -> int:
+        """Return how many replicas each partition is to have, before any check."""
+        if self.assignments:
+            return len(self.assignments[0][1])
+        return default if self.replication_factor == BROKER_DEFAULT else self.replication_factor
 
 
 class TopicPlanner:
@@ -96,7 +102,9 @@ class TopicPlanner:
             )
         if topic.partition_count < BROKER_DEFAULT or topic.partition_count == 0:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
-        factor = self._config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+        factor = topic.requested_replicas(self._config.default_replication_factor)
+        if len(self._image.registered) == 1 and self._config.pybroker_replication_factor_accept == "any":
+            factor = min(factor, 1)
         return place_replicas(
             self._image.registered,
             partition_count=topic.requested_partitions(self._config.num_partitions),
@@ -120,6 +128,19 @@ class TopicPlanner:
         if by_partition.keys() != {*range(len(by_partition))}:
             raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
         return [by_partition[partition] for partition in range(len(by_partition))]
+
+
+def fewer_replicas(wanted: Sequence[NewTopic], created: Sequence[TopicImage], default: int) -> Iterator[tuple[object, ...]]:
+    """Return log lines about the new topics that have fewer replicas than their requests, which a single broker may accept."""
+    factors = {topic.name: topic.requested_replicas(default) for topic in wanted}
+    for topic in created:
+        if factors[topic.name] > (count := len(topic.partitions[0].replicas)):
+            yield (
+                "Topic %s has %d replica instead of %d, because there is a single broker",
+                topic.name,
+                count,
+                factors[topic.name],
+            )
 
 
 def new_partitions(

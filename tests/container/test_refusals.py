@@ -70,9 +70,10 @@ THREE = "1@kafka-1:9093,2@kafka-2:9093,3@kafka-3:9093"
         {"controller.quorum.voters": "", SERVERS: "kafka-1:9093,kafka-2:9093,kafka-3:9093"},
         {"node.id": "4", "process.roles": "broker"},
         {"metadata.store": "etcd:http://etcd:2379", "controller.quorum.voters": "", "process.roles": ""},
+        {"pybroker.replication.factor.accept": "any"},
     ],
 )
-def test_one_of_several_nodes_is_taken_with_its_replication_factors(changes: dict[str, str]) -> None:
+def test_one_of_several_nodes_and_one_that_accepts_any_are_taken_with_their_replication_factors(changes: dict[str, str]) -> None:
     check(texts(KRAFT | {"default.replication.factor": "3", "min.insync.replicas": "2"} | changes))
 
 

@@ -78,3 +78,11 @@ def test_two_variables_are_one_list() -> None:
     assert [variable for variable, _ in topics.values()] == ["PYBROKER_TOPICS", "KAFKA_CREATE_TOPICS"]
     with pytest.raises(ConfigError, match="KAFKA_CREATE_TOPICS=a: asks for the topic a a second time"):
         wanted_topics({"PYBROKER_TOPICS": "a", "KAFKA_CREATE_TOPICS": "a"})
+
+
+def test_several_replicas_are_for_several_brokers_or_one_that_accepts_any_number() -> None:
+    topics = wanted_topics({"PYBROKER_TOPICS": "a:6:3:min.insync.replicas=2,b"}, takes_replicas=True)
+    assert [(topic.replication_factor, dict(topic.configs)) for _, topic in topics.values()] == [
+        (3, {"min.insync.replicas": "2"}),
+        (-1, {}),
+    ]

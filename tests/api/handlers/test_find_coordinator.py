@@ -47,7 +47,7 @@ async def test_what_has_no_coordinator_is_refused_for_good(version: int, key_typ
 
 
 async def test_a_topic_that_cannot_be_made_is_tried_again_later(tmp_path: Path) -> None:
-    whole = await Whole(tmp_path, offsets_topic_replication_factor=3).start()
+    whole = await Whole(tmp_path, offsets_topic_replication_factor=2).start()
     response = await whole.ask(FindCoordinatorRequest(key="g"), 1)
     assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
