@@ -64,6 +64,7 @@ class ClusterControl:
         self._controller, self._store = controller, store
         self.step_down: Callable[[], object] = lambda: None
         """A function that makes this broker's replicas of partitions with several followers, at once."""
+        self._registration: BrokerRegistration | None = None
         self._session: Session | None = None
         self._lost = asyncio.Event()  # the entry of this life is gone
         self._must_look = asyncio.Event()  # the controller must elect, or there is none
@@ -84,7 +85,7 @@ class ClusterControl:
 
     async def join(self, registration: BrokerRegistration, life: BrokerSession) -> None:
         """Become live, and remain so until `close`. Raises StoreError, also if another process is the broker."""
-        await self._controller.register_broker(registration)
+        self._registration = registration
         await self._enter(life)
         self._controller.subscribe(self._follow)
         self._look_at_all()
@@ -147,8 +148,15 @@ class ClusterControl:
     # The life of the session
 
     async def _enter(self, life: BrokerSession) -> None:
+        controller = self._controller
         self._lost.clear()
-        self._session = await go_live(self._controller, self._store, life, self._controller.config)
+        assert self._registration is not None
+        await controller.register_broker(self._registration)  # also if it was unregistered while it was away
+        session = await go_live(controller, self._store, life, controller.config)
+        if controller.broker_id not in controller.image.registered:
+            await session.close()
+            raise StoreError(f"broker {controller.broker_id} was unregistered while it joined: start it again")
+        self._session = session
         logger.info("Broker %d joined the cluster", self._controller.broker_id)
 
     async def _stay(self, life: BrokerSession) -> None:

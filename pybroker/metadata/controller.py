@@ -66,7 +66,7 @@ from pybroker.metadata.image import (
     empty_image,
 )
 from pybroker.metadata.internal_topics import automatic_topic
-from pybroker.metadata.member_entries import broker_key, encode_broker
+from pybroker.metadata.member_entries import broker_key, encode_broker, session_key
 from pybroker.metadata.more_partitions import MorePartitions, plan_more_partitions
 from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, NewTopic, TopicPlanner, fewer_replicas
 from pybroker.metadata.producer_ids import ProducerIds
@@ -154,6 +154,10 @@ class Controller:
             await self.commit(puts={key: encode_broker(registration)})
             logger.info("Broker %d registered", registration.broker_id)
 
+    async def unregister_broker(self, broker_id: BrokerId) -> None:
+        """Take a broker that is not live out of the cluster; partitions keep it among their replicas. Raises KafkaError."""
+        await self._uninterrupted.run(self._unregister_broker(broker_id))
+
     async def commit(
         self,
         *,
@@ -239,7 +243,7 @@ class Controller:
 
     async def elect_leaders(self, partitions: Collection[TopicPartition], *, is_unclean: bool) -> None:
         """Have the first replica of each partition lead, where it can; or with `is_unclean` any live replica, where there is no
-        leader. The image has the outcome; a partition that does not exist is left out. Raises StoreError.
+        leader. The image has the outcome; a partition that does not exist is left out. Raises KafkaError.
         """
         from pybroker.metadata.elections import Election, candidates, plan_of_named  # noqa: PLC0415  a broker alone has no elections
         from pybroker.metadata.partition_commits import carry_out  # noqa: PLC0415
@@ -249,7 +253,10 @@ class Controller:
             after = partial(election.after, is_unclean_allowed=True) if is_unclean else election.preferred
             return plan_of_named(image, partitions, after)
 
-        await self._uninterrupted.run(carry_out(self, self._store.limits.operations_max, planned))
+        try:
+            await self._uninterrupted.run(carry_out(self, self._store.limits.operations_max, planned))
+        except StoreError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     async def _in_commits(
         self, elements: Sequence[Element], operation: Callable[[Sequence[Element]], Coroutine[Any, Any, Sequence[Result]]]
@@ -259,6 +266,20 @@ class Controller:
         for start in range(0, len(elements), count_max):
             results += await self._uninterrupted.run(operation(elements[start : start + count_max]))
         return results
+
+    async def _unregister_broker(self, broker_id: BrokerId) -> None:
+        async with self._one_change:
+            while True:
+                if broker_id not in self.image.registered:
+                    raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
+                if broker_id in self.image.brokers:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is live: stop it before it is unregistered")
+                failure = await self._commit(deletes=[broker_key(broker_id)], compare={session_key(broker_id): ABSENT})
+                if isinstance(failure, KafkaError):
+                    raise failure
+                if failure is None:
+                    logger.info("Broker %d is not registered any more", broker_id)
+                    return
 
     async def _raise_leader_epochs(self, above: LeaderEpoch) -> LeaderEpoch:
         async with self._one_change:

@@ -22,6 +22,7 @@ from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.base import OutcomeUnknownError, Session, StoreError
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import BrokerId, LeaderEpoch, TopicPartition
+from pybroker.protocol.error_codes import KafkaError
 
 T0 = TopicPartition("t", 0)
 
@@ -261,6 +262,23 @@ async def test_a_lost_broker_tries_until_the_store_takes_it(cluster: Cluster) ->
     await cluster[2].session.close()
     cluster.store.refusals = 5
     await until(lambda: cluster[1].leader() == 3 and cluster[1].controller.image.brokers.keys() == {1, 2, 3})
+
+
+async def test_a_broker_that_was_unregistered_while_its_session_was_lost_registers_again(cluster: Cluster) -> None:
+    session = cluster[2].session
+    assert session is not None
+    with pytest.raises(KafkaError, match="Broker 2 is live"):
+        await cluster[1].controller.unregister_broker(BrokerId(2))
+    enter = cluster[2].control._enter
+
+    async def late(life: BrokerSession) -> None:
+        await cluster[1].controller.unregister_broker(BrokerId(2))
+        assert sorted(cluster[1].controller.image.registered) == [1, 3]
+        await enter(life)
+
+    cluster[2].control._enter = late  # type: ignore[method-assign]  # between the end of a session and the next one
+    await session.close()
+    await until(lambda: cluster[1].controller.image.brokers.keys() == {1, 2, 3})
 
 
 async def test_a_topic_with_a_replica_on_a_dead_broker_gets_a_leader(cluster: Cluster) -> None:

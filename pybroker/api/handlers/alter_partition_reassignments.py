@@ -1,13 +1,13 @@
 """AlterPartitionReassignments (key 45), v0-1: move partitions to other brokers, or stop moving them.
 
 Behaviour
-    On one broker a partition can only be moved to where it is, which is done at once. An assignment that names an unknown broker,
+    A partition can only be moved to where it is, which is done at once. An assignment that names an unknown broker,
     a broker twice, or no broker is INVALID_REPLICA_ASSIGNMENT. No move is ever under way, so there is none to stop:
     NO_REASSIGNMENT_IN_PROGRESS.
 Versions
     v1 may refuse another number of replicas (KIP-860), INVALID_REPLICATION_FACTOR.
 Not done
-    Moves between brokers: INVALID_REPLICA_ASSIGNMENT until there is replication.
+    Moves between brokers: INVALID_REPLICA_ASSIGNMENT.
 Source: ReplicationControlManager.alterPartitionReassignments; KIP-455.
 """
 

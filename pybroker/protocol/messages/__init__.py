@@ -80,6 +80,7 @@ _VERSIONS: Final = {
     ApiKey.UPDATE_FEATURES: ("0-2", "0+"),
     ApiKey.DESCRIBE_CLUSTER: ("0-2", "0+"),
     ApiKey.DESCRIBE_PRODUCERS: ("0", "0+"),
+    ApiKey.UNREGISTER_BROKER: ("0", "0+"),
     ApiKey.DESCRIBE_TRANSACTIONS: ("0", "0+"),
     ApiKey.LIST_TRANSACTIONS: ("0-2", "0+"),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: ("0-1", "0+"),

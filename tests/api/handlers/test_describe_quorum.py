@@ -1,16 +1,17 @@
-"""DescribeQuorum shows this broker as the only voter, with the number of the store's commits as its offset."""
+"""DescribeQuorum shows the controller as the only voter, with the number of the store's commits as its offset."""
 
 from __future__ import annotations
 
 import pytest
 
 from pybroker.api.handlers import describe_quorum
+from pybroker.metadata.member_entries import CONTROLLER_KEY, session_key
 from pybroker.metadata.members import BrokerRegistration, Endpoint
 from pybroker.model import ZERO_TOPIC_ID, BrokerId
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import message_versions
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from pybroker.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, ReplicaState, TopicData
 from testing.scenes.api.cluster import ClusterScene
 
 VERSIONS = range(message_versions(ApiKey.DESCRIBE_QUORUM)[1] + 1)
@@ -25,8 +26,8 @@ METADATA = asking(("__cluster_metadata", [0]))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_the_quorum_is_this_broker(version: int) -> None:
-    cluster = await ClusterScene().start(BrokerRegistration(broker_id=BrokerId(2), endpoints={"PLAINTEXT": Endpoint("two", 2)}))
+async def test_the_quorum_of_a_broker_that_is_alone_is_this_broker(version: int) -> None:
+    cluster = await ClusterScene().start()
     cluster.broker.clock.advance(1234)  # type: ignore[attr-defined]  # a manual one
     response = await cluster.ask(describe_quorum.handle, version, METADATA)
     assert response.error_code == 0
@@ -38,6 +39,29 @@ async def test_the_quorum_is_this_broker(version: int) -> None:
     assert (voter.last_fetch_timestamp, voter.last_caught_up_timestamp) == ((1234, 1234) if version >= 1 else (-1, -1))
     nodes = [(node.node_id, [(one.name, one.host, one.port) for one in node.listeners]) for node in response.nodes]
     assert nodes == ([(1, [("PLAINTEXT", "10.0.0.7", 9092)])] if version >= 2 else [])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_the_controller_leads_and_the_other_live_brokers_observe(version: int) -> None:
+    others = [BrokerRegistration(broker_id=BrokerId(n), endpoints={"PLAINTEXT": Endpoint("h", n)}) for n in (2, 3, 4)]
+    cluster = await ClusterScene().start(*others)
+    await cluster.controller.commit(puts={CONTROLLER_KEY: b"2"}, deletes=[session_key(BrokerId(4))])
+    cluster.broker.clock.advance(1234)  # type: ignore[attr-defined]  # a manual one
+    response = await cluster.ask(describe_quorum.handle, version, METADATA)
+    (partition,) = response.topics[0].partitions
+    end = cluster.controller.image.revision
+    known, unknown = ((1234, 1234), (-1, -1)) if version >= 1 else ((-1, -1), (-1, -1))
+
+    def shown(replicas: list[ReplicaState]) -> list[tuple[int, int, tuple[int, int]]]:
+        return [
+            (one.replica_id, one.log_end_offset, (one.last_fetch_timestamp, one.last_caught_up_timestamp)) for one in replicas
+        ]
+
+    assert (partition.leader_id, partition.high_watermark) == (2, end)
+    assert shown(partition.current_voters) == [(2, end, known)]
+    assert shown(partition.observers) == [(1, end, known), (3, -1, unknown)]
+    nodes = [(node.node_id, [(one.name, one.host, one.port) for one in node.listeners]) for node in response.nodes]
+    assert nodes == ([(2, [("PLAINTEXT", "h", 2)])] if version >= 2 else [])
 
 
 async def test_each_commit_of_the_store_moves_the_log_end_and_the_high_watermark() -> None:

@@ -147,3 +147,18 @@ async def test_an_open_transaction_from_before_the_epoch_hides_no_offset(
     response = await whole.ask(ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[asked]), 5)
     (found,) = response.topics[0].partitions
     assert (found.error_code, found.offset) == (0, offset)
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+async def test_a_new_leader_does_not_let_a_reader_go_back_before_it_knows_how_far_the_old_one_was(
+    tmp_path: Path, version: int
+) -> None:
+    whole = await filled(tmp_path)
+    whole.replicas.partition_or_raise(TopicPartition("t", 0)).leader_epoch_start_offset = Offset(7)
+    code = ErrorCode.OFFSET_NOT_AVAILABLE if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
+    for timestamp in (list_offsets.LATEST, NOW_MS + 1002):
+        (response,) = await ask(whole, version, timestamp)
+        assert (response.error_code, response.offset) == (code, -1)
+    for timestamp, offset in ((list_offsets.EARLIEST, 0), (NOW_MS + 1, 1)):
+        (response,) = await ask(whole, version, timestamp)
+        assert (response.error_code, response.offset) == (0, offset)
