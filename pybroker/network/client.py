@@ -1,7 +1,7 @@
 """A connection to another broker, from the client's side: frames out, and the frames of the responses in.
 
-A frame is received into a buffer of its own, so its records can be kept without a copy. A buffer of a large frame grows with what
-arrives, so a size alone, which may be wrong, takes no memory.
+A frame is received into a buffer of its own, so its records can be kept without a copy. The buffer's memory is taken as it is
+written to, so a size alone, which may be wrong, takes none.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
+from pybroker.network.untouched import untouched
+from pybroker.sharing.turns.watchdog import watchdog_of
+
 _SIZE_BYTES: Final = 4
-FRAME_BYTES_MAX: Final = (1 << 31) - 1
-GROWTH_BYTES: Final = 1 << 20
+_FRAME_BYTES_MIN: Final = 4  # the correlation id
+FRAME_BYTES_MAX: Final = 1 << 30
+"""The first bytes of an HTTP response, read as a size, would be more."""
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -20,11 +24,11 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def __init__(self, received: Callable[[memoryview], object], lost: Callable[[str], object]) -> None:
         self._received, self._lost = received, lost
+        self._turns = watchdog_of(asyncio.get_running_loop()).watch
         self._transport: asyncio.Transport | None = None
         self._head = bytearray(_SIZE_BYTES)
         self._target = self._head
         self._position = 0
-        self._frame_bytes = -1  # of the frame that arrives; -1 while its size does
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to receive."""
@@ -49,23 +53,30 @@ class ClientConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         """Take bytes over."""
         self._position += count
-        if self._position < len(self._target) or self._transport is None:
-            return
-        if self._frame_bytes < 0:
-            self._begin(int.from_bytes(self._head, "big", signed=True))
-        elif len(self._target) < self._frame_bytes:
-            self._target.extend(bytes(min(len(self._target), self._frame_bytes - len(self._target))))
+        if self._position == len(self._target) and self._transport is not None:
+            self._turns.begin()
+            try:
+                self._complete()
+            finally:
+                self._turns.end("a response of another broker")
+
+    def _complete(self) -> None:
+        """Take a size over, or a frame."""
+        target, self._position = self._target, 0
+        if target is self._head:
+            self._begin(int.from_bytes(target, "big", signed=True))
         else:
-            frame = self._target
-            self._target, self._position, self._frame_bytes = self._head, 0, -1
-            self._received(memoryview(frame))
+            self._target = self._head
+            self._received(memoryview(target))
 
     def _begin(self, size: int) -> None:
-        if not _SIZE_BYTES <= size <= FRAME_BYTES_MAX:
+        if not _FRAME_BYTES_MIN <= size <= FRAME_BYTES_MAX:
             self.close(f"the size of a response is {size} bytes")
             return
-        self._frame_bytes, self._position = size, 0
-        self._target = bytearray(min(size, GROWTH_BYTES))
+        try:
+            self._target = untouched(size)
+        except MemoryError:
+            self.close(f"there is no memory for a response of {size} bytes")
 
     def eof_received(self) -> bool:
         """End the connection when the broker ends it."""
@@ -75,4 +86,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Report the end."""
         if self._transport is not None:
             self._transport = None
-            self._lost(str(exc) if exc is not None else "the broker closed the connection")
+            self._turns.begin()
+            try:
+                self._lost(str(exc) if exc is not None else "the broker closed the connection")
+            finally:
+                self._turns.end("a lost connection to another broker")
