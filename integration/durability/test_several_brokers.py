@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from testing.process import procstat
 from testing.process.broker import BrokerProcess, command, read_line
@@ -51,6 +53,51 @@ def test_a_broker_that_is_killed_is_started_again_and_all_stop_cleanly(brokers: 
     assert not (tmp_path / "ready").exists()
     assert not (brokers.data_dir / "metadata.socket").exists()
     assert all((brokers.data_dir / f"broker_{number}" / ".kafka_cleanshutdown").exists() for number in addresses)
+
+
+def test_nothing_acknowledged_is_lost_while_leaders_are_killed(brokers: SeveralBrokers) -> None:
+    admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
+    admin.create_topics([NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})])["t"].result(TIMEOUT_S)
+    acknowledged: list[int] = []
+
+    def note(error: object, message: Message) -> None:
+        assert error is None
+        acknowledged.append(int(message.value() or b""))
+
+    def partition() -> PartitionMetadata:
+        return admin.list_topics("t", timeout=TIMEOUT_S).topics["t"].partitions[0]
+
+    producer = Producer({"bootstrap.servers": brokers.bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 0})
+    numbers = itertools.count()
+
+    def produce_until(condition: Callable[[], bool], what: str) -> None:
+        def step() -> bool:
+            producer.produce("t", b"%d" % next(numbers), callback=note)
+            producer.poll(0.002)
+            return condition()
+
+        until(step, what, TIMEOUT_S)
+
+    def acknowledge_more(count: int) -> None:
+        wanted = len(acknowledged) + count
+        produce_until(lambda: len(acknowledged) >= wanted, "another leader acknowledges")
+
+    for _ in range(3):
+        produce_until(lambda: len(partition().isrs) == 3, "all replicas are in sync")
+        brokers.kill(partition().leader)
+        acknowledge_more(20)
+    assert producer.flush(TIMEOUT_S) == 0
+    consumer = Consumer({"bootstrap.servers": brokers.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"])
+    read: list[int] = []
+    until(lambda: read.extend(values(consumer)) or len(read) >= len(acknowledged), "everything is read", TIMEOUT_S)
+    consumer.close()
+    assert read == acknowledged == list(range(next(numbers)))
+    assert brokers.stop() == 0
+
+
+def values(consumer: Consumer) -> list[int]:
+    return [int(message.value() or b"") for message in consumer.consume(500, 1.0) if message.error() is None]
 
 
 def test_brokers_end_when_their_parent_is_killed_and_start_again_with_their_data(brokers: SeveralBrokers) -> None:
