@@ -42,7 +42,7 @@ def replicate(
 ) -> Replication:
     """Begin to copy from other brokers, and to keep the ISRs of what this broker leads."""
     config = controller.config
-    replicas.cluster.alter_isr = control.alter_isr
+    replicas.cluster.alter_isr, replicas.cluster.give_up = control.alter_isr, control.give_up
     control.step_down = replicas.step_down
     replication = Replication(replicas, peers, config, controller.image)
     controller.subscribe(replication.follow)

@@ -64,6 +64,7 @@ from pybroker.metadata.image import (
     ImageDelta,
     TopicImage,
     empty_image,
+    has_others,
 )
 from pybroker.metadata.internal_topics import automatic_topic
 from pybroker.metadata.member_entries import broker_key, encode_broker, session_key
@@ -396,7 +397,7 @@ class Controller:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         if isinstance(outcome, Conflict):
             return outcome
-        if not self._listener_failures or len(self.image.registered) > 1:
+        if not self._listener_failures or has_others(self.image):
             return None  # in a cluster, this broker's disk decides nothing: its replica is offline, and others may lead
         failure = self._listener_failures[0]
         if isinstance(failure, KafkaError):

@@ -273,6 +273,11 @@ def _newer(of_topic: PartitionImage, own: PartitionImage | None) -> PartitionIma
     return own if own.partition_epoch >= of_topic.partition_epoch else replace(of_topic, revision=own.revision)
 
 
+def has_others(image: ClusterImage) -> bool:
+    """Return whether several brokers are registered, so that no one of them decides alone."""
+    return len(image.registered) > 1
+
+
 def empty_image(broker_id: BrokerId) -> ClusterImage:
     """Return a cluster without an id, brokers or topics, as broker `broker_id` has it."""
     nothing: MappingProxyType[Any, Any] = MappingProxyType({})

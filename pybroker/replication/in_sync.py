@@ -23,7 +23,7 @@ Source: kafka.cluster.Partition, Replica; KIP-497, KIP-841, KIP-903.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -47,12 +47,14 @@ class Cluster:
     """The knowledge of a broker about the others, which its partitions share. `brokers` are the live ones.
 
     `alter_isr` is None for a broker that is alone. `wake` checks again the requests that wait for a partition.
+    `give_up` has other brokers lead partitions whose logs cannot be used here.
     """
 
     clock: Clock = field(default_factory=SystemClock)
     brokers: Mapping[BrokerId, BrokerRegistration] = field(default_factory=lambda: MappingProxyType({}))
     alter_isr: AlterIsr | None = None
     wake: Callable[[TopicPartition], object] = lambda _: None
+    give_up: Callable[[Collection[TopicPartition]], object] = lambda _: None
     lag_ms_max: int = 30_000
     shrinks: int = 0
     expands: int = 0

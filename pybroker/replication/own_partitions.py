@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.config.topic import TopicConfig
 from pybroker.failures import drop_frames
+from pybroker.metadata.image import has_others
 from pybroker.model import FIRST_OFFSET, TopicPartition
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.replication.partition import Partition
@@ -53,6 +54,7 @@ class OwnPartitions:
         "_log_manager",
         "_prepared",
         "_refusal",
+        "_refused",
         "_removed",
         "_wake",
         "image",
@@ -83,7 +85,8 @@ class OwnPartitions:
         self.moves: DirectoryMoves
         self._prepared: dict[TopicPartition, Partition] = {}  # made for the next image, and not served before
         self._removed: list[_Removed] = []  # by the next image
-        self._refusal: KafkaError | OSError | None = None  # why the last preparation ended early
+        self._refusal: KafkaError | OSError | None = None  # why a log could not be made by the last preparation
+        self._refused: set[TopicPartition] = set()  # without a log in the next image, which other brokers follow too
 
     def start(self, image: ClusterImage) -> None:
         """Make the partitions that the image gives this broker. A partition whose log cannot be opened is offline; the others
@@ -115,7 +118,7 @@ class OwnPartitions:
 
     # Following
 
-    def prepare(self, _new: ClusterImage, delta: ImageDelta) -> Iterator[None]:
+    def prepare(self, new: ClusterImage, delta: ImageDelta) -> Iterator[None]:
         """Make the logs of partitions that the change adds, and list those that it removes. `follow` raises the errors of logs
         that cannot be made.
         """
@@ -123,7 +126,7 @@ class OwnPartitions:
             yield from self._list_removed(topic, range(len(topic.partitions)))
         for old, topic in delta.changed:
             yield from self._list_removed(topic, self._no_longer_own(old, topic))
-        yield from self._make(delta)
+        yield from self._make(new, delta)
 
     def _list_removed(self, topic: TopicImage, numbers: Sequence[int]) -> Iterator[None]:
         for start in range(0, len(numbers), LISTED_AT_ONCE):
@@ -131,17 +134,22 @@ class OwnPartitions:
             self._removed += [(TopicPartition(topic.name, number), topic.topic_id) for number in some]
             yield
 
-    def _make(self, delta: ImageDelta) -> Iterator[None]:
-        try:
-            resolved = _resolver(self._config)
-            for topic in (*delta.added, *(topic for _, topic in delta.changed)):
-                for topic_partition, image in self._own(topic):
-                    if topic_partition not in self.online and topic_partition not in self.offline:
-                        config = resolved(topic.configs)
-                        self._prepared[topic_partition] = self._made(topic, topic_partition, image, config)
-                    yield
-        except (KafkaError, OSError) as error:
-            self._refusal = drop_frames(error)
+    def _make(self, new: ClusterImage, delta: ImageDelta) -> Iterator[None]:
+        """Make logs. After a failure a broker that is alone stops, because the change is taken back; in a cluster the replica is
+        offline.
+        """
+        resolved = _resolver(self._config)
+        for topic in (*delta.added, *(topic for _, topic in delta.changed)):
+            for topic_partition, image in self._own(topic):
+                if topic_partition not in self.online and topic_partition not in self.offline:
+                    try:
+                        self._prepared[topic_partition] = self._made(topic, topic_partition, image, resolved(topic.configs))
+                    except (KafkaError, OSError) as error:
+                        self._refusal = drop_frames(error)
+                        if not has_others(new):
+                            return
+                        self._refused.add(topic_partition)
+                yield
 
     def follow(self, new: ClusterImage, delta: ImageDelta) -> Iterator[None]:
         """Serve the partitions that a prepared change adds, and none that it removes. Returns what is left to do, which raises
@@ -156,8 +164,15 @@ class OwnPartitions:
         self.offline -= were_offline
         self.online |= self._prepared
         added, self._prepared = list(self._prepared), {}
+        self._give_up_refused()
         refusal, self._refusal = self._refusal, None
         return self._finish(self._remove(removed, were_online, were_offline), added, delta, refusal)
+
+    def _give_up_refused(self) -> None:
+        if self._refused:
+            self.offline |= self._refused
+            self._cluster.give_up(self._refused)
+            self._refused = set()
 
     def _take(self, image: ClusterImage) -> None:
         self.image = image
@@ -214,9 +229,10 @@ class OwnPartitions:
         for old_topic, topic in delta.changed:
             yield from self._change(old_topic, topic, resolved)
         if delta.removed:  # a topic that was deleted and created again in one change
-            yield from self._make(delta)
+            yield from self._make(self.image, delta)
             self.online |= self._prepared
             self._prepared = {}
+            self._give_up_refused()
             refusal, self._refusal = refusal or self._refusal, None
         if refusal is not None:
             raise refusal

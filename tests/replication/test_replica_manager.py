@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pybroker.metadata.members import BrokerRegistration
 from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.model import BrokerId, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -107,6 +109,22 @@ def test_a_log_that_cannot_be_made_fails_the_change_and_can_be_taken_back() -> N
     scene.remove("t")
     assert scene.logs.deleted == [TopicPartition("t", 0)]
     assert dict(scene.manager.partitions) == {}
+
+
+def test_a_log_that_cannot_be_made_is_an_offline_replica_in_a_cluster_which_others_may_lead() -> None:
+    scene = ReplicaScene()
+    brokers = {BrokerId(one): BrokerRegistration(broker_id=BrokerId(one), endpoints={}) for one in (1, 2)}
+    scene.image = replace(scene.image, members=replace(scene.image.members, registered=brokers))
+    given_up: list[TopicPartition] = []
+    scene.manager.cluster.give_up = given_up.extend
+    scene.logs.failing.add(TopicPartition("t", 0))
+    with pytest.raises(OSError, match="no space"):  # which is logged
+        scene.topic("t", 2, replicas=(1, 2))
+    assert scene.manager.partition(TopicPartition("t", 0)) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert list(scene.manager.partitions) == [TopicPartition("t", 1)]
+    assert given_up == [TopicPartition("t", 0)]
+    scene.remove("t")
+    assert scene.manager.partition(TopicPartition("t", 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_at_the_start_a_log_that_cannot_be_had_is_offline_and_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
