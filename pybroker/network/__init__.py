@@ -16,6 +16,6 @@ memory_pool          the bounded memory of incoming requests (KIP-72)
 untouched            memory that is taken as it is written to
 mute                 the reasons for which a connection is not read, and the events that set and clear them
 hangups              notices the end of a peer whose connection is not read
-
+client               a connection to another broker, from the client's side
 limits, counters     the settings of the network, and its counters for the metrics
 """
