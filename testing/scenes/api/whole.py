@@ -22,6 +22,7 @@ from pybroker.log.manager.manager import LogManager
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.members import BrokerRegistration
 from pybroker.metadata.new_topic import NewTopic
+from pybroker.metadata.store.base import Store
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.model import BrokerId, MemberId
@@ -42,10 +43,11 @@ NOW_MS = 1_700_000_000_000
 class Whole:
     """A broker without sockets. `ask` sends a request and reads the response as a client of a version does."""
 
-    def __init__(self, directory: Path, **config: Any) -> None:
-        self.clock = SettableClock(NOW_MS)
-        self.config = BrokerConfig(node_id=1, **{"log_dirs": (str(directory),), **config})
-        self.controller = Controller(MemoryStore(), self.config, broker_id=BrokerId(1))
+    def __init__(self, directory: Path, *, store: Store | None = None, clock: SettableClock | None = None, **config: Any) -> None:
+        self.clock = clock or SettableClock(NOW_MS)
+        self.config = BrokerConfig(**{"node_id": 1, "log_dirs": (str(directory),), **config})
+        self.broker_id = BrokerId(self.config.node_id)
+        self.controller = Controller(store or MemoryStore(), self.config, broker_id=self.broker_id)
         self.timer = OperationTimer(self.clock, never)
         self.metrics = BrokerMetrics()
         self._member_numbers = itertools.count(1)
@@ -54,17 +56,17 @@ class Whole:
 
     async def start(self) -> Whole:
         await self.controller.start(cluster_id="cluster-id")
-        await add_live_broker(self.controller, BrokerRegistration(broker_id=BrokerId(1), endpoints={}))
+        await add_live_broker(self.controller, BrokerRegistration(broker_id=self.broker_id, endpoints={}))
         self.logs = LogManager(
             self.config.log_dirs,
             cluster_id="cluster-id",
-            node_id=BrokerId(1),
+            node_id=self.broker_id,
             services=LogServices(clock=self.clock),
             config_of=lambda _topic: TopicConfig.resolve(self.config, {}),
         )
         self.logs.start()
         self.replicas = ReplicaManager(
-            broker_id=BrokerId(1),
+            broker_id=self.broker_id,
             config=self.config,
             clock=self.clock,
             log_manager=self.logs,
