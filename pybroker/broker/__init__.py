@@ -8,6 +8,7 @@ descriptors          how many file descriptors data files and connections get
 joining              opens the metadata store and reads the cluster from it
 old_data             why a new metadata store does not start beside older logs
 peers                connections to the other brokers of the cluster
+coordinating         makes the coordinators as soon as their topics exist
 replication          copies this broker's partitions from their leaders
 disks, disk_thread   the thread of each data directory, and how directories are closed
 leadership           whether a start raises the leader epochs

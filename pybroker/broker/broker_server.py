@@ -22,6 +22,7 @@ from pybroker.api.context import Services
 from pybroker.api.dispatch import Dispatcher
 from pybroker.api.validations import Validations
 from pybroker.broker import descriptors, gauges
+from pybroker.broker.coordinating import coordinate
 from pybroker.broker.disks import Disks
 from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, listeners_of, network_limits
 from pybroker.broker.free_memory import watch_free_memory
@@ -279,10 +280,8 @@ class BrokerServer:
         self.controller.subscribe(self._forget_metrics)
         if self.membership.control is not None:
             self._replicate(self.membership.control)
-        if OFFSETS_TOPIC in self.controller.image.topics:
-            self._coordinate_groups()
-        if TRANSACTION_STATE_TOPIC in self.controller.image.topics:
-            self._coordinate_transactions()
+        makers = {OFFSETS_TOPIC: self._coordinate_groups, TRANSACTION_STATE_TOPIC: self._coordinate_transactions}
+        coordinate(self.controller, makers)
 
     def _replicate(self, control: ClusterControl) -> None:
         from pybroker.broker.replication import replicate  # noqa: PLC0415  only in a cluster

@@ -52,6 +52,7 @@ from pybroker.protocol.messages import (
     offset_for_leader_epoch,
     push_telemetry,
     renew_delegation_token,
+    unregister_broker,
     update_features,
 )
 from testing.scenes.api.whole import Whole
@@ -237,6 +238,9 @@ CASES = {
     ),
     ApiKey.LIST_TRANSACTIONS: Case(lambda _: list_transactions.ListTransactionsRequest(), None),
     ApiKey.DESCRIBE_QUORUM: Case(quorum("__cluster_metadata"), quorum("t"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ApiKey.UNREGISTER_BROKER: Case(
+        None, lambda _: unregister_broker.UnregisterBrokerRequest(broker_id=9), ErrorCode.BROKER_ID_NOT_REGISTERED
+    ),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Case(lambda _: describe_client_quotas.DescribeClientQuotasRequest(), None),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Case(credential(""), credential("nobody"), ErrorCode.RESOURCE_NOT_FOUND),
     ApiKey.DESCRIBE_ACLS: absent(describe_acls.DescribeAclsRequest, ErrorCode.SECURITY_DISABLED),

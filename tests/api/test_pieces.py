@@ -43,6 +43,7 @@ ALONE = frozenset({
     "DescribeCluster", "ConsumerGroupHeartbeat", "GetTelemetrySubscriptions", "PushTelemetry", "ListConfigResources",
     "DescribeTopicPartitions", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
     "WriteTxnMarkers", "ListTransactions", "DescribeConfigs", "DescribeClientQuotas",
+    "UnregisterBroker",
 })  # fmt: skip
 """The APIs that are not handled in pieces: docs/design/latency.md shows for each why, and what bounds it instead."""
 
