@@ -32,7 +32,7 @@ from pybroker.metadata.elections import Election, candidates, plan_elections, pl
 from pybroker.metadata.image import NO_LEADER
 from pybroker.metadata.isr_commits import IsrCommits
 from pybroker.metadata.member_entries import CONTROLLER_KEY
-from pybroker.metadata.membership import announce_stop, go_live
+from pybroker.metadata.membership import announce_stop, end_predecessor, go_live
 from pybroker.metadata.partition_commits import carry_out
 from pybroker.metadata.store.base import ABSENT, SessionEndedError, StoreError
 from pybroker.model import TopicPartition
@@ -179,6 +179,7 @@ class ClusterControl:
     async def _join_again(self, life: BrokerSession) -> None:
         while True:
             try:
+                await end_predecessor(self._controller, [life.directory])  # the life before, if the store still has it
                 await self.step_aside()
                 await self._enter(life)
             except StoreError as error:

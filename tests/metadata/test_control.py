@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
@@ -254,6 +255,20 @@ async def test_a_broker_whose_renewals_are_late_steps_down_by_its_own_clock(clus
     assert not session.ended.is_set(), "the store has noticed nothing yet"
     session.valid_until_s = loop.time() - 1
     await cluster[2].control._end_of(session)
+
+
+async def test_a_broker_that_joins_again_does_not_wait_for_the_end_of_its_life_before(cluster: Cluster) -> None:
+    session = cluster[2].session
+    assert session is not None
+    before = cluster[1].controller.image.brokers[BrokerId(2)].epoch
+
+    async def unreachable(_: Session) -> None:
+        """End nothing: the store was out of reach."""
+
+    with mock.patch.object(cluster.store, "end", unreachable):
+        session.ended.set()
+        await until(lambda: cluster[1].controller.image.registered[BrokerId(2)].epoch > before)
+    assert cluster[2].steps_down == 1
 
 
 async def test_a_lost_broker_tries_until_the_store_takes_it(cluster: Cluster) -> None:
