@@ -133,7 +133,7 @@ class Membership:
         self._directories = [one.properties.directory_id for one in directories if one.properties is not None]
         if self.control is not None:
             await end_predecessor(self._controller, self._directories)
-            await self.control.step_aside()
+            await self.control.step_aside(is_start=True)
 
     @property
     def is_alone(self) -> bool:

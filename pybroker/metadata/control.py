@@ -78,10 +78,13 @@ class ClusterControl:
         """Whether this broker is the elected controller, as its image has it."""
         return self._session is not None and self._controller.image.members.controller == self._controller.broker_id
 
-    async def step_aside(self) -> None:
-        """Have this broker lead nothing, and be in no ISR beside others. Raises StoreError."""
+    async def step_aside(self, *, is_start: bool = False) -> None:
+        """Have this broker lead nothing, and be in no ISR beside others that are live; at its start, beside any others.
+
+        Raises StoreError.
+        """
         broker_id = self._controller.broker_id
-        await self._elect(gone={broker_id}, only=broker_id)
+        await self._elect(gone={broker_id}, only=broker_id, starting={broker_id} if is_start else ())
 
     async def join(self, registration: BrokerRegistration, life: BrokerSession) -> None:
         """Become live, and remain so until `close`. Raises StoreError, also if another process is the broker."""
@@ -262,13 +265,18 @@ class ClusterControl:
                 logger.info("The controller changed the leaders or the in-sync replicas of %d partitions", count)
 
     async def _elect(
-        self, names: Sequence[str] | None = None, *, gone: Collection[BrokerId] = (), only: BrokerId | None = None
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        gone: Collection[BrokerId] = (),
+        only: BrokerId | None = None,
+        starting: Collection[BrokerId] = (),
     ) -> int:
         """Elect where it is necessary, in these topics or in all. Raises StoreError."""
 
         def planned(image: ClusterImage, epoch: LeaderEpoch) -> Pausing[Sequence[PartitionChange]]:
             found = image.topics.values() if names is None else (image.topics[name] for name in names if name in image.topics)
-            return plan_elections(found, Election(candidates(image, gone), epoch), self._is_unclean_allowed, only)
+            return plan_elections(found, Election(candidates(image, gone), epoch, starting), self._is_unclean_allowed, only)
 
         return await carry_out(self._controller, self._store.limits.operations_max, planned)
 

@@ -4,8 +4,9 @@ The module is pure: from one image it makes the next states of the partitions th
 replicas are looked at; one with a single replica keeps its leader, live or not.
 
 Rules
-    A broker that is away leaves the ISR, but the ISR never becomes empty: while all its members are away, it stays as it is, and
-    the first of them that comes back leads.
+    A broker that is away leaves the ISR, but the ISR never becomes empty: while all its members are away, it stays as it is.
+    A broker that starts leaves each ISR that has another member, live or not: the other may only have lost its session, and still
+    has what this one has lost with its power. So of members that were all away, the last one that comes back leads.
     A partition whose leader is away gets the first replica of the ISR, in the order of the replicas, that is live and not
     stopping. If there is none, it has no leader, unless the topic allows an unclean election: then the first such replica leads,
     and is the ISR.
@@ -16,7 +17,7 @@ Example
     Replicas 1, 2, 3, ISR 3, 1, leader 1. Broker 1 dies: leader 3, ISR 3. Broker 3 dies: no leader, ISR 3. Broker 2 comes: no
     change. Broker 3 comes: leader 3, ISR 3.
 
-Source: PartitionChangeBuilder, ReplicationControlManager.generateLeaderAndIsrUpdates; KIP-841.
+Source: PartitionChangeBuilder, ReplicationControlManager.generateLeaderAndIsrUpdates; KIP-841, KIP-966 (unclean shutdowns).
 """
 
 from __future__ import annotations
@@ -52,17 +53,24 @@ def candidates(image: ClusterImage, gone: Collection[BrokerId] = ()) -> Candidat
 
 @dataclass(slots=True, frozen=True)
 class Election:
-    """Decides about the next state of a partition by the brokers that are there. A new leader gets `epoch`."""
+    """Decides about the next state of a partition by the brokers that are there. A new leader gets `epoch`. The brokers of
+    `starting` may have lost the ends of their logs.
+    """
 
     among: Candidates
     epoch: LeaderEpoch
+    starting: Collection[BrokerId] = ()
 
     def after(self, partition: PartitionImage, *, is_unclean_allowed: bool = False) -> PartitionImage | None:
         """Return the next state of a partition; None if it stays as it is."""
         present, electable = self.among
         if len(partition.replicas) == 1:
             return None
-        isr = tuple(one for one in partition.isr if one in present) or partition.isr
+        isr = (
+            tuple(one for one in partition.isr if one in present)
+            or tuple(one for one in partition.isr if one not in self.starting)
+            or partition.isr
+        )
         if partition.leader in present and partition.leader in isr:
             return self._changed(partition, partition.leader, isr)
         leader = next((one for one in partition.replicas if one in isr and one in electable), NO_LEADER)

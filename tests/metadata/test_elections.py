@@ -74,6 +74,16 @@ def test_an_isr_all_of_which_is_gone_at_once_stays_so_that_any_member_may_come_b
     assert election(1, 3).after(after) == changed(after, 1, (1,))
 
 
+def test_a_member_that_starts_leaves_an_isr_with_another_member_that_only_lost_its_session() -> None:
+    before = partition(3, (2, 3))
+    starting = replace(election(1), starting=ids(3))
+    after = starting.after(before)
+    assert after == changed(before, NO_LEADER, (2,)), "it may have lost its power, and the end of its log with it"
+    assert starting.after(partition(3, (3,))) == changed(partition(3, (3,)), NO_LEADER, (3,)), "only it has what was committed"
+    assert after is not None
+    assert election(1, 2, 3).after(after) == changed(after, 2, (2,))
+
+
 def test_no_leader_remains_until_a_member_of_the_isr_returns() -> None:
     before = partition(NO_LEADER, (3,))
     assert election(1, 2).after(before) is None
