@@ -15,8 +15,8 @@ Leading
 
 Errors
     Appends and reads raise KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (the
-    request's epoch is older or newer than ours), NOT_ENOUGH_REPLICAS, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, and
-    the log's errors for invalid records.
+    request's epoch is older or newer than ours), NOT_ENOUGH_REPLICAS, OFFSET_OUT_OF_RANGE, OFFSET_NOT_AVAILABLE (a
+    follower does not have the offset yet), KAFKA_STORAGE_ERROR, and the log's errors for invalid records.
 
 Source: kafka.cluster.Partition; KIP-101, KIP-320, KIP-595.
 """
@@ -336,6 +336,8 @@ class Partition(LeaderState):
                 return self._response(diverging_epoch=last)
         if wanted.fetch_offset == end.offset and end_offset == end.offset:
             return self.nothing_new(end)
+        if not self.is_leader and wanted.fetch_offset > log.log_end_offset:  # that of the leader may have it
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         fetched = log.read(wanted.fetch_offset, bytes_max=bytes_max, upper_offset=end_offset, min_one_batch=min_one_batch)
         response = self._response()
         response.fetch_offset_metadata = fetched.offset_metadata

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from pybroker.log.results import LogOffsetMetadata
 from pybroker.metadata.image import PartitionImage
 from pybroker.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.replication.fetch_data import FetchIsolation, FetchPartitionData
+from pybroker.replication.fetch_data import ClientMetadata, FetchIsolation, FetchPartitionData
 from pybroker.replication.partition import Partition
 from pybroker.sharing.work import run_through
 from testing.scenes.replication.model_log import ModelLog
@@ -226,6 +228,15 @@ def test_a_last_epoch_of_which_nothing_is_known_is_out_of_range(epoch: int, offs
     with pytest.raises(KafkaError) as caught:
         partition.fetch_records(params(), wanted("t", offset, last_fetched_epoch=epoch), bytes_max=1000, min_one_batch=True)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(("leader", "code"), [(BROKER, ErrorCode.OFFSET_OUT_OF_RANGE), (2, ErrorCode.OFFSET_NOT_AVAILABLE)])
+def test_a_follower_that_is_behind_is_no_reason_for_a_consumer_to_begin_again(leader: int, code: ErrorCode) -> None:
+    partition = replica(image(leader=leader), *[10] * 3, high_watermark=3)
+    consumer = dataclasses.replace(params(), client=ClientMetadata("", "client", "127.0.0.1"))
+    with pytest.raises(KafkaError) as caught:
+        partition.fetch_records(consumer, wanted("t", 5), bytes_max=1000, min_one_batch=True)
+    assert caught.value.code == code
 
 
 def test_the_log_learns_where_each_epoch_of_this_leader_begins() -> None:
