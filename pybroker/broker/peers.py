@@ -2,7 +2,8 @@
 
 A connection is opened when it is first needed, at the address that the broker has registered for `inter.broker.listener.name`. It
 ends when a response is late, cannot be read, or the broker has registered again; the requests that wait on it get no response.
-After a failed attempt, requests fail for a pause that grows up to a second, so that no caller needs a pause of its own.
+After a failure, no connection of the lane is opened for a pause that grows up to a second. The requests fail at the end of the
+pause, so that no caller needs a pause of its own.
 
 Source: NetworkClient, BrokerBlockingSender.
 """
@@ -19,7 +20,7 @@ from pybroker import __version__
 from pybroker.broker.registration import inter_broker_listener
 from pybroker.network.client import ClientConnection
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.codec import DecodeError, decode_response, encode_request, message_versions, response_class
+from pybroker.protocol.codec import DecodeError, EncodeError, decode_response, encode_request, message_versions, response_class
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest
 from pybroker.protocol.parts import SendPart
@@ -43,22 +44,21 @@ API_VERSIONS_VERSION: Final = 3
 Done = Callable[[Any | None], object]
 
 
-class _Sent(NamedTuple):
-    """A request whose response is waited for."""
+class _Waiting(NamedTuple):
+    """A request without a response. `late` ends its connection."""
 
-    correlation_id: int
-    cls: type[Any]
-    version: int
+    request: Any
     done: Done
     late: asyncio.TimerHandle
 
 
-class _Waiting(NamedTuple):
-    """A request that waits for the connection."""
+class _Sent(NamedTuple):
+    """A request that was sent, and what its response is."""
 
-    request: Any
-    done: Done
-    timeout_ms: int
+    waiting: _Waiting
+    correlation_id: int
+    cls: type[Any]
+    version: int
 
 
 class BrokerPeers:
@@ -88,22 +88,22 @@ class BrokerPeers:
         """Send a request, as `Peers` describes."""
         broker = self._brokers().get(broker_id)
         endpoint = None if broker is None else broker.endpoints.get(self._listener)
-        found = self._lanes.get((broker_id, lane))
-        if found is not None and broker is not None and (found.epoch, found.endpoint) != (broker.epoch, endpoint):
-            found.close("the broker has registered again")
-            found = None
         if broker is None or endpoint is None or self._is_closed:
             asyncio.get_running_loop().call_later(PAUSE_S[0], done, None)
             return
-        if found is None or found.is_over:
+        found = self._lanes.get((broker_id, lane))
+        if found is not None and (found.epoch, found.endpoint) != (broker.epoch, endpoint):
+            found.close("the broker has registered again", is_expected=True)
+            found = None
+        if found is None or found.may_follow:
             found = self._lanes[broker_id, lane] = _Lane(self, broker, endpoint)
-        found.send(_Waiting(request, done, timeout_ms))
+        found.send(request, done, timeout_ms)
 
     def close(self) -> None:
         """End all connections; what waits gets no response."""
         self._is_closed = True
         for lane in tuple(self._lanes.values()):
-            lane.close("this broker stops")
+            lane.close("this broker stops", is_expected=True)
 
     @property
     def client_id(self) -> str:
@@ -113,7 +113,7 @@ class BrokerPeers:
     def failed(self, broker_id: BrokerId, endpoint: Endpoint, reason: str) -> float:
         """Note that a broker cannot be reached. Returns for how many seconds it should not be tried again."""
         count = self._failures[broker_id] = self._failures.get(broker_id, 0) + 1
-        level = logging.WARNING if count == 1 and not self._is_closed else logging.DEBUG
+        level = logging.WARNING if count == 1 else logging.DEBUG
         logger.log(level, "Broker %d at %s:%d cannot be reached: %s", broker_id, *endpoint, reason)
         return PAUSE_S[min(count, len(PAUSE_S)) - 1]
 
@@ -129,98 +129,122 @@ class _Lane:
     def __init__(self, peers: BrokerPeers, broker: BrokerRegistration, endpoint: Endpoint) -> None:
         self._peers, self._broker_id = peers, broker.broker_id
         self.epoch, self.endpoint = broker.epoch, endpoint
-        self.is_over = False
+        self._is_over = False
+        self._next_s = 0.0  # once it is over: when another connection may be opened
+        self._loop = asyncio.get_running_loop()
         self._connection = ClientConnection(self._received, self.close)
         self._versions: Mapping[int, tuple[int, int]] | None = None  # once the broker has responded to ApiVersions
         self._sent: deque[_Sent] = deque()
         self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
-        self._opening = asyncio.get_running_loop().create_task(self._open())
+        self._unsupported: set[int] = set()  # the APIs of which a line is in the log
+        self._opening = self._loop.create_task(self._open())
 
-    def send(self, waiting: _Waiting) -> None:
+    @property
+    def may_follow(self) -> bool:
+        """Whether another connection may be opened in the place of this one."""
+        return self._is_over and self._loop.time() >= self._next_s
+
+    def send(self, request: Any, done: Done, timeout_ms: int) -> None:
         """Send a request when its turn has come."""
+        if self._is_over:
+            self._loop.call_at(self._next_s, done, None)
+            return
+        waiting = _Waiting(request, done, self._loop.call_later(timeout_ms / 1000, self.close, "no response in time"))
         if self._versions is None:
             self._waiting.append(waiting)
-            return
+        else:
+            self._send_known(waiting, self._versions)
+
+    def _send_known(self, waiting: _Waiting, versions: Mapping[int, tuple[int, int]]) -> None:
+        """Send a request to a broker whose versions are known."""
         api_key = schema_of(type(waiting.request)).api_key
         assert api_key is not None
         lowest, highest = message_versions(api_key)
-        theirs = self._versions.get(api_key, (highest + 1, highest))
+        theirs = versions.get(api_key, (highest + 1, highest))
         version = min(highest, theirs[1])
         if version < max(lowest, theirs[0]):
-            logger.warning("Broker %d supports no version of %s that this one supports", self._broker_id, ApiKey(api_key).name)
-            asyncio.get_running_loop().call_later(PAUSE_S[-1], waiting.done, None)
+            level = logging.DEBUG if api_key in self._unsupported else logging.WARNING
+            self._unsupported.add(api_key)
+            name = ApiKey(api_key).name
+            logger.log(level, "Broker %d supports no version of %s that this one supports", self._broker_id, name)
+            self._refuse(waiting)
             return
-        self._send(waiting.request, version, waiting.done, waiting.timeout_ms)
+        try:
+            self._send(waiting, version)
+        except EncodeError:
+            logger.exception("A request to broker %d cannot be encoded, which is a bug", self._broker_id)
+            self._refuse(waiting)
 
-    def close(self, reason: str) -> None:
-        """End the connection; what waits gets no response. Idempotent."""
-        if self.is_over:
+    def _refuse(self, waiting: _Waiting) -> None:
+        waiting.late.cancel()
+        self._loop.call_later(PAUSE_S[-1], waiting.done, None)
+
+    def close(self, reason: str, *, is_expected: bool = False) -> None:
+        """End the connection; what waits gets no response. An end that is not expected has a pause after it. Idempotent."""
+        if self._is_over:
             return
-        self.is_over = True
+        self._is_over = True
         is_idle = self._versions is not None and not self._sent  # as after `connections.max.idle.ms`
-        pause_s = 0.0 if is_idle else self._peers.failed(self._broker_id, self.endpoint, reason)
+        pause_s = 0.0 if is_idle or is_expected else self._peers.failed(self._broker_id, self.endpoint, reason)
+        self._next_s = self._loop.time() + pause_s
         self._opening.cancel()
-        waiting: list[Done] = []
-        for sent in self._sent:
-            sent.late.cancel()
-            waiting.append(sent.done)
-        waiting += [one.done for one in self._waiting]
+        self._connection.close(reason)
+        for one in (*(sent.waiting for sent in self._sent), *self._waiting):
+            one.late.cancel()
+            self._loop.call_at(self._next_s, one.done, None)
         self._sent.clear()
         self._waiting.clear()
-        self._connection.close(reason)
-        loop = asyncio.get_running_loop()
-        for done in waiting:
-            loop.call_later(pause_s, done, None)
 
     async def _open(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_S):
-                await loop.create_connection(lambda: self._connection, self.endpoint.host, self.endpoint.port)
-        except (OSError, TimeoutError) as error:
+                await self._loop.create_connection(lambda: self._connection, self.endpoint.host, self.endpoint.port)
+        except (OSError, UnicodeError) as error:  # UnicodeError: the host is no name
             self.close(str(error) or "no connection in time")
             return
         request = ApiVersionsRequest(client_software_name=self._peers.client_id, client_software_version=__version__)
-        self._send(request, API_VERSIONS_VERSION, self._asked, int(CONNECT_S * 1000))
+        late = self._loop.call_later(CONNECT_S, self.close, "no response in time")
+        self._send(_Waiting(request, self._asked, late), API_VERSIONS_VERSION)
 
     def _asked(self, response: Any | None) -> None:
-        if response is None or self.is_over:
+        if response is None:
             return
         if response.error_code != ErrorCode.NONE:
             self.close(f"ApiVersions has the error code {response.error_code}")
             return
         self._versions = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
-        self._peers.reached(self._broker_id, self.endpoint)
         while self._waiting:
-            self.send(self._waiting.popleft())
+            self._send_known(self._waiting.popleft(), self._versions)
 
-    def _send(self, request: Any, version: int, done: Done, timeout_ms: int) -> None:
-        api_key = schema_of(type(request)).api_key
+    def _send(self, waiting: _Waiting, version: int) -> None:
+        """Send a request in a version. Raises EncodeError."""
+        api_key = schema_of(type(waiting.request)).api_key
         assert api_key is not None
         self._correlation_id += 1
         parts: list[bytes | bytearray | memoryview] = []
-        for part in encode_request(request, version, correlation_id=self._correlation_id, client_id=self._peers.client_id):
+        client_id = self._peers.client_id
+        for part in encode_request(waiting.request, version, correlation_id=self._correlation_id, client_id=client_id):
             assert not isinstance(part, SendPart), "requests have no late parts"
             parts.append(part)
-        late = asyncio.get_running_loop().call_later(timeout_ms / 1000, self.close, "no response in time")
-        self._sent.append(_Sent(self._correlation_id, response_class(api_key), version, done, late))
+        self._sent.append(_Sent(waiting, self._correlation_id, response_class(api_key), version))
         self._connection.send(parts)
 
     def _received(self, frame: memoryview) -> None:
         if not self._sent:
             self.close("a response came for which there is no request")
             return
-        sent = self._sent.popleft()
-        sent.late.cancel()
+        sent = self._sent[0]
         try:
             correlation_id, response = decode_response(sent.cls, sent.version, frame)
         except DecodeError as error:
-            self._sent.appendleft(sent)
             self.close(f"a response cannot be read: {error}")
             return
         if correlation_id != sent.correlation_id:
-            self._sent.appendleft(sent)
             self.close(f"it responded to request {correlation_id} in place of {sent.correlation_id}")
             return
-        sent.done(response)
+        self._sent.popleft()
+        sent.waiting.late.cancel()
+        if self._versions is not None:  # not for ApiVersions alone, which a broker whose other responses fail may send well
+            self._peers.reached(self._broker_id, self.endpoint)
+        sent.waiting.done(response)
