@@ -44,7 +44,7 @@ from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.long_work import CONVERSIONS, LongWork
 from pybroker.metadata.directories import read_directories, write_directories
-from pybroker.metadata.names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from pybroker.metadata.names import INTERNAL_TOPICS
 from pybroker.metadata.store.base import StoreError
 from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.network.binding import bind_all
@@ -280,8 +280,7 @@ class BrokerServer:
         self.controller.subscribe(self._forget_metrics)
         if self.membership.control is not None:
             self._replicate(self.membership.control)
-        makers = {OFFSETS_TOPIC: self._coordinate_groups, TRANSACTION_STATE_TOPIC: self._coordinate_transactions}
-        coordinate(self.controller, makers)
+        coordinate(self.controller, self._coordinate_groups, self._coordinate_transactions, self.membership.control)
 
     def _replicate(self, control: ClusterControl) -> None:
         from pybroker.broker.replication import replicate  # noqa: PLC0415  only in a cluster

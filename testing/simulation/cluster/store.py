@@ -131,7 +131,8 @@ class _Stream:
 
     def end(self) -> None:
         self._is_over = True
-        self.messages.put_nowait(None)
+        if not self._process.is_dead:  # else there is no loop any more
+            self.messages.put_nowait(None)
 
     def _begin(self, message: Message) -> None:
         self._store.process.loop.create_task(self._follow(message))
