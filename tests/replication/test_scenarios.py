@@ -134,7 +134,7 @@ async def test_a_follower_behind_the_leaders_log_begins_where_that_begins(replic
 # In-sync replicas
 
 
-async def test_fluss_3698_a_new_leader_takes_nobody_out_before_they_could_fetch(replicas: Replicas) -> None:
+async def test_fluss_3698_a_new_leader_takes_no_follower_out_before_it_could_fetch(replicas: Replicas) -> None:
     replicas.produce(1, b"a")
     await replicas.settle()
     replicas.clock.advance(10 * LAG_MS_MAX)
@@ -189,7 +189,7 @@ async def test_kafka_12686_the_outcome_of_a_proposal_changes_nothing_in_a_later_
     await replicas.elect(2, isr=(1, 2))
     await replicas.elect(1, isr=(1, 2))
     await replicas.fetch(3)
-    assert len(replicas.proposed) == 2, "a new leader proposes anew"
+    assert len(replicas.proposed) == 2, "a new leader makes a proposal of its own"
     done(False)
     followers = replicas.partition(1).followers
     assert followers is not None
@@ -199,7 +199,7 @@ async def test_kafka_12686_the_outcome_of_a_proposal_changes_nothing_in_a_later_
     assert len(replicas.proposed) == 2, "one change is under way at a time"
 
 
-async def test_kafka_15221_a_fetch_from_before_a_restart_brings_nobody_into_the_isr(replicas: Replicas) -> None:
+async def test_kafka_15221_a_fetch_from_before_a_restart_brings_no_follower_into_the_isr(replicas: Replicas) -> None:
     await replicas.decide(isr=(1, 2))
     request = replicas.request(3)
     await replicas.live_again(3)
