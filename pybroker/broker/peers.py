@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pybroker.metadata.controller import Controller
+    from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metadata.members import BrokerRegistration, Endpoint
     from pybroker.model import BrokerId
 
@@ -64,8 +66,16 @@ class _Sent(NamedTuple):
 class BrokerPeers:
     """The other brokers. `brokers` returns those that are live. Belongs to the loop."""
 
-    def __init__(self, brokers: Callable[[], Mapping[BrokerId, BrokerRegistration]], listener: str, client_id: str) -> None:
+    def __init__(
+        self,
+        brokers: Callable[[], Mapping[BrokerId, BrokerRegistration]],
+        listener: str,
+        client_id: str,
+        receive_buffer_bytes: int = -1,
+    ) -> None:
+        """Connect to `listener` of each broker; `receive_buffer_bytes` of -1 leaves it to the system."""
         self._brokers, self._listener, self._client_id = brokers, listener, client_id
+        self.receive_buffer_bytes = receive_buffer_bytes
         self._lanes: dict[tuple[BrokerId, str], _Lane] = {}
         self._failures: dict[BrokerId, int] = {}
         self._is_closed = False
@@ -74,7 +84,14 @@ class BrokerPeers:
     def of(cls, controller: Controller) -> Self:
         """Return the other brokers of the cluster that a controller has."""
         config = controller.static_config
-        return cls(lambda: controller.image.brokers, inter_broker_listener(config), f"broker-{config.node_id}")
+        peers = cls(
+            lambda: controller.image.brokers,
+            inter_broker_listener(config),
+            f"broker-{config.node_id}",
+            config.replica_socket_receive_buffer_bytes,
+        )
+        controller.subscribe(peers.follow)
+        return peers
 
     def send(
         self,
@@ -98,6 +115,15 @@ class BrokerPeers:
         if found is None or found.may_follow:
             found = self._lanes[broker_id, lane] = _Lane(self, broker, endpoint)
         found.send(request, done, timeout_ms)
+
+    def follow(self, _old: ClusterImage, new: ClusterImage, delta: ImageDelta) -> None:
+        """End the connections to lives of brokers that are over: a machine that lost its power never ends them."""
+        if delta.brokers_changed:
+            for key, lane in tuple(self._lanes.items()):
+                broker = new.brokers.get(key[0])
+                if broker is None or broker.epoch != lane.epoch:
+                    del self._lanes[key]
+                    lane.close("the broker is not live any more", is_expected=True)
 
     def close(self) -> None:
         """End all connections; what waits gets no response."""
@@ -199,10 +225,14 @@ class _Lane:
     async def _open(self) -> None:
         try:
             async with asyncio.timeout(CONNECT_S):
-                await self._loop.create_connection(lambda: self._connection, self.endpoint.host, self.endpoint.port)
+                transport, _ = await self._loop.create_connection(
+                    lambda: self._connection, self.endpoint.host, self.endpoint.port
+                )
         except (OSError, UnicodeError) as error:  # UnicodeError: the host is no name
             self.close(str(error) or "no connection in time")
             return
+        if self._peers.receive_buffer_bytes > 0:
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._peers.receive_buffer_bytes)
         request = ApiVersionsRequest(client_software_name=self._peers.client_id, client_software_version=__version__)
         late = self._loop.call_later(CONNECT_S, self.close, "no response in time")
         self._send(_Waiting(request, self._asked, late), API_VERSIONS_VERSION)

@@ -18,7 +18,7 @@ from pybroker.replication.fetcher.fetcher import Followed, ReplicaFetcher, Reque
 from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pybroker.broker.periodic import Periodic
     from pybroker.clock import Clock
@@ -44,7 +44,7 @@ def replicate(
     config = controller.config
     replicas.cluster.alter_isr, replicas.cluster.give_up = control.alter_isr, control.give_up
     control.step_down = replicas.step_down
-    replication = Replication(replicas, peers, config, controller.image)
+    replication = Replication(replicas, peers, lambda: controller.config, controller.image)
     controller.subscribe(replication.follow)
     periodic.every(max(config.replica_lag_time_max_ms // 2, 1), lambda: in_slices(replicas.check_isr()))
     replication.start()
@@ -57,7 +57,7 @@ class Replication:
     It owns `peers`, the connections to the other brokers.
     """
 
-    def __init__(self, replicas: ReplicaManager, peers: Peers, config: BrokerConfig, image: ClusterImage) -> None:
+    def __init__(self, replicas: ReplicaManager, peers: Peers, config: Callable[[], BrokerConfig], image: ClusterImage) -> None:
         self._replicas, self.peers, self._config, self._clock = replicas, peers, config, replicas.clock
         self._image = image
         self._fetchers: dict[_Place, _Moving] = {}
@@ -115,15 +115,16 @@ class Replication:
             yield
 
     def _copy(self, topic_partition: TopicPartition, followed: Followed, leader: BrokerId) -> None:
-        place = leader, zlib.crc32(str(topic_partition).encode()) % self._config.num_replica_fetchers
+        config = self._config()
+        place = leader, zlib.crc32(str(topic_partition).encode()) % config.num_replica_fetchers
         if self._places.get(topic_partition) != place:
             self._drop(topic_partition)
             self._places[topic_partition] = place
         moving = self._fetchers.get(place)
         if moving is None:
             moving = self._fetchers[place] = _Moving(
-                ReplicaFetcher(leader, self._image.broker_id, self._broker_epoch, self._config),
-                self.peers, self._clock, lane=f"fetcher-{place[1]}", timeout_ms=self._config.replica_socket_timeout_ms,
+                ReplicaFetcher(leader, self._image.broker_id, self._broker_epoch, config),
+                self.peers, self._clock, lane=f"fetcher-{place[1]}", timeout_ms=config.replica_socket_timeout_ms,
             )  # fmt: skip
         moving.add(topic_partition, followed)
 
