@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pybroker.broker.peers import PAUSE_S, BrokerPeers
+from pybroker.metadata.image import ImageDelta, empty_image
 from pybroker.metadata.members import BrokerRegistration, Endpoint
 from pybroker.model import BrokerId
 from pybroker.protocol.api_keys import ApiKey
@@ -338,3 +339,16 @@ async def test_a_request_that_cannot_be_encoded_gets_no_response_and_harms_no_ot
     assert await scene.results(3) == [3]
     assert await all_of(wrong, later) == [None, None]
     assert scene.peer.connections == 1
+
+
+async def test_the_end_of_a_life_ends_its_connections(scene: Scene) -> None:
+    scene.peer.respond = but(silent)
+    waiting = scene.send(1, timeout_ms=600_000)
+    await until(lambda: bool(scene.peer.heartbeats()))
+    scene.brokers.clear()
+    image = empty_image(BrokerId(1))
+    scene.peers.follow(image, image, ImageDelta(brokers_changed=True))
+    assert await all_of(waiting) == [None], "no packet comes from a machine without power"
+    scene.peer.respond = usual
+    scene.brokers[ID] = BrokerRegistration(broker_id=ID, endpoints={LISTENER: scene.peer.endpoint}, epoch=8)
+    assert await scene.results(2) == [2]
