@@ -105,17 +105,15 @@ class ClusterControl:
                 await announce_stop(controller, self._session)
                 await self.step_aside()
         except (StoreError, TimeoutError) as error:
-            logger.warning(
-                "The leaders of this broker's partitions did not move before its stop: %s", error or "it took too long"
-            )
+            reason = str(error) or f"it takes longer than {LEAVE_S} s"
+            logger.warning("The broker stops before its partitions have other leaders: %s", reason)
 
     async def close(self) -> None:
         """End the membership: the others see that the broker is gone."""
         self._controller.unsubscribe(self._follow)
         for task in self._tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*self._tasks, return_exceptions=True)  # a bug must not keep the broker from stopping
         session, self._session = self._session, None
         if session is not None:
             with contextlib.suppress(TimeoutError):
@@ -169,24 +167,25 @@ class ClusterControl:
             assert session is not None
             await self._end_of(session)
             self._session = None
-            self.step_down()
             logger.warning(
                 "Broker %d lost its session with the metadata store: it leads no partition with several replicas until it has "
                 "joined again",
                 self._controller.broker_id,
             )
-            await session.close()
-            await self._join_again(life)
+            await self._join_again(session, life)
             self._look_at_all()
 
-    async def _join_again(self, life: BrokerSession) -> None:
+    async def _join_again(self, lost: Session, life: BrokerSession) -> None:
         while True:
             try:
+                self.step_down()
+                await lost.close()
                 await end_predecessor(self._controller, [life.directory])  # the life before, if the store still has it
                 await self.step_aside()
                 await self._enter(life)
-            except StoreError as error:
-                logger.warning("Broker %d cannot join the cluster yet: %s", self._controller.broker_id, error)
+            except Exception as error:  # a bug must not keep the broker out for good
+                is_bug = not isinstance(error, StoreError)
+                logger.warning("Broker %d cannot join the cluster yet: %s", self._controller.broker_id, error, exc_info=is_bug)
                 await asyncio.sleep(RETRY_S)
             else:
                 return

@@ -271,6 +271,21 @@ async def test_a_broker_that_joins_again_does_not_wait_for_the_end_of_its_life_b
     assert cluster[2].steps_down == 1
 
 
+async def test_a_bug_in_stepping_down_does_not_keep_a_broker_out(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    failures = [ValueError("a bug")]
+
+    def step_down() -> None:
+        if failures:
+            raise failures.pop()
+
+    cluster[2].control.step_down = step_down
+    before = cluster[1].controller.image.brokers[BrokerId(2)].epoch
+    assert cluster[2].session is not None
+    await cluster[2].session.close()
+    await until(lambda: cluster[1].controller.image.registered[BrokerId(2)].epoch > before)
+    assert "cannot join the cluster yet: a bug" in caplog.text
+
+
 async def test_a_lost_broker_tries_until_the_store_takes_it(cluster: Cluster) -> None:
     await cluster.create((2, 3, 1))
     assert cluster[2].session is not None
