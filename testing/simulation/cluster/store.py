@@ -7,6 +7,7 @@ lost, nothing comes through a link that is cut, and the watch of one broker is b
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -109,7 +110,7 @@ class RemoteGateway(Gateway):
         stream = _Stream(self._store, self._process, message)
         self._streams.append(stream)
         try:
-            while (delivered := await stream.messages.get()) is not None:
+            while (delivered := await stream.next()) is not None:
                 if isinstance(delivered, RefusedError):
                     raise delivered
                 yield delivered
@@ -123,16 +124,31 @@ class _Stream:
     """A watch, whose messages come in their order."""
 
     def __init__(self, store: SharedStore, process: Process, message: Message) -> None:
-        self.messages: asyncio.Queue[Message | RefusedError | None] = asyncio.Queue()
+        self._messages: deque[Message | RefusedError | None] = deque()
+        self._waiter: asyncio.Future[None] | None = None
         self._process, self._store = process, store
         self._channel = Channel(store.network, ETCD, process.node)
         self._is_over = False
         store.network.carry(process.node, ETCD, partial(store.process.post, self._begin, message))
 
+    async def next(self) -> Message | RefusedError | None:
+        """Return the next message, None when the watch is broken.
+
+        A queue of asyncio would need its loop when the process has ended.
+        """
+        while not self._messages:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._messages.popleft()
+
+    def _put(self, message: Message | RefusedError | None) -> None:
+        self._messages.append(message)
+        if self._waiter is not None and not self._waiter.done() and not self._process.is_dead:
+            self._waiter.set_result(None)
+
     def end(self) -> None:
         self._is_over = True
-        if not self._process.is_dead:  # else there is no loop any more
-            self.messages.put_nowait(None)
+        self._put(None)
 
     def _begin(self, message: Message) -> None:
         self._store.process.loop.create_task(self._follow(message))
@@ -150,4 +166,4 @@ class _Stream:
             self._send(None)
 
     def _send(self, message: Message | RefusedError | None) -> None:
-        self._channel.send(lambda: self._process.post(self.messages.put_nowait, message))
+        self._channel.send(lambda: self._process.post(self._put, message))
