@@ -433,7 +433,7 @@ class BrokerServer:
         gauges.register_turns(metrics, current())
         gauges.register_network(metrics, self.server)
         gauges.register_free_memory(metrics, self.free_memory)
-        gauges.register_replicas(metrics, self.replica_manager, self.fetch_sessions)
+        gauges.register_replicas(metrics, self.replica_manager, self.fetch_sessions, lambda: self.replication)
         gauges.register_transactions(
             metrics,
             lambda: self._transactions,

@@ -8,7 +8,7 @@ Source: the MBeans of Kafka that the usual rules of the JMX exporter turn into t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pybroker import native
 from pybroker.broker import standard_streams
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage
     from pybroker.metrics.broker_metrics import BrokerMetrics, Number
+    from pybroker.model import BrokerId, TopicPartition
     from pybroker.network.counters import ListenerCounters
     from pybroker.network.server import SocketServer
     from pybroker.purgatory.purgatory import Purgatory
     from pybroker.replication.fetch_session import FetchSessionCache
+    from pybroker.replication.partition import Partition
     from pybroker.replication.replica_manager import ReplicaManager
     from pybroker.sharing.turns.watchdog import Watchdog
 
@@ -168,8 +170,71 @@ def register_turns(metrics: BrokerMetrics, watchdog: Watchdog | None) -> None:
     )
 
 
-def register_replicas(metrics: BrokerMetrics, replicas: ReplicaManager, sessions: FetchSessionCache) -> None:
-    """Register partitions, purgatories and fetch sessions."""
+class Copied(Protocol):
+    """The replicas that this broker copies from their leaders."""
+
+    @property
+    def lags(self) -> Iterator[tuple[TopicPartition, BrokerId, int]]:
+        """Return how many records each copied partition is behind its leader."""
+
+    @property
+    def bytes_count(self) -> int:
+        """The bytes that were copied since the start."""
+
+
+def _register_replication(metrics: BrokerMetrics, replicas: ReplicaManager, copied: Callable[[], Copied | None]) -> None:
+    prefix = "kafka_server_replicamanager"
+
+    def led(condition: Callable[[Partition], bool]) -> Callable[[], int]:
+        return lambda: sum(one.is_leader and condition(one) for one in list(replicas.partitions.values()))
+
+    def lags() -> Iterator[tuple[TopicPartition, BrokerId, int]]:
+        found = copied()
+        return iter(()) if found is None else found.lags
+
+    led_here = "Partitions that this broker leads"
+    metrics.gauge(f"{prefix}_leadercount", led_here, led(lambda _: True))
+    metrics.gauge(
+        f"{prefix}_underreplicatedpartitions",
+        f"{led_here} with a replica that is not in sync",
+        led(lambda one: len(one.isr) < len(one.replicas)),
+    )
+    metrics.gauge(
+        f"{prefix}_underminisrpartitioncount",
+        f"{led_here} with fewer replicas in sync than acks=all needs",
+        led(lambda one: len(one.isr) < one.min_isr),
+    )
+    metrics.gauge(
+        f"{prefix}_atminisrpartitioncount",
+        f"{led_here} with as many replicas in sync as acks=all needs, and others that are not in sync",
+        led(lambda one: len(one.isr) == one.min_isr < len(one.replicas)),
+    )
+    cluster = replicas.cluster
+    metrics.counter(f"{prefix}_isrshrinks_total", "Replicas that were taken out of in-sync sets", lambda: cluster.shrinks)
+    metrics.counter(f"{prefix}_isrexpands_total", "Replicas that came into in-sync sets", lambda: cluster.expands)
+    metrics.counter(
+        "kafka_server_brokertopicmetrics_replicationbytesin_total",
+        "Bytes that were copied from leaders",
+        lambda: 0 if (found := copied()) is None else found.bytes_count,
+    )
+    metrics.gauge(
+        "kafka_server_replicafetchermanager_maxlag",
+        "Records by which the copied partition that is the farthest behind is behind its leader",
+        lambda: max((lag for _, _, lag in list(lags())), default=0),
+    )
+    metrics.partition_gauge(
+        "kafka_server_fetcherlagmetrics_consumerlag",
+        "Records by which a partition that is copied is behind its leader",
+        lambda: ((*topic_partition, lag) for topic_partition, _, lag in list(lags())),
+        adds_up=True,
+    )
+
+
+def register_replicas(
+    metrics: BrokerMetrics, replicas: ReplicaManager, sessions: FetchSessionCache, copied: Callable[[], Copied | None]
+) -> None:
+    """Register partitions, their replication, purgatories and fetch sessions. `copied` returns None while nothing is copied."""
+    _register_replication(metrics, replicas, copied)
     prefix = "kafka_server_replicamanager"
     metrics.gauge(f"{prefix}_partitioncount", "Partitions on this broker", lambda: len(replicas.partitions))
     metrics.gauge(

@@ -87,14 +87,14 @@ class Replication:
     @property
     def lags(self) -> Iterator[tuple[TopicPartition, BrokerId, int]]:
         """Return how many records each copied partition is behind its leader."""
-        for (leader, _), moving in self._fetchers.items():
-            for topic_partition, followed in moving.fetcher:
+        for (leader, _), moving in list(self._fetchers.items()):  # the metrics are read in a thread
+            for topic_partition, followed in list(moving.fetcher):
                 yield topic_partition, leader, followed.lag
 
     @property
     def bytes_count(self) -> int:
         """The bytes that were copied since the start."""
-        return sum(moving.fetcher.bytes_count for moving in self._fetchers.values())
+        return sum(moving.fetcher.bytes_count for moving in list(self._fetchers.values()))
 
     def _followed(self, removed: Iterable[TopicPartition], topics: Iterable[TopicImage]) -> Iterator[None]:
         for topic_partition in removed:
