@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
@@ -12,14 +13,17 @@ import pytest
 
 from pybroker.broker.peers import PAUSE_S, BrokerPeers
 from pybroker.metadata.image import ImageDelta, empty_image
-from pybroker.metadata.members import BrokerRegistration, Endpoint
+from pybroker.metadata.members import NO_MEMBERS, BrokerRegistration, Endpoint, Members
 from pybroker.model import BrokerId
+from pybroker.network.client import ClientConnection
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import RequestHeader, decode, decode_request_header, encode_response, request_class
 from pybroker.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pybroker.protocol.messages.metadata import MetadataRequest
 from pybroker.protocol.parts import parts_bytes
+from pybroker.sharing.turns.loop import new_event_loop
+from pybroker.sharing.turns.watchdog import Watchdog
 
 LISTENER = "INTERNAL"
 ID = BrokerId(2)
@@ -95,11 +99,15 @@ class Peer:
         return [(one, request.generation_id) for one, header, request in self.requests if header.api_key == ApiKey.HEARTBEAT]
 
 
+def members(brokers: dict[BrokerId, BrokerRegistration]) -> Members:
+    return replace(NO_MEMBERS, registered=dict(brokers), live=dict(brokers))
+
+
 class Scene:
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, receive_buffer_bytes: int = -1) -> None:
         self.peer = peer
         self.brokers = {ID: BrokerRegistration(broker_id=ID, endpoints={LISTENER: peer.endpoint}, epoch=7)}
-        self.peers = BrokerPeers(lambda: self.brokers, LISTENER, "broker-1")
+        self.peers = BrokerPeers(lambda: self.brokers, LISTENER, "broker-1", receive_buffer_bytes)
         self.calls: list[int] = []
 
     def send(self, number: int, *, lane: str = "", timeout_ms: int = 30_000, request: Any = None) -> asyncio.Future[Any]:
@@ -277,6 +285,54 @@ async def test_a_broker_that_has_registered_again_gets_a_new_connection(scene: S
     assert (scene.peer.connections, other.connections) == (2, 1)
     assert not caplog.records
     await other.stop()
+
+
+@pytest.mark.parametrize("epoch", [None, 8])
+async def test_the_connections_to_a_broker_end_with_its_life(scene: Scene, epoch: int | None) -> None:
+    scene.peer.respond = but(silent)
+    sent = scene.send(1)
+    await until(lambda: bool(scene.peer.heartbeats()))
+    old = empty_image(BrokerId(1)).changed(revision=1, members=members(scene.brokers))[0]
+    same, other = old.changed(revision=2, cluster_id="c")
+    scene.peers.follow(old, same, other)
+    if epoch is None:
+        scene.brokers.clear()
+    else:
+        scene.brokers[ID] = replace(scene.brokers[ID], epoch=epoch)
+    new, delta = old.changed(revision=3, members=members(scene.brokers))
+    assert not sent.done()
+    scene.peers.follow(old, new, delta)
+    assert await all_of(sent) == [None]
+    await until(lambda: scene.peer.ended == 1)
+
+
+@pytest.mark.parametrize("with_uvloop", [True, False])
+def test_the_receive_buffer_has_the_size_that_is_set(with_uvloop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    async def run() -> None:
+        peer = Peer()
+        await peer.start()
+        scene = Scene(peer, receive_buffer_bytes=50_000)
+        made = ClientConnection.connection_made
+
+        def note(connection: ClientConnection, transport: asyncio.BaseTransport) -> None:
+            sockets.append(transport.get_extra_info("socket"))
+            made(connection, transport)
+
+        sockets: list[Any] = []
+        monkeypatch.setattr(ClientConnection, "connection_made", note)
+        assert await scene.results(1) == [1]
+        sizes.append(sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+        scene.peers.close()
+        await peer.stop()
+
+    loop = new_event_loop(Watchdog(1 << 62), with_uvloop=with_uvloop)
+    try:
+        loop.run_until_complete(run())
+    finally:
+        loop.close()
+    assert sizes in ([50_000], [100_000]), "Linux doubles it"
 
 
 async def test_a_new_registration_ends_the_pause(scene: Scene) -> None:
