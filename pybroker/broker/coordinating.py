@@ -1,7 +1,7 @@
 """Makes the coordinators of a broker: each of them as soon as its topic exists.
 
 In a cluster, a broker leads partitions of `__consumer_offsets` and `__transaction_state` that the first request to another broker
-has created, and those that it gets when another broker dies. What they hold goes on without a request: transactions end or time
+has created, and those that it gets when another broker dies. What they hold continues without a request: transactions end or time
 out, offsets expire.
 """
 
