@@ -327,6 +327,7 @@ class BrokerServer:
                 groups=self._coordinate_groups,
                 call_soon=asyncio.get_running_loop().call_soon,
                 freeze=self._freeze,
+                peers=None if self.replication is None else self.replication.peers,
             )
             self.controller.subscribe(self._transactions.apply_image)
             self._transactions.start()

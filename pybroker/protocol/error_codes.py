@@ -188,6 +188,13 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136, False, "No controller with this id is registered."
 
 
+def code_of_number(number: int) -> ErrorCode:
+    """Return the code of this number in a response of another broker; UNKNOWN_SERVER_ERROR for one that a later version has."""
+    found = ErrorCode._value2member_map_.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert isinstance(found, ErrorCode)
+    return found
+
+
 class KafkaError(Exception):
     """Ends the handling of a request, or of one part of it, with an error code.
 

@@ -56,7 +56,7 @@ async def test_a_decided_end_is_finished_after_a_restart(
     whole = await broker(tmp_path)
     producer = await opened(whole, version, b"a")
     with monkeypatch.context() as patch:
-        patch.setattr(whole.transactions.markers, "write_all", lambda *_: None)  # the process ends before the markers
+        patch.setattr(whole.transactions.markers, "_add", lambda *_: None)  # the process ends before the markers
         assert await producer.end(commit=commit) == NONE
     _, data = await fetched(whole, 0, committed=True)
     assert data.last_stable_offset == 0

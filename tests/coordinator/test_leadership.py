@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
-from pybroker.metadata.entries import encode_partition, partition_key
-from pybroker.metadata.store.base import Conflict
-from pybroker.model import BrokerId, LeaderEpoch, TopicPartition
+from pybroker.model import TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.heartbeat import HeartbeatRequest
 from testing.scenes.api.groups import GROUP, broker, commit_request, join_request, member
 from testing.scenes.api.whole import Whole
+from testing.scenes.members import elect
 from tests.api.transactions import Producer
 from tests.api.transactions import broker as transactional_broker
 
 PARTITION = TopicPartition("__consumer_offsets", 1)  # of GROUP
-OTHER = BrokerId(2)
-
-
-async def elect(whole: Whole, leader: int, *, where: TopicPartition = PARTITION) -> None:
-    """Let the cluster decide that a broker leads the partition from now on, in a new epoch."""
-    topic = whole.controller.image.topics[where.topic]
-    before = topic.partitions[where.partition]
-    after = replace(
-        before,
-        leader=BrokerId(leader),
-        leader_epoch=LeaderEpoch(before.leader_epoch + 1),
-        partition_epoch=before.partition_epoch + 1,
-        replicas=(BrokerId(1), OTHER) if leader == OTHER else (BrokerId(1),),
-        isr=(BrokerId(leader),),
-    )
-    key = partition_key(topic.topic_id, where.partition)
-    outcome = await whole.controller.commit(puts={key: encode_partition(after)}, compare={key: before.revision})
-    assert not isinstance(outcome, Conflict)
 
 
 def end_leadership_unnoticed(whole: Whole) -> None:
@@ -58,7 +38,7 @@ async def test_a_shard_is_loaded_again_under_a_higher_epoch(tmp_path: Path) -> N
     whole = await broker(tmp_path)
     assert await commit(whole, 4) == ErrorCode.NONE
     (before,) = [one for one in whole.groups.runtime.shards if one.offsets]
-    await elect(whole, 1)
+    await elect(whole.controller, PARTITION, 1)
     (after,) = [one for one in whole.groups.runtime.shards if one.offsets]
     assert after is not before
     assert whole.groups.runtime.leader_epochs()[1] == whole.replicas.partition_or_raise(PARTITION).leader_epoch
@@ -69,7 +49,7 @@ async def test_a_change_that_leaves_the_epoch_leaves_the_shard(tmp_path: Path) -
     whole = await broker(tmp_path)
     assert await commit(whole, 4) == ErrorCode.NONE
     before = list(whole.groups.runtime.shards)
-    await elect(whole, 2, where=TopicPartition("t", 0))
+    await elect(whole.controller, TopicPartition("t", 0), 2)
     assert list(whole.groups.runtime.shards) == before
 
 
@@ -77,7 +57,7 @@ async def test_members_that_wait_are_sent_to_the_next_coordinator(tmp_path: Path
     whole = await broker(tmp_path, group_initial_rebalance_delay_ms=3_000)
     waiting = whole.send(join_request(), 3)
     assert isinstance(waiting, asyncio.Future)
-    await elect(whole, 2)
+    await elect(whole.controller, PARTITION, 2)
     assert waiting.done()
     assert whole.read(waiting.result(), join_request(), 3).error_code == ErrorCode.NOT_COORDINATOR
     assert 1 not in whole.groups.runtime.partitions()
@@ -104,7 +84,7 @@ async def test_a_transaction_is_fenced_by_the_epoch_of_its_partition(tmp_path: P
     assert await producer.init() == ErrorCode.NONE
     partition = whole.transactions._partition(producer.tid)
     where = TopicPartition("__transaction_state", partition)
-    await elect(whole, 1, where=where)
+    await elect(whole.controller, where, 1)
     (shard,) = [one for one in whole.transactions.runtime.shards if one.partition == partition]
     assert int(shard.coordinator_epoch) == whole.replicas.partition_or_raise(where).leader_epoch
     assert await producer.send(0, b"a") == ErrorCode.NONE

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pybroker.api.context import RequestContext, Services
-    from pybroker.coordinator.transaction.markers import Marker, Written
+    from pybroker.coordinator.transaction.markers import Written
+    from pybroker.coordinator.transaction.state import Marker
     from pybroker.protocol.messages.write_txn_markers import WritableTxnMarker
 
 Outcomes = list[tuple[int, "Mapping[TopicPartition, ErrorCode]"]]
@@ -75,7 +76,7 @@ def _partitions(one: WritableTxnMarker) -> list[TopicPartition]:
 
 
 def _marker(one: WritableTxnMarker) -> Marker:
-    from pybroker.coordinator.transaction.markers import Marker  # noqa: PLC0415  loaded with the coordinator
+    from pybroker.coordinator.transaction.state import Marker  # noqa: PLC0415  loaded with the coordinator
 
     return Marker(
         ProducerId(one.producer_id),

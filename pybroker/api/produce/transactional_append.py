@@ -1,9 +1,10 @@
 """Batches of transactions: whether their partitions belong to the producer's transaction. Those in a Produce request, and the one
 that a TxnOffsetCommit makes, whose partition is one of `__consumer_offsets`.
 
-The coordinator is asked once per transaction and partition: not if the log already has an open transaction of this producer and
-epoch. Before Produce v12 a partition must have been added by AddPartitionsToTxn, so that no late batch opens a transaction that
-never ends (KIP-890, first part). From v12 on, and with TxnOffsetCommit v5, the request itself adds the partition.
+The coordinator, which may be on another broker, is asked once per transaction and partition: not if the log already has an open
+transaction of this producer and epoch. Before Produce v12 a partition must have been added by AddPartitionsToTxn, so that no late
+batch opens a transaction that never ends (KIP-890, first part). From v12 on, and with TxnOffsetCommit v5, the request itself adds
+the partition.
 
 If the coordinator responds later, because its record has to become durable, the request is parked. Right before each append the
 log is asked once more whether a marker has come since (KIP-890's verification guard).
@@ -92,9 +93,7 @@ class _Inquiry:
         """Ask the coordinator."""
         from pybroker.coordinator.runtime.result import Producer  # noqa: PLC0415  loaded with the coordinator
 
-        coordinator = self._broker.transactions
-        ask = coordinator.add_partitions if self.adds else coordinator.verify_partitions
-        ask(transactional_id, Producer(*self._producer), self.unverified, done)
+        self._broker.transactions.ask(transactional_id, Producer(*self._producer), self.unverified, done, adds=self.adds)
 
     def judge(self, outcome: Outcome) -> Guard:
         """Refuse the partitions for which the coordinator had an error; return the guard of the others."""
@@ -181,8 +180,7 @@ def verify_offsets(  # noqa: PLR0917  positions as in `verify`
 
     from pybroker.coordinator.runtime.result import Producer  # noqa: PLC0415  loaded with the coordinator
 
-    ask = broker.transactions.add_partitions if adds else broker.transactions.verify_partitions
-    ask(transactional_id, Producer(*producer), unverified, verified)
+    broker.transactions.ask(transactional_id, Producer(*producer), unverified, verified, adds=adds)
 
 
 def _first_batch(records: memoryview) -> BatchView | None:

@@ -8,6 +8,8 @@
     listing         what administrators ask: one id by name, or all that pass filters
     ending          the end of transactions: what a prepared one needs, and the records that complete it
     markers         the one seam through which markers go to the partitions, in slices
+    remote_markers  those for partitions that other brokers lead, as requests to them
+    other_coordinators  asks the coordinator of an id on another broker
     marker_results  what the result of a marker means for its transaction
     forgetting      takes partitions that were removed out of the transactions that have them
     removed         the partitions that were removed, by topic

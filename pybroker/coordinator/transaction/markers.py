@@ -1,8 +1,8 @@
 """The one seam through which the markers of ended transactions go to partitions: `MarkerWriter.send`.
 
-All partitions are led by this broker, so the writer appends the markers itself. Those for partitions of another broker would
-become a WriteTxnMarkers request here. The writer gives the loop back after 5 ms, so a transaction over 10,000 partitions, or
-10,000 transactions that end together, hold up no other request.
+The writer appends the markers for partitions that this broker leads; `remote_markers` sends those for partitions of other
+brokers. What other brokers send comes to `MarkerWriter.write_all`. The writer gives the loop back after 5 ms, so a transaction
+over 10,000 partitions, or 10,000 transactions that end together, hold up no other request.
 
 `marker_results` has what the result of a marker means for its transaction.
 
@@ -14,10 +14,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pybroker.coordinator.transaction.marker_results import MarkerResults
-from pybroker.coordinator.transaction.state import EPOCH_BUMP_VERSION, by_topic
+from pybroker.coordinator.transaction.state import EPOCH_BUMP_VERSION, Marker, by_topic
 from pybroker.log.results import AppendOrigin
 from pybroker.metadata.names import OFFSETS_TOPIC
 from pybroker.model import TopicPartition
@@ -29,8 +29,9 @@ from pybroker.sharing.mailbox import Mailbox
 if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.coordinator.service import GroupCoordinator
+    from pybroker.coordinator.transaction.remote_markers import RemoteMarkers, Taken
     from pybroker.coordinator.transaction.state import Ending
-    from pybroker.model import CoordinatorEpoch, ProducerEpoch, ProducerId
+    from pybroker.model import ProducerId
     from pybroker.replication.replica_manager import ReplicaManager
     from pybroker.sharing.work import Pausing
 
@@ -40,19 +41,11 @@ _ACKS_ALL: Final = -1
 _NOT_READY: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR})
 
 
-class Marker(NamedTuple):
-    """The end of one producer's transaction, the same for all partitions."""
-
-    producer_id: ProducerId
-    epoch: ProducerEpoch
-    is_commit: bool
-    coordinator_epoch: CoordinatorEpoch
-    version: int = 0
-    """The transaction version of the client that has ended the transaction; 0 where the coordinator has ended it."""
-
-
 Written = Callable[[Marker, Mapping["TopicPartition", ErrorCode]], None]
 """A callback that gets the result of a marker in each partition."""
+
+_Write = Callable[["TopicPartition", Marker, "Taken"], None]
+"""A function that writes a marker to one partition, whose result goes to the callback."""
 
 
 class MarkerWriter:
@@ -72,12 +65,14 @@ class MarkerWriter:
         *,
         timeout_ms: int,
         sent: Callable[[Ending, bool], None],
+        remote: RemoteMarkers | None = None,
     ) -> None:
         self._replicas = replicas
         self._clock = clock
         self._groups = groups
         self._timeout_ms = timeout_ms
         self._sent = sent
+        self._remote = remote
         self._mailbox = Mailbox(call_soon, "markers of transactions")
         self._results = MarkerResults(self._has_open_transaction)
         self._removal_count = 0
@@ -92,32 +87,42 @@ class MarkerWriter:
             left, is_fenced = self._results.judge(ending, codes)
             self._sent(ending._replace(partitions=left), is_fenced)
 
-        self.write_all([(marker, ending.partitions)], written)
+        self._add([(marker, ending.partitions)], written, self._write_anywhere)
 
     def write_all(self, markers: Iterable[tuple[Marker, Iterable[TopicPartition]]], written: Written) -> None:
-        """Write each marker to its partitions, after all that was given before; `written` gets the codes of each marker."""
+        """Write each marker to its partitions, which this broker must lead, after all that was given before; `written` gets the
+        codes of each marker.
+        """
+        self._add(markers, written, self.write)
+
+    def _add(self, markers: Iterable[tuple[Marker, Iterable[TopicPartition]]], written: Written, write: _Write) -> None:
         if not self._mailbox.is_busy:
             self._removed.clear()
         for marker, partitions in markers:
-            self._mailbox.run(partial(self._write_all, marker, partitions, written, self._removal_count), _log_bug)
+            self._mailbox.run(partial(self._write_all, marker, partitions, written, write, self._removal_count), _log_bug)
 
     def note_removed(self, topics: Mapping[str, int]) -> None:
         """Note that topics were deleted, by their numbers of partitions, so that no marker that waits goes to a new partition of
         the same name.
         """
         self._results.forget(topics)
+        if self._remote is not None:
+            self._remote.note_removed(topics)
         if self._mailbox.is_busy:
             self._removal_count += 1
             for topic, count in topics.items():
                 self._removed[topic] = self._removal_count, max(count, self._removed.get(topic, (0, 0))[1])
 
     def _has_open_transaction(self, topic_partition: TopicPartition, producer_id: ProducerId) -> bool:
+        """Return whether the partition has an open transaction of the producer, also where only its leader knows."""
         found = self._replicas.partition(topic_partition)
+        if found is ErrorCode.NOT_LEADER_OR_FOLLOWER or not (isinstance(found, ErrorCode) or found.is_leader):
+            return True
         entry = None if isinstance(found, ErrorCode) else found.log.producers.producers.get(producer_id)
         return entry is not None and entry.transaction_first_offset >= 0
 
     def _write_all(
-        self, marker: Marker, partitions: Iterable[TopicPartition], written: Written, removal_count: int
+        self, marker: Marker, partitions: Iterable[TopicPartition], written: Written, write: _Write, removal_count: int
     ) -> Pausing[None]:
         waiting = set(partitions)
         codes: dict[TopicPartition, ErrorCode] = {}
@@ -137,14 +142,21 @@ class MarkerWriter:
                 if removal > removal_count and number < count:
                     respond(topic_partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 else:
-                    self.write(topic_partition, marker, respond)
+                    write(topic_partition, marker, respond)
                 yield
 
-    def write(self, topic_partition: TopicPartition, marker: Marker, done: Callable[[TopicPartition, ErrorCode], None]) -> None:
-        """Append the marker to one partition; `done` gets the result when the marker is as acks=all requires."""
+    def _write_anywhere(self, topic_partition: TopicPartition, marker: Marker, done: Taken) -> None:
+        if self._remote is None or not self._remote.take(topic_partition, marker, done):
+            self.write(topic_partition, marker, done)
+
+    def write(self, topic_partition: TopicPartition, marker: Marker, done: Taken) -> None:
+        """Append the marker to one partition of this broker; `done` gets the result when the marker is as acks=all requires."""
         found = self._replicas.partition(topic_partition)
         if isinstance(found, ErrorCode):
             done(topic_partition, found)
+            return
+        if not found.is_leader:  # what this replica knows of the producer may be out of date
+            done(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         if marker.version >= EPOCH_BUMP_VERSION and not found.log.producers.takes_new_epoch(marker.producer_id, marker.epoch):
             done(topic_partition, ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -182,7 +194,7 @@ class MarkerWriter:
         topic_partition: TopicPartition,
         batch: memoryview,
         marker: Marker,
-        done: Callable[[TopicPartition, ErrorCode], None],
+        done: Taken,
     ) -> None:
         """Let the group coordinator append the marker. Until it has loaded the partition, the code is NOT_LEADER_OR_FOLLOWER."""
         self._groups().complete_transaction(

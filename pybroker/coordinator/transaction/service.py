@@ -26,7 +26,9 @@ from pybroker.coordinator.transaction import forgetting, listing, operations, un
 from pybroker.coordinator.transaction.lost import name_lost_decisions
 from pybroker.coordinator.transaction.markers import MarkerWriter
 from pybroker.coordinator.transaction.operations import NEEDS_PRODUCER_ID
+from pybroker.coordinator.transaction.other_coordinators import ask
 from pybroker.coordinator.transaction.records import to_bytes
+from pybroker.coordinator.transaction.remote_markers import RemoteMarkers
 from pybroker.coordinator.transaction.shard import TransactionSettings, TransactionShard, replay_batch
 from pybroker.metadata.features import transaction_version
 from pybroker.metadata.names import TRANSACTION_STATE_TOPIC
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.purgatory.timer import OperationTimer
     from pybroker.replication.partition import Partition
+    from pybroker.replication.peers import Peers
     from pybroker.replication.replica_manager import ReplicaManager
     from pybroker.sharing.work import Pausing
 
@@ -60,7 +63,7 @@ class TransactionCoordinator:
     """The coordinator of the transactional ids whose partitions this broker leads. It is used from the event loop only.
 
     `groups` returns the coordinator of groups, whose offsets transactions may commit. `call_soon` runs its argument in the loop's
-    next iteration. `freeze` is the loader's.
+    next iteration. `freeze` is the loader's. `peers` are the other brokers of the cluster, if there can be any.
     """
 
     def __init__(
@@ -74,12 +77,15 @@ class TransactionCoordinator:
         groups: Callable[[], GroupCoordinator],
         call_soon: Callable[[Callable[[], None]], object],
         freeze: Callable[[], None] | None = None,
+        peers: Peers | None = None,
     ) -> None:
-        self._clock = clock
+        self._clock, self._peers, self._timeout_ms = clock, peers, config.request_timeout_ms
         self._replicas = replicas
         self._controller = controller
         self.topic = CoordinatorTopic(TRANSACTION_STATE_TOPIC, controller, replicas)
-        self.markers = MarkerWriter(replicas, clock, groups, call_soon, timeout_ms=config.request_timeout_ms, sent=self._sent)
+        timeout_ms = config.request_timeout_ms
+        remote = None if peers is None else RemoteMarkers(peers, lambda: controller.image, call_soon, timeout_ms=timeout_ms)
+        self.markers = MarkerWriter(replicas, clock, groups, call_soon, timeout_ms=timeout_ms, sent=self._sent, remote=remote)
         settings = TransactionSettings(
             max_timeout_ms=config.transaction_max_timeout_ms,
             id_expiration_ms=config.transactional_id_expiration_ms,
@@ -198,6 +204,19 @@ class TransactionCoordinator:
             lambda shard: operations.verify_partitions(shard, transactional_id, producer, partitions),
             done,
         )
+
+    def ask(
+        self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition], done: Done, *, adds: bool
+    ) -> None:
+        """Add partitions to the transaction, or else verify that they belong to it, at the broker that coordinates the id, which
+        may be another one; `done` gets what that of `verify_partitions` gets.
+        """
+        coordinator = self.leader_of(transactional_id)
+        if self._peers is None or coordinator in {None, self._controller.image.broker_id}:
+            (self.add_partitions if adds else self.verify_partitions)(transactional_id, producer, partitions, done)
+        else:
+            assert coordinator is not None
+            ask(self._peers, coordinator, transactional_id, producer, partitions, done, adds=adds, timeout_ms=self._timeout_ms)
 
     def end(self, transactional_id: str, producer: Producer, version: int, done: Done, *, is_commit: bool) -> None:
         """Commit or abort; `done` gets the Producer of the next transaction as soon as the decision is durable."""

@@ -163,6 +163,17 @@ class Ending(NamedTuple):
     client_version: int
 
 
+class Marker(NamedTuple):
+    """The end of one producer's transaction, the same for all partitions."""
+
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    is_commit: bool
+    coordinator_epoch: CoordinatorEpoch
+    version: int = 0
+    """The transaction version of the client that has ended the transaction; 0 where the coordinator has ended it."""
+
+
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Return the numbers of the partitions by topic, both in order."""
     found: dict[str, list[int]] = defaultdict(list)

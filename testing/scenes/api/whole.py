@@ -32,6 +32,7 @@ from pybroker.protocol.schema import schema_of
 from pybroker.purgatory.purgatory import Purgatory
 from pybroker.purgatory.timer import OperationTimer
 from pybroker.replication.fetch_session import FetchSessionCache
+from pybroker.replication.peers import Peers
 from pybroker.replication.replica_manager import ReplicaManager
 from testing.scenes.members import add_live_broker
 from testing.scenes.no_wake_up import never
@@ -52,6 +53,7 @@ class Whole:
         self.metrics = BrokerMetrics()
         self._member_numbers = itertools.count(1)
         self.call_soon: Callable[[Callable[[], None]], object] = lambda work: work()
+        self.peers: Peers | None = None
         self.connection = ConnectionContext(connection_id=1, local_host="127.0.0.1", local_port=9092)
 
     async def start(self) -> Whole:
@@ -107,6 +109,7 @@ class Whole:
             controller=self.controller,
             groups=lambda: self.groups,
             call_soon=self._soon,
+            peers=self.peers,
         )
         self.controller.subscribe(self.transactions.apply_image)
         self.transactions.start()

@@ -12,8 +12,8 @@ from unittest import mock
 
 import pytest
 
-from pybroker.coordinator.transaction.markers import Marker, MarkerWriter
-from pybroker.coordinator.transaction.state import State
+from pybroker.coordinator.transaction.markers import MarkerWriter
+from pybroker.coordinator.transaction.state import Marker, State
 from pybroker.model import ProducerEpoch, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from testing.scenes.api.whole import Whole
