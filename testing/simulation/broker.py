@@ -164,8 +164,13 @@ def drawn_from(random: Random) -> Iterator[None]:
     def drawn() -> uuid.UUID:
         return uuid.UUID(int=random.getrandbits(128), version=4)
 
+    def drawn_source() -> Random:
+        return Random(random.getrandbits(32))
+
     with (
         mock.patch("uuid.uuid4", drawn),
+        mock.patch("pybroker.metadata.controller.Random", drawn_source),
+        mock.patch("pybroker.replication.fetch_session.secrets", SimpleNamespace(randbelow=random.randrange)),
         mock.patch("pybroker.log.manager.manager.ThreadPoolExecutor", InlineExecutor),
         contextlib.ExitStack() as slices,
         mock.patch("pybroker.sharing.turns.rounds.BUDGET_NS", 0),

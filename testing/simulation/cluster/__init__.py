@@ -5,6 +5,7 @@ clients       producers, readers and a group that commits offsets
 cluster       the brokers and their lives
 history       a history, drawn from a seed
 model         what the clients know
+mutants       faults that are planted, to show that histories find them
 network       the links between processes
 process       a life of a node
 scheduling    the turns of all event loops

@@ -57,7 +57,7 @@ class Client:
         self.cluster, self.model, self.name = cluster, model, name
         self.is_over = False
         self._peers = cluster.peers()
-        self._leaders: dict[tuple[str, int], int] = {}
+        self._leaders: dict[tuple[str, int], tuple[int, int]] = {}  # with their leader epochs
 
     async def ask(self, broker_id: int, request: object, version: int) -> Any:
         """Return the response, or None."""
@@ -71,14 +71,14 @@ class Client:
                 return response
             await asyncio.sleep(PAUSE_S)
 
-    async def leader(self, topic: str, partition: int) -> int:
-        """Return the leader of a partition, once there is one."""
+    async def leader(self, topic: str, partition: int) -> tuple[int, int]:
+        """Return the leader of a partition, once there is one, and the leader epoch."""
         while (topic, partition) not in self._leaders:
             response = await self.ask_any(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 9)
             for found in response.topics:
                 for one in found.partitions:
                     if one.leader_id >= 0 and not one.error_code:
-                        self._leaders[topic, one.partition_index] = one.leader_id
+                        self._leaders[topic, one.partition_index] = one.leader_id, one.leader_epoch
             if (topic, partition) not in self._leaders:
                 await asyncio.sleep(PAUSE_S)
         return self._leaders[topic, partition]
@@ -134,7 +134,7 @@ class Producer(Client):
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
         request = ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[data])
         while not self.is_over:
-            broker_id = await self.leader(topic, partition)
+            broker_id, _ = await self.leader(topic, partition)
             response = await self.ask(broker_id, request, 9)
             if response is not None:
                 (one,) = response.responses[0].partition_responses
@@ -155,14 +155,19 @@ class Producer(Client):
 class Reader(Client):
     """A consumer of one partition, which notes what it got at each offset."""
 
-    async def read(self, topic: str, partition: int, *, isolation: int) -> None:
-        """Read from the start until the history is over."""
+    async def read(self, topic: str, partition: int, *, isolation: int, knows_epochs: bool) -> None:
+        """Read from the start until the history is over. A client that knows leader epochs is fenced by them (KIP-320)."""
         position = 0
         while not self.is_over:
-            broker_id = await self.leader(topic, partition)
-            wanted = FetchPartition(partition=partition, fetch_offset=position, partition_max_bytes=1 << 20)
+            broker_id, epoch = await self.leader(topic, partition)
+            wanted = FetchPartition(
+                partition=partition,
+                current_leader_epoch=epoch if knows_epochs else -1,
+                fetch_offset=position,
+                partition_max_bytes=1 << 20,
+            )
             fetch = FetchRequest(
-                max_wait_ms=200, min_bytes=1, isolation_level=isolation, topics=[FetchTopic(topic=topic, partitions=[wanted])]
+                max_wait_ms=500, min_bytes=1, isolation_level=isolation, topics=[FetchTopic(topic=topic, partitions=[wanted])]
             )
             response = await self.ask(broker_id, fetch, 11)
             if response is None or not response.responses:

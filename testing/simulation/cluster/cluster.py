@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -36,11 +37,13 @@ from testing.simulation.disk import SimulatedDisk
 from testing.simulation.loop import SimulatedLock, SimulatedLoop
 
 if TYPE_CHECKING:
+    from pybroker.log.log_state import LogServices
     from pybroker.metadata.store.base import Store
     from pybroker.network.context import ConnectionContext
     from pybroker.replication.peers import Peers
 
 CLIENTS = -1
+LOOK_MS = 50
 SESSION_MS = 3_000
 SETTINGS: dict[str, Any] = {
     "metadata_store": "etcd:http://127.0.0.1:1/simulated",
@@ -48,6 +51,7 @@ SETTINGS: dict[str, Any] = {
     "broker_session_timeout_ms": SESSION_MS,
     "broker_heartbeat_interval_ms": 500,
     "replica_lag_time_max_ms": 2_000,
+    "replica_socket_timeout_ms": 3_000,
     "default_replication_factor": 3,
     "min_insync_replicas": 2,
     "num_partitions": 2,
@@ -58,6 +62,23 @@ SETTINGS: dict[str, Any] = {
     "transaction_state_log_min_isr": 2,
     "controlled_shutdown_enable": True,
 }
+
+
+class _Server:
+    """Listens for a broker until that stops."""
+
+    def __init__(self, network: Network, process: Process) -> None:
+        self._network, self._process = network, process
+
+    async def stop(self, grace_ms: int) -> None:
+        """Take no new requests, and give those in work their time."""
+        network, process = self._network, self._process
+        del network.serving[process.node]
+        for _ in range(grace_ms // LOOK_MS):
+            if not network.is_in_work(process):
+                break
+            await asyncio.sleep(LOOK_MS / 1000)
+        network.reset(process)
 
 
 class ClusterBroker(SimulatedBroker):
@@ -73,8 +94,13 @@ class ClusterBroker(SimulatedBroker):
     def _make_peers(self) -> Peers:
         return SimulatedPeers(self._cluster.network, self._process)
 
+    def _log_services(self) -> LogServices:
+        return replace(super()._log_services(), jitter=Random(self._cluster.random.getrandbits(32)))
+
     def _listen(self) -> None:
-        self._cluster.network.serving[self._process.node] = self._process
+        network, process = self._cluster.network, self._process
+        network.serving[process.node] = process
+        self.server = _Server(network, process)  # type: ignore[assignment]
 
 
 class BrokerProcess(Process):

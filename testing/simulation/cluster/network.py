@@ -78,10 +78,19 @@ class Network:
         """Break the connections to a process that has ended; a machine without power leaves them open."""
         if self.serving.get(process.node) is process:
             del self.serving[process.node]
-        for link in [link for link in self.links if link.target is process and not is_silent]:
-            link.reset()
+        if not is_silent:
+            self.reset(process)
         for link in [link for link in self.links if link.lane.source is process]:
             link.lose()
+
+    def reset(self, process: Process) -> None:
+        """Break all connections to a process."""
+        for link in [link for link in self.links if link.target is process]:
+            link.reset()
+
+    def is_in_work(self, process: Process) -> bool:
+        """Return whether a process has requests that have no response yet."""
+        return any(link.is_waiting for link in self.links if link.target is process)
 
     def break_one(self) -> bool:
         """Break a connection that waits for a response, if there is one."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 STEPS_MAX = 200_000
 """Turns and events within a millisecond of the clock: more of them are a loop without an end."""
 _RESOLUTION_S = 0.0005
+_THREAD = threading.get_ident()
 
 
 class SharedLoop(SimulatedLoop):
@@ -34,16 +35,15 @@ class SharedLoop(SimulatedLoop):
     def __init__(self, clock: ManualClock, random: Random, problems: list[str], interleaving: float = 0.0) -> None:
         super().__init__(clock, random, interleaving)
         self.is_paused = False
+        self._thread_id: int | None = None
         self.set_exception_handler(lambda _loop, context: problems.append(_described(context)))
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether a turn would do something now."""
-        return (
-            bool(self._ready)  # type: ignore[attr-defined]  # the loop's own queue
-            or self.next_timer_s() < self.time() + _RESOLUTION_S
-            or any(thread.jobs for thread in self.threads)
-        )
+    def is_ready(self, now_s: float) -> bool:
+        """Return whether a turn would do something now."""
+        if self._ready:  # type: ignore[attr-defined]  # the loop's own queue
+            return True
+        scheduled = self._scheduled  # type: ignore[attr-defined]
+        return bool(scheduled and scheduled[0].when() < now_s + _RESOLUTION_S) or any(thread.jobs for thread in self.threads)
 
     def next_timer_s(self) -> float:
         """Return the time of the next timer; infinity if there is none."""
@@ -59,30 +59,28 @@ class SharedLoop(SimulatedLoop):
 
     def turn(self) -> None:
         """Run what is ready."""
-        with self._running():
+        self._thread_id = _THREAD
+        asyncio._set_running_loop(self)
+        try:
             self._run_once()  # type: ignore[attr-defined]
+        finally:
+            asyncio._set_running_loop(None)
+            self._thread_id = None
 
     def end(self) -> None:
         """End the loop as the death of the process does."""
         self.threads.clear()
-        with self._running():
+        asyncio._set_running_loop(self)
+        try:
             for task in asyncio.all_tasks(self):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # the death is intended
                 with contextlib.suppress(RuntimeError):  # a coroutine that waits again in its `finally`, which a death ends too
                     task.get_coro().close()
+        finally:
+            asyncio._set_running_loop(None)
         self._ready.clear()  # type: ignore[attr-defined]
         self._scheduled.clear()  # type: ignore[attr-defined]
         self.close()
-
-    @contextlib.contextmanager
-    def _running(self) -> Any:
-        self._thread_id: int | None = threading.get_ident()
-        asyncio._set_running_loop(self)
-        try:
-            yield
-        finally:
-            asyncio._set_running_loop(None)
-            self._thread_id = None
 
 
 class Scheduler:
@@ -116,7 +114,7 @@ class Scheduler:
         now_ms = self.clock.monotonic_ms()
         if self._events and self._events[0][0] <= now_ms:
             heapq.heappop(self._events)[2]()
-        elif ready := [loop for loop in self.loops if not loop.is_paused and loop.is_ready]:
+        elif ready := [loop for loop in self.loops if not loop.is_paused and loop.is_ready(now_ms / 1000)]:
             (ready[0] if len(ready) == 1 else self.random.choice(ready)).turn()
         else:
             self._steps = 0

@@ -6,6 +6,7 @@ import pytest
 
 from testing.simulation.cluster.history import History, Plan
 
+SEEDS = 80
 ALONE = Plan(
     brokers=1,
     settings={
@@ -16,6 +17,12 @@ ALONE = Plan(
         "transaction_state_log_min_isr": 1,
     },
 )
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 10))
+def test_nothing_acknowledged_by_a_cluster_is_lost(first: int) -> None:
+    for seed in range(first, first + 10):
+        History(seed).run()
 
 
 @pytest.mark.parametrize("first", range(0, 20, 5))

@@ -11,6 +11,7 @@ import pytest
 
 from pybroker.clock import ManualClock
 from pybroker.metadata.store.base import ABSENT, Change, OutcomeUnknownError, Session, Store, StoreError
+from testing.simulation.cluster.mutants import planted
 from testing.simulation.cluster.network import Network
 from testing.simulation.cluster.process import Process
 from testing.simulation.cluster.scheduling import Scheduler
@@ -79,21 +80,32 @@ def _quiet() -> None:
     logging.getLogger("pybroker.metadata.store").setLevel(logging.CRITICAL)
 
 
-@pytest.mark.parametrize("lost_share", [0.0, 0.1])
-@pytest.mark.parametrize("seed", range(5))
-def test_no_commit_is_lost_or_done_twice(seed: int, lost_share: float) -> None:
+def counted(seed: int, lost_share: float) -> tuple[int, int, int]:
+    """Return what the counter is in the end, how often it certainly grew, and how often it may have grown besides."""
     scene = Scene(seed)
     scene.shared.lost_share = lost_share
     scene.run(*(worker.process.loop.create_task(worker.work(15)) for worker in scene.workers))
     scene.shared.lost_share = 0.0
     scene.scheduler.run_for(10_000)
     entry, _ = scene.shared.etcd.contents()["simulated/entries/counter"]
-    done, unknown = (sum(getattr(worker, name) for worker in scene.workers) for name in ("done", "unknown"))
-    assert done <= int(entry) <= done + unknown
-    assert lost_share or not unknown
     for worker in scene.workers:
         assert [int(change.value or b"") for change in worker.seen][-1] == int(entry)
     scene.end()
+    return int(entry), sum(worker.done for worker in scene.workers), sum(worker.unknown for worker in scene.workers)
+
+
+@pytest.mark.parametrize("lost_share", [0.0, 0.1])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_commit_is_lost_or_done_twice(seed: int, lost_share: float) -> None:
+    value, done, unknown = counted(seed, lost_share)
+    assert done <= value <= done + unknown
+    assert lost_share or not unknown
+
+
+def test_a_commit_that_is_repeated_blindly_is_found() -> None:
+    with planted("repeats commits blindly"):
+        found = [counted(seed, 0.1) for seed in range(5)]
+    assert any(value > done + unknown for value, done, unknown in found)
 
 
 @pytest.mark.parametrize("how", ["killed", "paused", "cut off"])
