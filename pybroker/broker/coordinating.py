@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Coordinator(Protocol):
-    """What groups and transactions have in common."""
+    """The coordinator of groups, or that of transactions."""
 
     def follow_leadership(self) -> None:
         """Load and unload partitions by what this broker leads now."""
