@@ -250,7 +250,7 @@ SERVER_SETTINGS: Final = (
         "max.request.partition.size.limit", _I, 2000,
         "Partitions in one response to DescribeTopicPartitions.", at_least(1), _LATER,
     ),
-    Setting("request.timeout.ms", _I, 30_000, "Longest wait for a response from another broker, in ms.", None, _LATER),
+    Setting("request.timeout.ms", _I, 30_000, "Longest wait for a response from another broker, in ms."),
     Setting(
         "producer.id.expiration.ms", _I, 86_400_000,
         "Time after which an idle producer's state is dropped, in ms; that of an open transaction stays.",
