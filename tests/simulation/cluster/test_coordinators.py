@@ -46,6 +46,7 @@ def leaders(cluster: Cluster, topic: str) -> dict[int, int]:
 def started(cluster: Cluster) -> None:
     cluster.start_all()
     assert cluster.scheduler.run_until(lambda: all(one.has_started for one in cluster.lives.values()), within_ms=START_MS)
+    cluster.scheduler.run_for(1_000)  # until each of them knows that the others are live
 
 
 def test_a_member_that_waits_gets_a_response_as_soon_as_its_coordinator_has_lost_the_cluster() -> None:
