@@ -140,7 +140,7 @@ FAMILIES: Final = (
     Family("follower.fetch.last.tiered.offset.enable", "Tiered storage.", _LATER),
     Family("telemetry.", "Metrics pushed by clients.", _LATER),
     Family("zookeeper.", "ZooKeeper: pybroker keeps its metadata in metadata.store."),
-    Family("controller.", "Kafka's controller quorum: see metadata.store."),
+    Family("controller.", "Other settings of Kafka's controller quorum: etcd has its own."),
     Family("metadata.", "Kafka's metadata log: see metadata.store."),
     Family("initial.broker.registration.timeout.ms", "Kafka's controller quorum."),
     Family("control.plane.listener.name", "Kafka's listener for its controller."),
