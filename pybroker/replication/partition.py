@@ -88,6 +88,7 @@ class Partition(LeaderState):
         self.broker_id = broker_id
         self._high_watermark_metadata: LogOffsetMetadata | None = None
         self.high_watermark_metadata = log.offset_metadata(min(max(high_watermark, log.log_start_offset), log.log_end_offset))
+        log.producers.on_high_watermark(self.high_watermark)  # a recovered log takes no ended transaction as replicated
         self.leader_epoch_start_offset = NO_OFFSET
         self.cluster = cluster
         self.followers: Followers | None = None

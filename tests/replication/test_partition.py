@@ -72,6 +72,11 @@ def test_a_new_leader_keeps_the_checkpoint_until_it_hears_from_its_followers() -
     assert replica(image(), 10, high_watermark=99).high_watermark == 1, "nor beyond the log"
 
 
+def test_ends_of_transactions_below_the_checkpoint_are_replicated_from_the_start() -> None:
+    partition = replica(image(), 10, 10, high_watermark=2)
+    assert partition.log.producers.high_watermark == 2  # type: ignore[attr-defined]  # the model's
+
+
 def test_what_followers_reported_to_an_older_leader_epoch_is_forgotten() -> None:
     partition = replica(image(isr=(1, 2)), 10, 10)
     partition.update_follower(BrokerId(2), at(partition, 1))
