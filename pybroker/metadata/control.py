@@ -7,14 +7,15 @@ Idea
 
 A life of a broker
     1. step_aside    before the logs are used: the broker leads nothing, and is in no ISR beside others. What it led in its life
-                     before may be behind what others have by now.
+                     before may be behind what others have by now, and it may have lost the ends of its logs.
     2. join          its session begins, and with it its broker epoch; the controller elects it where there is no leader
     3. leave         the stop begins: its leaders move away
     4. close         its session ends
 
 A session that is lost
-    If the store could not be reached for the time of a session, others may lead by now. By its own clock the broker notices this
-    before they can, steps down at once, and begins again with step 1; its logs stay open.
+    If the store could not be reached for the time of a session, others may lead by now. By its own clock the broker notices
+    this before they can, steps down at once, and joins again. It leads nothing until it is elected, but its logs stay open, so
+    it stays in the ISRs: the other members may be those that have lost records.
 
 Source: BrokerLifecycleManager, QuorumController, ReplicationControlManager; KIP-631.
 """
@@ -28,7 +29,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.topic import TopicConfig
-from pybroker.metadata.elections import Election, candidates, plan_elections, plan_of_named
+from pybroker.metadata.elections import Election, candidates, plan_of_all, plan_of_named
 from pybroker.metadata.image import NO_LEADER
 from pybroker.metadata.isr_commits import IsrCommits
 from pybroker.metadata.member_entries import CONTROLLER_KEY
@@ -79,12 +80,16 @@ class ClusterControl:
         return self._session is not None and self._controller.image.members.controller == self._controller.broker_id
 
     async def step_aside(self, *, is_start: bool = False) -> None:
-        """Have this broker lead nothing, and be in no ISR beside others that are live; at its start, beside any others.
-
-        Raises StoreError.
-        """
+        """Have this broker lead nothing until it is elected, and at its start be in no ISR beside others. Raises StoreError."""
         broker_id = self._controller.broker_id
-        await self._elect(gone={broker_id}, only=broker_id, starting={broker_id} if is_start else ())
+
+        def planned(image: ClusterImage, epoch: LeaderEpoch) -> Pausing[Sequence[PartitionChange]]:
+            election = Election(candidates(image), epoch)
+            return plan_of_all(
+                image.topics.values(), lambda _, partition: election.aside(partition, broker_id, is_start=is_start)
+            )
+
+        await carry_out(self._controller, self._store.limits.operations_max, planned)
 
     async def join(self, registration: BrokerRegistration, life: BrokerSession) -> None:
         """Become live, and remain so until `close`. Raises StoreError, also if another process is the broker."""
@@ -103,7 +108,7 @@ class ClusterControl:
         try:
             async with asyncio.timeout(LEAVE_S):
                 await announce_stop(controller, self._session)
-                await self.step_aside()
+                await self._elect(gone={controller.broker_id})
         except (StoreError, TimeoutError) as error:
             reason = str(error) or f"it takes longer than {LEAVE_S} s"
             logger.warning("The broker stops before its partitions have other leaders: %s", reason)
@@ -263,19 +268,21 @@ class ClusterControl:
             if count := await self._elect(None if topics is None else list(topics)):
                 logger.info("The controller changed the leaders or the in-sync replicas of %d partitions", count)
 
-    async def _elect(
-        self,
-        names: Sequence[str] | None = None,
-        *,
-        gone: Collection[BrokerId] = (),
-        only: BrokerId | None = None,
-        starting: Collection[BrokerId] = (),
-    ) -> int:
+    async def _elect(self, names: Sequence[str] | None = None, *, gone: Collection[BrokerId] = ()) -> int:
         """Elect where it is necessary, in these topics or in all. Raises StoreError."""
 
         def planned(image: ClusterImage, epoch: LeaderEpoch) -> Pausing[Sequence[PartitionChange]]:
             found = image.topics.values() if names is None else (image.topics[name] for name in names if name in image.topics)
-            return plan_elections(found, Election(candidates(image, gone), epoch, starting), self._is_unclean_allowed, only)
+            election = Election(candidates(image, gone), epoch)
+
+            def after(topic: TopicImage, partition: PartitionImage) -> PartitionImage | None:
+                changed = election.after(partition)
+                leader = (partition if changed is None else changed).leader
+                if leader == NO_LEADER and self._is_unclean_allowed(topic):
+                    return election.after(partition, is_unclean_allowed=True)
+                return changed
+
+            return plan_of_all(found, after)
 
         return await carry_out(self._controller, self._store.limits.operations_max, planned)
 

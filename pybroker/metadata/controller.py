@@ -306,7 +306,7 @@ class Controller:
                 if isinstance(failure, Conflict):
                     continue
                 if failure is not None:
-                    if self._listener_failures:  # the store has the change; otherwise nothing has changed
+                    if self._is_to_take_back:
                         await self._commit_entries(plan.before, {})
                     return [failure if error is None else error for error in plan.errors]
                 await complete(_logged(("%s", note) for note in plan.notes))
@@ -330,7 +330,8 @@ class Controller:
                 if isinstance(failure, Conflict):
                     continue
                 if failure is not None:
-                    await self._take_back(created)
+                    if self._is_to_take_back:
+                        await self._take_back(created)
                     return [outcome if outcome.topic is None else TopicOutcome(error=failure) for outcome in planned]
                 self._reported = ""
                 await complete(
@@ -397,13 +398,20 @@ class Controller:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         if isinstance(outcome, Conflict):
             return outcome
-        if not self._listener_failures or has_others(self.image):
+        if not self._is_to_take_back:
             return None  # in a cluster, this broker's disk decides nothing: its replica is offline, and others may lead
         failure = self._listener_failures[0]
         if isinstance(failure, KafkaError):
             return failure
         code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(failure, OSError) else ErrorCode.UNKNOWN_SERVER_ERROR
         return KafkaError(code, str(failure))
+
+    @property
+    def _is_to_take_back(self) -> bool:
+        """Whether this broker could not follow the last commit, and no other one can have: in a cluster, this broker's disk decides
+        nothing, because its replica is offline, and others may lead. A commit whose outcome is not known is never taken back.
+        """
+        return bool(self._listener_failures) and not has_others(self.image)
 
     async def _take_back(self, created: Sequence[TopicImage]) -> None:
         """Delete the topics that a listener could not take. After a failure of the store there is nothing to delete."""

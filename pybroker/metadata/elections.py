@@ -5,8 +5,9 @@ replicas are looked at; one with a single replica keeps its leader, live or not.
 
 Rules
     A broker that is away leaves the ISR, but the ISR never becomes empty: while all its members are away, it stays as it is.
-    A broker that starts leaves each ISR that has another member, live or not: the other may only have lost its session, and still
-    has what this one has lost with its power. So of members that were all away, the last one that comes back leads.
+    A broker that starts leaves each ISR that has another member, live or not, and takes no other one out: the other may only
+    have lost its session, and still has what this one has lost with its power. So of members that were all away, the last one
+    that comes back leads. A broker that only lost its session has its log, and stays in the ISRs.
     A partition whose leader is away gets the first replica of the ISR, in the order of the replicas, that is live and not
     stopping. If there is none, it has no leader, unless the topic allows an unclean election: then the first such replica leads,
     and is the ISR.
@@ -53,24 +54,17 @@ def candidates(image: ClusterImage, gone: Collection[BrokerId] = ()) -> Candidat
 
 @dataclass(slots=True, frozen=True)
 class Election:
-    """Decides about the next state of a partition by the brokers that are there. A new leader gets `epoch`. The brokers of
-    `starting` may have lost the ends of their logs.
-    """
+    """Decides about the next state of a partition by the brokers that are there. A new leader gets `epoch`."""
 
     among: Candidates
     epoch: LeaderEpoch
-    starting: Collection[BrokerId] = ()
 
     def after(self, partition: PartitionImage, *, is_unclean_allowed: bool = False) -> PartitionImage | None:
         """Return the next state of a partition; None if it stays as it is."""
         present, electable = self.among
         if len(partition.replicas) == 1:
             return None
-        isr = (
-            tuple(one for one in partition.isr if one in present)
-            or tuple(one for one in partition.isr if one not in self.starting)
-            or partition.isr
-        )
+        isr = tuple(one for one in partition.isr if one in present) or partition.isr
         if partition.leader in present and partition.leader in isr:
             return self._changed(partition, partition.leader, isr)
         leader = next((one for one in partition.replicas if one in isr and one in electable), NO_LEADER)
@@ -86,6 +80,16 @@ class Election:
             return None
         return self._changed(partition, first, partition.isr)
 
+    def aside(self, partition: PartitionImage, broker_id: BrokerId, *, is_start: bool) -> PartitionImage | None:
+        """Return the state in which a broker that joins does not lead, and at its start is in no ISR beside others; None for no
+        change. Which brokers are live plays no part: this broker may not know it yet.
+        """
+        if len(partition.replicas) == 1:
+            return None
+        others = tuple(one for one in partition.isr if one != broker_id)
+        leader = NO_LEADER if partition.leader == broker_id else partition.leader
+        return self._changed(partition, leader, others if is_start and others else partition.isr)
+
     def _changed(self, partition: PartitionImage, leader: BrokerId, isr: tuple[BrokerId, ...]) -> PartitionImage | None:
         is_same = leader == partition.leader
         if is_same and isr == partition.isr:
@@ -99,23 +103,18 @@ class Election:
         )
 
 
-def plan_elections(
-    topics: Iterable[TopicImage],
-    election: Election,
-    is_unclean_allowed: Callable[[TopicImage], bool],
-    only: BrokerId | None = None,
+def plan_of_all(
+    topics: Iterable[TopicImage], after: Callable[[TopicImage, PartitionImage], PartitionImage | None]
 ) -> Pausing[list[PartitionChange]]:
-    """Make the changes of all partitions of `topics` that must change; `only` those that broker leads or is in sync with."""
+    """Make the changes of all partitions with several replicas for which `after` returns another state."""
     changes: list[PartitionChange] = []
     count = 0
     for topic in topics:
         if len(topic.partitions[0].replicas) > 1:
-            is_unclean = is_unclean_allowed(topic)
             for number, partition in enumerate(topic.partitions):
-                is_looked_at = only is None or partition.leader == only or only in partition.isr
-                after = election.after(partition, is_unclean_allowed=is_unclean) if is_looked_at else None
-                if after is not None:
-                    changes.append(PartitionChange(topic.topic_id, number, after))
+                changed = after(topic, partition)
+                if changed is not None:
+                    changes.append(PartitionChange(topic.topic_id, number, changed))
                 count += 1
                 if count % AT_ONCE == 0:
                     yield

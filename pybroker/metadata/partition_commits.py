@@ -1,4 +1,8 @@
-"""Commits new states of partitions, which were planned from the image, and plans again where another broker was faster."""
+"""Commits new states of partitions, which were planned from the image, and plans again where another broker was faster.
+
+A commit compares the partitions, and the lives of the leaders and in-sync replicas that it names: in an image that is behind, a
+broker that has died since still looks live.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pybroker.metadata.entries import LEADER_EPOCH_KEY, encode_leader_epoch, encode_partition, partition_key
+from pybroker.metadata.member_entries import session_key
 from pybroker.metadata.store.base import Conflict
 from pybroker.model import NO_LEADER_EPOCH
 from pybroker.sharing.loop import complete
@@ -29,9 +34,10 @@ async def carry_out(controller: Controller, operations_max: int, plan: PlanChang
 
     Raises StoreError; the changes that were committed before that stay.
     """
-    count, count_max = 0, min(operations_max - 1, COMMIT_MAX)  # without the counter
+    count = 0
     while True:
         image = controller.image
+        count_max = max(1, min(operations_max - 1 - len(image.brokers), COMMIT_MAX))  # without the counter and the lives
         changes = await complete(plan(image, image.leader_epochs.next_after(NO_LEADER_EPOCH)))
         if not changes:
             return count
@@ -53,6 +59,10 @@ async def _commit(controller: Controller, planned_from: ClusterImage, changes: S
         if after.leader != before.leader:
             after, has_new_leader = replace(after, leader_epoch=epoch), True
         puts[key], compare[key] = encode_partition(after), before.revision
+        for replica in (after.leader, *after.isr):
+            life = image.members.sessions.get(replica)
+            if life is not None:
+                compare[session_key(replica)] = life.epoch
     count = len(puts)
     if has_new_leader:
         puts[LEADER_EPOCH_KEY], compare[LEADER_EPOCH_KEY] = encode_leader_epoch(epoch), image.leader_epochs.revision

@@ -77,7 +77,7 @@ class Broker:
         name = f"d{self.broker_id}" if directory is None else directory
         await self.controller.start()
         await end_predecessor(self.controller, [name])
-        await self.control.step_aside()
+        await self.control.step_aside(is_start=True)
         registration = BrokerRegistration(broker_id=self.broker_id, endpoints={})
         await self.control.join(registration, BrokerSession(directory=name, host="here", started_ms=0))
         self.session = self.store.sessions[-1]
@@ -360,7 +360,7 @@ async def test_a_stopping_follower_is_not_taken(cluster: Cluster) -> None:
 async def test_a_leader_that_was_replaced_changes_no_isr(cluster: Cluster) -> None:
     await cluster.create((2, 3, 1))
     stale = cluster[2].shrink(2)
-    await cluster[2].control.step_aside()
+    await cluster[2].control.step_aside(is_start=True)
     assert not await cluster[2].alter(stale)
     assert cluster[2].partition().isr == (3, 1)
 
@@ -430,13 +430,14 @@ async def test_a_failed_listener_takes_nothing_back_in_a_cluster(cluster: Cluste
 
 async def test_leaders_return_to_the_first_replicas_by_request(cluster: Cluster) -> None:
     await cluster.create((2, 3, 1))
-    await cluster[2].control.step_aside()
+    await cluster[2].control.step_aside(is_start=True)
+    await until(lambda: cluster[1].leader() == 3)
     await cluster[3].controller.elect_leaders([T0, TopicPartition("gone", 0)], is_unclean=False)
     assert cluster[1].leader() == 3, "broker 2 is not in sync"
     epoch = cluster[1].controller.image.brokers[BrokerId(2)].epoch
     assert await cluster[3].alter(cluster[3].change((3, 1, 2), ((2, epoch),)))
     await cluster[1].controller.elect_leaders([T0], is_unclean=False)
-    assert (cluster[1].leader(), cluster[1].partition().leader_epoch) == (2, 2)
+    assert (cluster[1].leader(), cluster[1].partition().leader_epoch) == (2, 3)
 
 
 async def test_an_unclean_leader_is_elected_by_request_where_there_is_none(cluster: Cluster) -> None:
@@ -455,7 +456,8 @@ async def test_the_controller_gives_leaders_back_from_time_to_time() -> None:
     made = Cluster(store, [await Broker(store, number).start() for number in (1, 2)])
     await until(lambda: made.controllers() == [1])
     await made.create((2, 1))
-    await made[2].control.step_aside()
+    await made[2].control.step_aside(is_start=True)
+    await until(lambda: made[1].leader() == 1)
     epoch = made[1].controller.image.brokers[BrokerId(2)].epoch
     assert await made[1].alter(made[1].change((1, 2), ((2, epoch),)))
     config = made[1].controller.config

@@ -11,7 +11,7 @@ import pytest
 
 from pybroker.config.broker import BrokerConfig
 from pybroker.metadata.controller import Controller
-from pybroker.metadata.elections import Candidates, Election, candidates, plan_elections, plan_of_named
+from pybroker.metadata.elections import Candidates, Election, candidates, plan_of_all, plan_of_named
 from pybroker.metadata.entries import LEADER_EPOCH_KEY, encode_partition, encode_topic, partition_key, topic_key
 from pybroker.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage, empty_image
 from pybroker.metadata.members import BrokerRegistration, Members
@@ -74,14 +74,24 @@ def test_an_isr_all_of_which_is_gone_at_once_stays_so_that_any_member_may_come_b
     assert election(1, 3).after(after) == changed(after, 1, (1,))
 
 
-def test_a_member_that_starts_leaves_an_isr_with_another_member_that_only_lost_its_session() -> None:
+def test_a_member_that_starts_leaves_an_isr_with_another_member_live_or_not() -> None:
     before = partition(3, (2, 3))
-    starting = replace(election(1), starting=ids(3))
-    after = starting.after(before)
-    assert after == changed(before, NO_LEADER, (2,)), "it may have lost its power, and the end of its log with it"
-    assert starting.after(partition(3, (3,))) == changed(partition(3, (3,)), NO_LEADER, (3,)), "only it has what was committed"
+    for present in ((1,), (1, 2), (1, 2, 3)):  # the image may be behind
+        after = election(*present).aside(before, BrokerId(3), is_start=True)
+        assert after == changed(before, NO_LEADER, (2,)), "it may have lost its power, and the end of its log with it"
+    alone = partition(3, (3,))
+    assert election(1).aside(alone, BrokerId(3), is_start=True) == changed(alone, NO_LEADER, (3,)), (
+        "only it has what was committed"
+    )
     assert after is not None
     assert election(1, 2, 3).after(after) == changed(after, 2, (2,))
+
+
+def test_a_member_that_lost_its_session_leads_nothing_but_stays_in_sync() -> None:
+    before = partition(1, (3, 1))
+    assert election(1, 3).aside(before, BrokerId(1), is_start=False) == changed(before, NO_LEADER, (3, 1))
+    assert election(3).aside(partition(3, (3, 1)), BrokerId(1), is_start=False) is None, "the other one may have lost records"
+    assert election(1).aside(partition(1, (1,), replicas=(1,)), BrokerId(1), is_start=True) is None
 
 
 def test_no_leader_remains_until_a_member_of_the_isr_returns() -> None:
@@ -138,12 +148,10 @@ def test_a_plan_has_only_the_partitions_that_change_or_only_those_of_one_broker(
         TopicImage(name="t", topic_id=TOPIC_ID, partitions=partitions, configs={}),
         TopicImage(name="one", topic_id=TopicId(bytes(16)), partitions=(partition(1, (1,), (1,)),), configs={}),
     ]
-    plan = run_through(plan_elections(topics, election(3), lambda _: False))
+    plan = run_through(plan_of_all(topics, lambda _, one: election(3).after(one)))
     assert [change.number for change in plan] == [0, 1, 2]
-    plan = run_through(plan_elections(topics, election(2, 3), lambda _: False))
+    plan = run_through(plan_of_all(topics, lambda _, one: election(2, 3).after(one)))
     assert [(change.topic_id, change.number) for change in plan] == [(TOPIC_ID, 0)]
-    assert run_through(plan_elections(topics, election(2, 3), lambda _: False, BrokerId(3))) == []
-    assert [one.number for one in run_through(plan_elections(topics, election(2), lambda _: False, BrokerId(3)))] == [1, 2]
 
 
 def test_a_plan_of_named_partitions_leaves_out_those_that_do_not_exist() -> None:
@@ -190,7 +198,7 @@ async def elect(controller: Controller, store: Few, *present: int) -> int:
     return await carry_out(
         controller,
         store.limits.operations_max,
-        lambda image, epoch: plan_elections(image.topics.values(), Election(among, epoch), lambda _: False),
+        lambda image, epoch: plan_of_all(image.topics.values(), lambda _, one: Election(among, epoch).after(one)),
     )
 
 
