@@ -66,6 +66,11 @@ async def read_cluster(store: Store, config: BrokerConfig, filesystem: Filesyste
         await _refuse_second_process(store, config, filesystem)
     controller = Controller(store, config, broker_id=config.node_id, hosts=hosts)
     await controller.start(config.cluster_id or stored_cluster_id(config.log_dirs, filesystem))
+    if is_shared(config) and config.cluster_id not in {None, controller.image.cluster_id}:
+        raise StoreError(
+            f"cluster.id={config.cluster_id}: the metadata store {config.metadata_store} is that of the cluster "
+            f"{controller.image.cluster_id}. Set cluster.id to that, or leave it out, or set metadata.store to another one"
+        )
     return controller
 
 

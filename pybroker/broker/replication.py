@@ -123,7 +123,7 @@ class Replication:
         moving = self._fetchers.get(place)
         if moving is None:
             moving = self._fetchers[place] = _Moving(
-                ReplicaFetcher(leader, self._image.broker_id, self._broker_epoch, config),
+                ReplicaFetcher(leader, broker_id=self._image.broker_id, broker_epoch=self._broker_epoch, config=config),
                 self.peers, self._clock, lane=f"fetcher-{place[1]}", timeout_ms=config.replica_socket_timeout_ms,
             )  # fmt: skip
         moving.add(topic_partition, followed)

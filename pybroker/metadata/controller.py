@@ -408,8 +408,8 @@ class Controller:
 
     @property
     def _is_to_take_back(self) -> bool:
-        """Whether this broker could not follow the last commit, and no other one can have: in a cluster, this broker's disk decides
-        nothing, because its replica is offline, and others may lead. A commit whose outcome is not known is never taken back.
+        """Whether this broker could not follow the last commit, and is alone. In a cluster, this broker's disk decides nothing:
+        its replica is offline, and others may lead. A commit whose outcome is not known is never taken back.
         """
         return bool(self._listener_failures) and not has_others(self.image)
 

@@ -51,7 +51,7 @@ def place_replicas(
     while len(placed) < partition_count:
         if placed:
             racks.draw()
-        placed += [racks.place(replication_factor, turn) for turn in range(min(live_count, partition_count - len(placed)))]
+        placed += [racks.place(replication_factor, turn=turn) for turn in range(min(live_count, partition_count - len(placed)))]
     return placed
 
 
@@ -106,7 +106,7 @@ class _Racks:
             for one in kinds:
                 one.draw(self._random)
 
-    def place(self, replication_factor: int, turn: int) -> tuple[BrokerId, ...]:
+    def place(self, replication_factor: int, *, turn: int) -> tuple[BrokerId, ...]:
         """Return the replicas of one partition: the first rack that has a live broker has the leader, the next racks follow."""
         racks, count = self._racks, len(self._racks)
         first = index = self._offset

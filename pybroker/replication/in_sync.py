@@ -148,7 +148,9 @@ class Followers:
                 found = follower.end
         return found
 
-    def expanded(self, replica_id: BrokerId, high_watermark: Offset, epoch_start_offset: Offset, cluster: Cluster) -> Isr | None:
+    def expanded(
+        self, replica_id: BrokerId, cluster: Cluster, *, high_watermark: Offset, epoch_start_offset: Offset
+    ) -> Isr | None:
         """Return the ISR with a follower that has just fetched, if it should come in."""
         follower = self._by_id[replica_id]
         if self.proposed is not None or replica_id in self._isr or follower.end is None:
@@ -158,7 +160,7 @@ class Followers:
             return None
         return Isr((*self._isr, replica_id), ((replica_id, follower.broker_epoch),))
 
-    def shrunk(self, leader_end: Offset, now_ms: int, lag_ms_max: int) -> Isr | None:
+    def shrunk(self, leader_end: Offset, *, now_ms: int, lag_ms_max: int) -> Isr | None:
         """Return the ISR without the followers that are too far behind, if there are any."""
         if self.proposed is not None:
             return None

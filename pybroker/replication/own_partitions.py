@@ -90,7 +90,7 @@ class OwnPartitions:
 
     def start(self, image: ClusterImage) -> None:
         """Make the partitions that the image gives this broker. A partition whose log cannot be opened is offline; the others
-        work.
+        work. A log that is not here is begun again where others are in sync: it is copied from them.
         """
         self._take(image)
         high_watermarks = self._log_manager.read_high_watermarks()
@@ -106,7 +106,7 @@ class OwnPartitions:
                         partition_image,
                         config,
                         high_watermark=high_watermarks.get(topic_partition, FIRST_OFFSET),
-                        is_new=False,
+                        is_new=len(partition_image.replicas) > 1 and self._broker_id not in partition_image.isr,
                     )
                 except KafkaError as error:
                     refusals.add(topic_partition, error.message)

@@ -271,14 +271,21 @@ class Partition(LeaderState):
         now_ms = self.cluster.clock.monotonic_ms()
         if followers.fetched(replica_id, end_offset, broker_epoch, self.log.log_end_offset, now_ms):
             self._advance_high_watermark()
-            self._propose(followers.expanded(replica_id, self.high_watermark, self.leader_epoch_start_offset, self.cluster))
+            self._propose(
+                followers.expanded(
+                    replica_id,
+                    self.cluster,
+                    high_watermark=self.high_watermark,
+                    epoch_start_offset=self.leader_epoch_start_offset,
+                )
+            )
         return self.high_watermark != before
 
     def check_isr(self) -> None:
         """Take the replicas out of the ISR that are too far behind; call it from time to time."""
         if self.followers is not None:
             now_ms = self.cluster.clock.monotonic_ms()
-            self._propose(self.followers.shrunk(self.log.log_end_offset, now_ms, self.cluster.lag_ms_max))
+            self._propose(self.followers.shrunk(self.log.log_end_offset, now_ms=now_ms, lag_ms_max=self.cluster.lag_ms_max))
 
     def _propose(self, isr: Isr | None) -> None:
         """Ask the cluster for another ISR. Until the outcome is known, the high watermark counts the replicas of both."""

@@ -152,3 +152,10 @@ async def test_a_store_that_had_several_brokers_is_that_of_a_cluster() -> None:
     assert controller.image.brokers[BrokerId(1)].endpoints == {"PLAINTEXT": Endpoint("127.0.0.1", 77)}
     await membership.close()
     assert controller.image.brokers == {}
+
+
+async def test_a_cluster_id_that_differs_from_that_of_the_store_is_refused(tmp_path: Path) -> None:
+    store = MemoryStore()
+    await Controller(store, config(), broker_id=BrokerId(2)).start("theirs")
+    with pytest.raises(StoreError, match=r"cluster\.id=ours: the metadata store etcd:.* is that of the cluster theirs"):
+        await read_cluster(store, config(tmp_path, cluster_id="ours"), FS, HostLookups({}))

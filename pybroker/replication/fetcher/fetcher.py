@@ -88,7 +88,7 @@ class ReplicaFetcher:
 
     __slots__ = ("_broker_epoch", "_broker_id", "_config", "_followed", "_session", "bytes_count", "leader", "ready_ms")
 
-    def __init__(self, leader: BrokerId, broker_id: BrokerId, broker_epoch: Callable[[], int], config: BrokerConfig) -> None:
+    def __init__(self, leader: BrokerId, *, broker_id: BrokerId, broker_epoch: Callable[[], int], config: BrokerConfig) -> None:
         self.leader = leader
         self._broker_id, self._broker_epoch, self._config = broker_id, broker_epoch, config
         self._followed: dict[TopicPartition, Followed] = {}  # in the order of reading

@@ -124,7 +124,10 @@ class Replicas:
         fetcher = self._fetchers.get(broker)
         if fetcher is None or fetcher.leader != image.leader:
             fetcher = self._fetchers[broker] = ReplicaFetcher(
-                image.leader, BrokerId(broker), lambda: self.epoch_of(broker), self.brokers[broker].config
+                image.leader,
+                broker_id=BrokerId(broker),
+                broker_epoch=lambda: self.epoch_of(broker),
+                config=self.brokers[broker].config,
             )
         fetcher.add(TOPIC, Followed(partition, partition.topic_id, image.leader_epoch))
         request = fetcher.request(self.clock.monotonic_ms())

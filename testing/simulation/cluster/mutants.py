@@ -93,9 +93,7 @@ def _counts_the_committed_isr() -> contextlib.AbstractContextManager[Any]:
 
 
 def _takes_in_a_follower_that_is_behind() -> contextlib.AbstractContextManager[Any]:
-    def expanded(
-        self: Followers, replica_id: BrokerId, _high_watermark: Offset, _epoch_start_offset: Offset, cluster: Cluster
-    ) -> Isr | None:
+    def expanded(self: Followers, replica_id: BrokerId, cluster: Cluster, **_: Offset) -> Isr | None:
         if self.proposed is not None or replica_id in self._isr or replica_id not in cluster.brokers:
             return None
         return Isr((*self._isr, replica_id), ((replica_id, cluster.brokers[replica_id].epoch),))

@@ -27,7 +27,7 @@ class Coordinator:
         self.asked: list[TopicPartition] = []
         self._fenced = fenced
 
-    def ask(self, _id: str, _producer: Any, partitions: list[TopicPartition], done: Callable[[Any], None]) -> None:
+    def ask(self, _id: str, _producer: Any, partitions: list[TopicPartition], done: Callable[[Any], None], **_: bool) -> None:
         self.asked += partitions
         done({one: ErrorCode.PRODUCER_FENCED if one.partition in self._fenced else ErrorCode.NONE for one in partitions})
 
@@ -48,7 +48,7 @@ def transactional(coordinator: Coordinator, present: range, batch_count: int = 1
         SimpleNamespace(
             replica_manager=SimpleNamespace(partition=lambda one: replica if one.partition in present else absence),
             config=SimpleNamespace(transaction_partition_verification_enable=True),
-            transactions=SimpleNamespace(add_partitions=coordinator.ask, verify_partitions=coordinator.ask),
+            transactions=SimpleNamespace(ask=coordinator.ask),
         ),
         laid_out,
     )
