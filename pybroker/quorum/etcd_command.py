@@ -26,7 +26,6 @@ MISSING: Final = (
 _LEVELS: Final = {"error": logging.WARNING, "dpanic": logging.ERROR, "panic": logging.ERROR, "fatal": logging.ERROR}
 _LEFT_OUT: Final = frozenset({"ts", "caller", "stacktrace"})
 _OPTIONS: Final = (
-    "--initial-cluster-state=new",
     "--pre-vote",
     "--auto-compaction-mode=revision",
     "--auto-compaction-retention=10000",
@@ -44,10 +43,10 @@ def executable() -> str | None:
     return shutil.which("etcd")
 
 
-def command(program: str, quorum: Quorum, folder: str, token: str) -> list[str]:
+def command(program: str, quorum: Quorum, folder: str, token: str, *, is_joining: bool = False) -> list[str]:
     """Return the command line of this process' member, which keeps its data in `folder`.
 
-    `token` is the same for all members of a cluster: members of another one are refused.
+    `token` is the same for all members of a cluster: members of another one are refused. `is_joining`: the others run already.
     """
     own = quorum.own
     assert own is not None, "this process is no controller"
@@ -62,6 +61,7 @@ def command(program: str, quorum: Quorum, folder: str, token: str) -> list[str]:
         f"--advertise-client-urls={own.client_url}",
         f"--initial-cluster={','.join(f'{voter.name}={voter.peer_url}' for voter in quorum.voters)}",
         f"--initial-cluster-token={token}",
+        f"--initial-cluster-state={'existing' if is_joining else 'new'}",
         *_OPTIONS,
     ]
 

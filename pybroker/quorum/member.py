@@ -12,12 +12,14 @@ import logging
 import signal
 import sys
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pybroker.metadata.store.etcd import messages
 from pybroker.metadata.store.etcd.address import parse
 from pybroker.metadata.store.etcd.gateway import Gateway, LostError, NotSentError, RefusedError
 from pybroker.quorum.etcd_command import MISSING, command, executable, logged
+from pybroker.quorum.replacement import is_joining
 
 if TYPE_CHECKING:
     from pybroker.quorum.members import Quorum
@@ -52,16 +54,20 @@ class Member:
 
         The wait has no limit, because the other machines may start later.
         """
-        if self._quorum.own is not None:
+        if (own := self._quorum.own) is not None:
             program = executable()
             if program is None:
                 raise QuorumError(MISSING)
             try:
-                arguments = command(program, self._quorum, self._folder, self._token)
+                joins = not self._has_data() and await is_joining(self._quorum, own)
+                arguments = command(program, self._quorum, self._folder, self._token, is_joining=joins)
             except OSError as error:
                 raise QuorumError(f"{self._quorum.listen_host}: {error.strerror}") from error
             self._running = asyncio.create_task(self._keep_running(arguments))
         await self._majority()
+
+    def _has_data(self) -> bool:
+        return Path(self._folder, "member").exists()
 
     async def stop(self) -> None:
         """Stop the member, and wait for its end; idempotent."""

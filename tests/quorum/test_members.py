@@ -45,7 +45,9 @@ def test_three_combined_nodes() -> None:
         "--initial-advertise-peer-urls=http://kafka-2:9093",
         "--initial-cluster=1=http://kafka-1:9093,2=http://kafka-2:9093,3=http://kafka-3:9093",
         "--initial-cluster-token=token",
+        "--initial-cluster-state=new",
     } <= {*arguments}
+    assert "--initial-cluster-state=existing" in command("etcd", quorum, "/data/controller.etcd", "token", is_joining=True)
 
 
 def test_controllers_without_ids_are_named_by_their_addresses() -> None:
