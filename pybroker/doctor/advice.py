@@ -61,6 +61,11 @@ def verdict(bootstrap: Look, problems: Sequence[str]) -> Iterator[str]:
         assert bootstrap.response is not None
         several = f" and all {len(bootstrap.response.brokers)} brokers" if len(bootstrap.response.brokers) > 1 else ""
         yield f"A client on this machine works with {bootstrap}{several}."
+    if bootstrap.response is not None and (found := bootstrap.response.partitions) is not None:
+        if found.without_leader:
+            yield f"{found.without_leader} of {found.count} partitions have no leader: they can be neither written nor read."
+        if found.under_replicated:
+            yield f"{found.under_replicated} of {found.count} partitions have replicas that are not in sync."
 
 
 def _wrong(response: BrokerResponse, broker: Broker, found: Look) -> str | None:

@@ -52,6 +52,15 @@ class Broker:
 
 
 @dataclass(slots=True, frozen=True)
+class Partitions:
+    """How many partitions a cluster has, and how many of them lack something."""
+
+    count: int
+    without_leader: int
+    under_replicated: int
+
+
+@dataclass(slots=True, frozen=True)
 class BrokerResponse:
     """A broker's report about itself and its cluster.
 
@@ -61,6 +70,7 @@ class BrokerResponse:
         apis: how many APIs it serves.
         has_advertised: whether advertised.listeners is set.
         is_in_container: whether pybroker's entry command of an image has started it.
+        partitions: None where it was not asked.
     """
 
     software: Software
@@ -70,6 +80,7 @@ class BrokerResponse:
     brokers: tuple[Broker, ...]
     has_advertised: bool = False
     is_in_container: bool = False
+    partitions: Partitions | None = None
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import pytest
 
 from pybroker.doctor.advice import attempt, outcome
 from pybroker.doctor.examine import examine
-from pybroker.doctor.findings import Broker, BrokerResponse, Failure, Instead, Look, Software
+from pybroker.doctor.findings import Broker, BrokerResponse, Failure, Instead, Look, Partitions, Software
 from pybroker.model import BrokerId
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def response(
     cluster_id: str = CLUSTER,
     node_id: int | None = 1,
     has_advertised: bool = False,
+    partitions: Partitions | None = None,
 ) -> BrokerResponse:
     return BrokerResponse(
         software=software,
@@ -33,6 +34,7 @@ def response(
         brokers=brokers,
         has_advertised=has_advertised,
         is_in_container=software is Software.PYBROKER,
+        partitions=partitions,
     )
 
 
@@ -174,6 +176,17 @@ def test_each_of_several_brokers_is_looked_at() -> None:
     machine = Machine(*(fine(broker.host, 9092, *brokers, node_id=broker.node_id) for broker in brokers))
     assert machine.examine("a")
     assert machine.verdict == ["A client on this machine works with a:9092 and all 3 brokers."]
+
+
+def test_partitions_that_lack_a_leader_or_replicas_are_counted() -> None:
+    broker = Broker(BrokerId(1), "a", 9092)
+    machine = Machine(fine("a", 9092, broker, partitions=Partitions(count=50, without_leader=2, under_replicated=7)))
+    assert machine.examine("a"), "a client works with the others"
+    assert machine.verdict == [
+        "A client on this machine works with a:9092.",
+        "2 of 50 partitions have no leader: they can be neither written nor read.",
+        "7 of 50 partitions have replicas that are not in sync.",
+    ]
 
 
 @pytest.mark.parametrize(
