@@ -124,8 +124,9 @@ class Membership:
         self.control: ClusterControl | None = None
         """The part of the cluster; None for a broker that is alone."""
         if is_shared(config) or controller.image.registered.keys() - {config.node_id}:
-            listeners = [BoundListener(name=one.listener_name, host=one.host, port=one.port) for one in config.endpoints]
-            registration_in_cluster(config, listeners)  # before anything is changed
+            if is_shared(config):  # before anything is changed; a file is more likely that of a broker with another node.id
+                listeners = [BoundListener(name=one.listener_name, host=one.host, port=one.port) for one in config.endpoints]
+                registration_in_cluster(config, listeners)
             from pybroker.metadata.control import ClusterControl  # noqa: PLC0415  a broker alone does not pay for it
 
             self.control = ClusterControl(controller, store)

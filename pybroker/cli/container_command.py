@@ -13,7 +13,7 @@ from typing import Final
 
 import click
 
-from pybroker.cli.main import RunError
+from pybroker.cli.main import ConfigurationError, RunError
 from pybroker.cli.start import override_option, prepare, properties_of, serve
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,10 @@ def _run(file: Path | None, properties: dict[str, str]) -> int:
         logger.info("%s", line)
     if (reason := make_usable(entry.loaded.config.log_dirs)) is not None:
         raise RunError(reason)
-    return serve(entry.loaded, ContainerLifecycle(entry.topics, ready_file, entry.cluster_id))
+    try:
+        return serve(entry.loaded, ContainerLifecycle(entry.topics, ready_file, entry.cluster_id))
+    except ConfigurationError as error:  # of the controllers, which nothing above knows
+        raise RunError(str(error)) from error
 
 
 def _set_up_logging() -> None:
