@@ -130,6 +130,7 @@ class Controller:
         self._store.watch("", self._follower.follow)
         entries, revision = await self._store.list()
         self.image, _ = apply_changes(self.image, [Change(*entry) for entry in entries], revision)
+        self._follower.begin()
         self._take_over_settings()
         logger.info("Cluster %s: %d topics in the metadata store", self.image.cluster_id, len(self.image.topics))
 

@@ -64,7 +64,7 @@ class StoreFollower:
         """The topics of the operation that runs, by the values that encode them: they need not be decoded."""
         self._followers: list[Followers] = []
         self._commits: deque[Sequence[Change]] = deque()
-        self._is_running = False
+        self._is_running = True  # in a way: nothing is followed before `begin`
         self._rest: asyncio.Future[None] | None = None
 
     def subscribe(self, listener: Listener, preparation: Preparation | None = None) -> None:
@@ -75,12 +75,23 @@ class StoreFollower:
         """Do not call `listener` any more."""
         self._followers = [one for one in self._followers if one.listener != listener]
 
+    def begin(self) -> None:
+        """Follow what has come, and all that comes. The image has the listing now: before, a commit that is followed in slices
+        could replace it by one that does not.
+        """
+        self._is_running = False
+        if self._commits:
+            self._start()
+
     def follow(self, changes: Sequence[Change]) -> None:
         """Follow a commit, now or behind those that are being followed; this is the store's watch."""
         self._commits.append(changes)
         if not self._is_running:
-            self._is_running = True
-            self._rest = in_slices(self._run())
+            self._start()
+
+    def _start(self) -> None:
+        self._is_running = True
+        self._rest = in_slices(self._run())
 
     async def settled(self) -> None:
         """Wait until every commit so far is followed."""
