@@ -72,6 +72,7 @@ OTHER_TYPES = dict.fromkeys(("log.dirs", "controller.listener.names"), "a list t
 
 NULL = "an empty text is the null that the default is"
 EARLIER = "refused when the table is read, by Kafka when it is used"
+LATER = "refused when the controllers are started, by Kafka when the table is read"
 OTHER_CHECKS = {
     **dict.fromkeys(
         ("log.flush.interval.ms", "log.retention.minutes", "log.retention.ms", "log.roll.jitter.ms", "log.roll.ms"), NULL
@@ -83,6 +84,8 @@ OTHER_CHECKS = {
     **dict.fromkeys(("leader.imbalance.per.broker.percentage", "offsets.commit.required.acks"), EARLIER),
     **dict.fromkeys(("offsets.topic.compression.codec", "socket.receive.buffer.bytes", "socket.send.buffer.bytes"), EARLIER),
     **dict.fromkeys(("interval.ms", "match"), EARLIER),  # the settings of client metrics
+    **dict.fromkeys(("broker.heartbeat.interval.ms", "broker.session.timeout.ms", "num.replica.fetchers"), EARLIER),
+    **dict.fromkeys(("controller.quorum.voters", "controller.quorum.bootstrap.servers"), LATER),
     "group.consumer.assignors": "the two that there are, no classes",
     "group.consumer.migration.policy": "in our words",
     "group.coordinator.append.linger.ms": "-1 as in 4.x",
