@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from pybroker import __version__
 from pybroker.broker.registration import inter_broker_listener
+from pybroker.client.requests import common_version, request_parts
 from pybroker.network.client import ClientConnection
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.codec import DecodeError, EncodeError, decode_response, encode_request, message_versions, response_class
+from pybroker.protocol.codec import DecodeError, EncodeError, decode_response, response_class
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest
-from pybroker.protocol.parts import SendPart
 from pybroker.protocol.schema import schema_of
 from pybroker.replication.peers import REQUEST_MS_MAX
 
@@ -186,10 +186,8 @@ class _Lane:
         """Send a request to a broker whose versions are known."""
         api_key = schema_of(type(waiting.request)).api_key
         assert api_key is not None
-        lowest, highest = message_versions(api_key)
-        theirs = versions.get(api_key, (highest + 1, highest))
-        version = min(highest, theirs[1])
-        if version < max(lowest, theirs[0]):
+        version = common_version(api_key, versions)
+        if version is None:
             level = logging.DEBUG if api_key in self._unsupported else logging.WARNING
             self._unsupported.add(api_key)
             name = ApiKey(api_key).name
@@ -252,11 +250,8 @@ class _Lane:
         api_key = schema_of(type(waiting.request)).api_key
         assert api_key is not None
         self._correlation_id += 1
-        parts: list[bytes | bytearray | memoryview] = []
         client_id = self._peers.client_id
-        for part in encode_request(waiting.request, version, correlation_id=self._correlation_id, client_id=client_id):
-            assert not isinstance(part, SendPart), "requests have no late parts"
-            parts.append(part)
+        parts = request_parts(waiting.request, version, correlation_id=self._correlation_id, client_id=client_id)
         self._sent.append(_Sent(waiting, self._correlation_id, response_class(api_key), version))
         self._connection.send(parts)
 

@@ -13,6 +13,7 @@ import zlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.metadata.members import NO_BROKER_EPOCH
 from pybroker.model import BrokerId, TopicPartition
 from pybroker.replication.fetcher.fetcher import Followed, ReplicaFetcher, Request
 from pybroker.sharing.loop import in_slices
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _Place = tuple[BrokerId, int]
-NO_EPOCH: Final = -1
 GATHERING_MS: Final = 2
 """For how long added partitions are gathered before a request that waits is given up for them."""
 
@@ -135,7 +135,7 @@ class Replication:
 
     def _broker_epoch(self) -> int:
         broker = self._image.brokers.get(self._image.broker_id)
-        return NO_EPOCH if broker is None else broker.epoch
+        return NO_BROKER_EPOCH if broker is None else broker.epoch
 
 
 class _Moving:

@@ -1,6 +1,7 @@
 """A blocking client of one broker, for what runs beside the broker: Kafka's tools, the doctor, and the jobs of Spark.
 
 frames          requests and responses as bytes over one socket, and a reader of those bytes
+requests        the version and the bytes of a request, for a broker's own connections, too
 connection      messages by the codec: which versions a broker serves, requests in flight, the response to each
 errors          what can go wrong
 address         parses HOST:PORT

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from pybroker import __version__
 from pybroker.client.errors import ProtocolError
+from pybroker.client.requests import common_version, request_parts
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.codec import DecodeError, decode_response, encode_request, message_versions, response_class
-from pybroker.protocol.parts import SendPart
+from pybroker.protocol.codec import DecodeError, decode_response, response_class
 from pybroker.protocol.schema import schema_of
 
 if TYPE_CHECKING:
-    from pybroker.client.frames import Bytes, Frames
+    from pybroker.client.frames import Frames
 
 
 class Connection:
@@ -49,12 +49,11 @@ class Connection:
 
     def version_of(self, api_key: int) -> int:
         """Return the highest version of an API that both sides support. Raises ProtocolError when there is none."""
-        lowest, highest = message_versions(api_key)
-        theirs = self.versions.get(api_key)
-        if theirs is None or theirs[0] > highest or theirs[1] < lowest:
+        version = common_version(api_key, self.versions)
+        if version is None:
             reason = f"supports no version of {ApiKey(api_key).name} that this client supports"
             raise ProtocolError(f"the broker {reason}", f"the broker at {self.frames.address} {reason}")
-        return min(highest, theirs[1])
+        return version
 
     def send(self, request: Any, version: int | None = None) -> None:
         """Send a request, without a version in the highest that both sides support; `receive` returns its response.
@@ -65,11 +64,7 @@ class Connection:
         assert api_key is not None
         version = self.version_of(api_key) if version is None else version
         self.frames.correlation_id = correlation_id = self.frames.correlation_id + 1
-        parts: list[Bytes] = []
-        for part in encode_request(request, version, correlation_id=correlation_id, client_id=self.frames.client_id):
-            assert not isinstance(part, SendPart), "requests have no late parts"
-            parts.append(part)
-        self.frames.send(parts)
+        self.frames.send(request_parts(request, version, correlation_id=correlation_id, client_id=self.frames.client_id))
         self._waiting.append((correlation_id, response_class(api_key), version))
 
     def receive(self) -> Any:

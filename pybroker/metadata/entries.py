@@ -38,7 +38,7 @@ from pybroker.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from pybroker.metadata.member_entries import MEMBER_KINDS, MemberChanges
+from pybroker.metadata.member_entries import MEMBER_KINDS, MemberChanges, dump
 from pybroker.metadata.store.base import ABSENT, Change, StoreError
 from pybroker.model import BrokerId, LeaderEpoch, topic_id_parse, topic_id_text
 from pybroker.sharing.work import run_through
@@ -104,7 +104,7 @@ def configs_key(resource: ConfigResource) -> str:
 
 def encode_configs(values: Mapping[str, str]) -> bytes:
     """Return the value of `configs_key`."""
-    return _dump(dict(values))
+    return dump(dict(values))
 
 
 def decode_configs(key: str, value: bytes, revision: int) -> ConfigsImage:
@@ -124,13 +124,13 @@ def encode_topic(topic: TopicImage) -> bytes:
         if text is None:
             text = texts[partition] = encode_partition(partition)
         partitions.append(text)
-    topic_id, configs = _dump(topic_id_text(topic.topic_id)), _dump(dict(topic.configs))
+    topic_id, configs = dump(topic_id_text(topic.topic_id)), dump(dict(topic.configs))
     return b'{"id":%b,"partitions":[%b],"configs":%b}' % (topic_id, b",".join(partitions), configs)
 
 
 def encode_partition(partition: PartitionImage) -> bytes:
     """Return the value of a partition's own entry."""
-    return _dump(
+    return dump(
         {
             "replicas": partition.replicas,
             "isr": partition.isr,
@@ -240,7 +240,3 @@ def applied(
         configs=configs,
         leader_epochs=leader_epochs,
     )
-
-
-def _dump(fields: object) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode()

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pybroker.metadata.members import BrokerRegistration, BrokerSession, Endpoint, Members
 from pybroker.metadata.store.base import StoreError
 from pybroker.model import BrokerId
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BROKER_PREFIX: Final = "brokers/"
 SESSION_PREFIX: Final = "sessions/"
@@ -31,7 +28,7 @@ def session_key(broker_id: BrokerId) -> str:
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
     """Return the value of `broker_key(broker.broker_id)`."""
-    return _dump({"endpoints": broker.endpoints, "rack": broker.rack})
+    return dump({"endpoints": broker.endpoints, "rack": broker.rack})
 
 
 def decode_broker(broker_id: str, value: bytes) -> BrokerRegistration:
@@ -46,7 +43,7 @@ def decode_broker(broker_id: str, value: bytes) -> BrokerRegistration:
 
 def encode_session(session: BrokerSession) -> bytes:
     """Return the value of a broker's `session_key`."""
-    return _dump(
+    return dump(
         {
             "directory": session.directory,
             "host": session.host,
@@ -97,5 +94,6 @@ class MemberChanges:
         return self._members if is_same else self._members.changed(self._registered, self._sessions, self._controller)
 
 
-def _dump(fields: Mapping[str, object]) -> bytes:
+def dump(fields: object) -> bytes:
+    """Return the JSON of an entry."""
     return json.dumps(fields, separators=(",", ":")).encode()

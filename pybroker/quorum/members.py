@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.config.listeners import PORT_MAX, controller_addresses
 from pybroker.config.setting import ConfigError
+from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
@@ -34,12 +35,12 @@ class Voter(NamedTuple):
     @property
     def peer_url(self) -> str:
         """The address at which other members of etcd reach it."""
-        return f"http://{_in_url(self.host)}:{self.port}"
+        return f"http://{host_and_port(self.host, self.port)}"
 
     @property
     def client_url(self) -> str:
         """The address at which brokers reach it."""
-        return f"http://{_in_url(self.host)}:{self.port + CLIENT_PORT_ABOVE}"
+        return f"http://{host_and_port(self.host, self.port + CLIENT_PORT_ABOVE)}"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ def _parsed(key: str, texts: Sequence[str], text: str) -> Voter:
     host, port = match["ipv6"] or match["host"], int(match["port"])
     if not 0 < port <= PORT_MAX - CLIENT_PORT_ABOVE:
         raise ConfigError(key, ",".join(texts), f"port {port} is not between 1 and {PORT_MAX - CLIENT_PORT_ABOVE}")
-    return Voter(match["id"] or f"{_in_url(host)}:{port}", host, port)
+    return Voter(match["id"] or host_and_port(host, port), host, port)
 
 
 def _own(config: BrokerConfig, voters: Sequence[Voter], is_own_host: Callable[[str], bool]) -> tuple[Voter, str]:
@@ -117,7 +118,3 @@ def _own(config: BrokerConfig, voters: Sequence[Voter], is_own_host: Callable[[s
             "listeners", config.listeners, f"has no listener of controller.listener.names at port {own.port}, where {own.name} is"
         )
     return own, ports.get(own.port, "")
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -11,15 +11,13 @@ Source: ReplicaFetcherThread.processPartitionData, AbstractFetcherThread; KIP-10
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from pybroker.model import LeaderEpoch, Offset
+from pybroker.model import NO_OFFSET, LeaderEpoch, Offset
 
 if TYPE_CHECKING:
     from pybroker.protocol.messages.fetch import PartitionData
     from pybroker.replication.partition import Partition
-
-_UNKNOWN: Final = -1
 
 
 def append(partition: Partition, data: PartitionData, now_ms: int) -> int:
@@ -49,7 +47,7 @@ def truncate(partition: Partition, *, epoch: LeaderEpoch, end_offset: Offset) ->
     if end_offset < 0:
         return
     own = log.end_offset_for_epoch(epoch)
-    end = end_offset if own.end_offset == _UNKNOWN else min(end_offset, own.end_offset)
+    end = end_offset if own.end_offset == NO_OFFSET else min(end_offset, own.end_offset)
     log.truncate_to(Offset(end))
     _end_high_watermark_with_log(partition)
 

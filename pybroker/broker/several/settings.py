@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.broker.old_data import old_data
 from pybroker.config.listeners import with_address, with_ports_raised
 from pybroker.config.setting import ConfigError
+from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
@@ -43,8 +44,7 @@ def properties_of(config: BrokerConfig, number: int, store: str, *, port: int | 
         properties[key] = with_ports_raised(key, config.advertised_listeners, more)
     if (page := config.metrics_address) is not None:
         host, port_of_page = page
-        in_url = f"[{host}]" if ":" in host else host
-        properties["metrics.listener"] = f"{in_url}:{port_of_page and port_of_page + more}"
+        properties["metrics.listener"] = host_and_port(host, port_of_page and port_of_page + more)
     return properties
 
 

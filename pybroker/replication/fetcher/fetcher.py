@@ -97,9 +97,6 @@ class ReplicaFetcher:
         """No request is due before this time: the leader did not respond."""
         self.bytes_count = 0
 
-    def __len__(self) -> int:
-        return len(self._followed)
-
     def __iter__(self) -> Iterator[tuple[TopicPartition, Followed]]:
         """Return the partitions that are copied."""
         return iter(self._followed.items())
