@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,47 +10,20 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from testing.clients.stock import KafkaPython
-from testing.process import etcd_peer
 from testing.process.broker import BrokerProcess
-from testing.process.kafka_peer import free_port
+from testing.process.three_nodes import NUMBERS, ThreeNodes
 from testing.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 TIMEOUT_S = 60
-NUMBERS = (1, 2, 3)
 
 
 @pytest.fixture
-def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, BrokerProcess]]:
-    monkeypatch.setenv("PATH", f"{etcd_peer.executable().parent}:{os.environ['PATH']}")
-    ports = {number: free_port() for number in NUMBERS}
-    shared = {
-        "process.roles": "broker,controller",
-        "controller.quorum.voters": ",".join(f"{number}@127.0.0.1:{port}" for number, port in ports.items()),
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "default.replication.factor": "3",
-        "min.insync.replicas": "2",
-    }
-    made = {
-        number: BrokerProcess(
-            tmp_path / str(number),
-            {**shared, "node.id": str(number), "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{port}"},
-        )
-        for number, port in ports.items()
-    }
-    try:
-        with ThreadPoolExecutor() as pool:  # none is ready before a majority runs
-            for started in [pool.submit(node.start) for node in made.values()]:
-                started.result(TIMEOUT_S)
-        yield made
-    finally:
-        for node in made.values():
-            node.close()
+def nodes(tmp_path: Path) -> Iterator[ThreeNodes]:
+    with ThreeNodes(tmp_path) as started:
+        yield started
 
 
 def is_whole(node: BrokerProcess) -> bool:
@@ -69,9 +40,7 @@ def write(node: BrokerProcess, first: int, count: int) -> None:
     assert not failed
 
 
-def test_a_node_is_replaced_by_one_without_data_and_then_another_one_dies(
-    nodes: dict[int, BrokerProcess], tmp_path: Path
-) -> None:
+def test_a_node_is_replaced_by_one_without_data_and_then_another_one_dies(nodes: ThreeNodes, tmp_path: Path) -> None:
     admin = AdminClient({"bootstrap.servers": nodes[1].bootstrap})
     admin.create_topics([NewTopic("t", 1)])["t"].result(TIMEOUT_S)
     write(nodes[1], 0, 100)
