@@ -1,16 +1,12 @@
-"""Measures three brokers that replicate: what produce with acks=all costs all of them, and how long a killed leader is missed.
+"""Measures three brokers that replicate: what produce with acks=all costs all of them.
 
     python -m benchmarks.cluster produce [--megabytes 200] [--rounds 3] [--records 1000] [--beside "BOOTSTRAP PIDS"]
-    python -m benchmarks.cluster failover [--kills 30]
 
 `produce` writes batches of 16 and 200 kB of records of 1 kB, first to one partition, then to 6 that are spread over the
 brokers; factor 3, min ISR 2, acks=all, up to 4 requests under way on the connection of a partition. CPU-s are those of all
 processes of a cluster, and GB are 1e9 bytes of values. Then single records follow each other. `--beside` names another cluster
 that runs already, such as three nodes of Apache Kafka: its three addresses, and the process ids of its nodes 1 to 3, each set
 joined by commas. The clusters take turns within a round.
-
-`failover` kills the leader of a partition of `pybroker start --brokers 3` again and again, and measures the time until the next
-record is acknowledged, by a client that asks for the leader every 5 ms and by confluent-kafka with quick retries.
 """
 
 from __future__ import annotations
@@ -19,15 +15,12 @@ import argparse
 import itertools
 import os
 import statistics
-import struct
 import tempfile
-import threading
 import time
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import build, peers, probe
@@ -41,7 +34,6 @@ from testing.wire.batches import sample_batch
 RECORD_BYTES: Final = 1000
 BATCH_KILOBYTES: Final = (16, 200)
 UNDER_WAY: Final = 4
-PAUSE_S: Final = 0.005
 TIMEOUT_S: Final = 60
 ONE_LEADER: Final = ((1, 2, 3),)
 SPREAD: Final = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1))
@@ -150,77 +142,17 @@ def produce(options: argparse.Namespace) -> None:
     peers.table("one record at a time", ["cluster", "p50 ms", "p99 ms"], times)
 
 
-def leader_of(address: str, topic: str) -> int:
-    """Return the leader of partition 0 as this broker knows it, -1 if there is none. Raises OSError."""
-    with raw.Connection(address, 1) as connection:
-        response = connection.call(raw.METADATA, 1, struct.pack(">i", 1) + raw.string(topic))
-    # behind the topic: whether it is internal, the number of partitions, the first one's error, number and leader
-    (leader,) = struct.unpack_from(">i", response, response.index(raw.string(topic)) + len(raw.string(topic)) + 11)
-    return int(leader)
-
-
-def acknowledged(bootstrap: str, topic: str, seconds: list[float]) -> None:
-    """Add the seconds until a broker acknowledges a record, asking each for the leader in turn."""
-    addresses, record, began = bootstrap.split(","), batch_of(1), time.monotonic()
-    last: Exception | None = None
-    for address in itertools.cycle(addresses):
-        if time.monotonic() - began > TIMEOUT_S:
-            raise RuntimeError("no broker acknowledges the record") from last
-        try:
-            leader = leader_of(address, topic)
-            if leader > 0:
-                with raw.Connection(addresses[leader - 1], TIMEOUT_S) as connection:
-                    if not raw.produce(connection, 7, topic, record).error:
-                        break
-        except (OSError, ValueError, struct.error) as error:  # the broker has ended, or does not know the topic yet
-            last = error
-        time.sleep(PAUSE_S)
-    seconds.append(time.monotonic() - began)
-
-
-def failover(options: argparse.Namespace) -> None:
-    quick: list[float] = []
-    stock: list[float] = []
-    with tempfile.TemporaryDirectory(dir=options.data) as folder, SeveralBrokers(Path(folder), 3) as ours:
-        create(ours.bootstrap, "t", ONE_LEADER)
-        admin = AdminClient({"bootstrap.servers": ours.bootstrap})
-        settings = {"acks": "all", "linger.ms": 0, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
-        producer = Producer({"bootstrap.servers": ours.bootstrap, **settings})
-        for _ in range(options.kills):
-            in_sync(admin, "t")
-            producer.produce("t", b"before")
-            producer.flush(TIMEOUT_S)
-            leader = admin.list_topics("t", timeout=TIMEOUT_S).topics["t"].partitions[0].leader
-            watcher = threading.Thread(target=acknowledged, args=(ours.bootstrap, "t", quick))
-            began = time.monotonic()
-            ours.kill(leader)
-            watcher.start()
-            producer.produce("t", b"after")
-            if producer.flush(TIMEOUT_S):
-                raise RuntimeError("the record was not delivered")
-            stock.append(time.monotonic() - began)
-            watcher.join()
-            peers.row((leader, 1000 * quick[-1], 1000 * stock[-1]))
-    rows = []
-    for name, taken in (("asks every 5 ms", quick), ("confluent-kafka", stock)):
-        ordered = [1000 * one for one in sorted(taken)]
-        rows.append((name, ordered[0], statistics.median(ordered), ordered[len(ordered) * 9 // 10], ordered[-1]))
-    title = f"ms from kill -9 of the leader to the next acknowledged write, {options.kills} kills"
-    peers.table(title, ["client", "min", "p50", "p90", "max"], rows)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["produce", "failover"])
+    parser.add_argument("what", choices=["produce"])
     parser.add_argument("--data", type=Path, help="where the brokers keep their data (default: a temporary folder)")
     parser.add_argument("--megabytes", type=int, default=200, help="MB of each cell of a round (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median counts (default: %(default)s)")
     parser.add_argument("--records", type=int, default=1000, help="single records of a round (default: %(default)s)")
     parser.add_argument("--beside", default="", help="another cluster that runs: its addresses and its process ids")
-    parser.add_argument("--kills", type=int, default=30, help="leaders to kill (default: %(default)s)")
     options = parser.parse_args()
     build.announce()
-    (produce if options.what == "produce" else failover)(options)
+    produce(options)
 
 
 if __name__ == "__main__":
