@@ -6,6 +6,7 @@ configs/             what the handlers of configurations share: resources, descr
 registry             the APIs with their versions, handlers and messages
 dispatch             request in, response out: decodes, calls the handler, turns errors into responses, counts
 context              what a handler gets beside the request
+new_partitions       the wait until the leaders of new partitions know them
 deferred             responses that wait for an operation in a purgatory
 pieces               large requests, cut into small ones whose responses are joined
 error_response       the response that carries one error in the form of any API

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.network.context import ConnectionContext
     from pybroker.replication.fetch_session import FetchSessionCache
+    from pybroker.replication.peers import Peers
     from pybroker.replication.replica_manager import ReplicaManager
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -36,7 +37,8 @@ class Services:
     way. A handler's own functions get `broker` too, as a rule: which services they need is their matter, and those made
     when they are first needed must not be named before. Layers below `api` get only the services that they use.
 
-    `config` is the configuration in force: another object after a change of a dynamic setting.
+    `config` is the configuration in force: another object after a change of a dynamic setting. `peers` are the other brokers of
+    the cluster, None for a broker that is alone.
     """
 
     config: BrokerConfig
@@ -47,6 +49,7 @@ class Services:
     fetch_sessions: FetchSessionCache
     make_groups: Callable[[], GroupCoordinator]
     make_transactions: Callable[[], TransactionCoordinator]
+    peers: Peers | None = None
     validations: Validations = field(default_factory=Validations)
     conversions: LongWork = field(default_factory=lambda: LongWork("convert", CONVERSIONS))
     _groups: GroupCoordinator | None = field(default=None, init=False)

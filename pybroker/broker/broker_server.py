@@ -362,6 +362,7 @@ class BrokerServer:
             fetch_sessions=self.fetch_sessions,
             make_groups=self._coordinate_groups,
             make_transactions=self._coordinate_transactions,
+            peers=None if self.replication is None else self.replication.peers,
             validations=self.validations,
             conversions=self.conversions,
         )

@@ -1,9 +1,9 @@
 """CreateTopics (key 19), v0-7: create topics, each on its own; all that can be created are created together.
 
 Behaviour
-    The broker responds when the logs exist, so the request's timeout never passes. Names, numbers, assignments and settings are
-    checked as Kafka's controller does, with its codes. A name that the request has twice is INVALID_REQUEST, once in the
-    response. More than 10,000 partitions in one request are POLICY_VIOLATION.
+    The broker responds when its logs exist and the leaders know their partitions (`new_partitions`). Names, numbers, assignments
+    and settings are checked as Kafka's controller does, with its codes. A name that the request has twice is INVALID_REQUEST,
+    once in the response. More than 10,000 partitions in one request are POLICY_VIOLATION.
 Versions
     v1 validate only, error texts. v2 throttle time. v4 -1 for the broker's default numbers (accepted in every version). v5
     flexible, numbers and settings in the response (KIP-525). v7 topic id.
@@ -19,6 +19,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pybroker.api.configs.described_settings import BrokerLayers
+from pybroker.api.new_partitions import leaders_know
 from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, NewTopic
 from pybroker.model import BrokerId
 from pybroker.protocol.error_codes import ErrorCode
@@ -46,6 +47,8 @@ async def handle(broker: Services, context: RequestContext, request: CreateTopic
     else:
         wanted = [_new_topic(topic) for topic in topics]
         outcomes = await broker.controller.create_topics(wanted, validate_only=request.validate_only)
+        if not request.validate_only:
+            await leaders_know(broker, [one.topic for one in outcomes if one.topic is not None], request.timeout_ms)
         configs = functools.cache(
             lambda overrides: _configs(broker, dict(overrides))
         )  # topics of one request often have the same

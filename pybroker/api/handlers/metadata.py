@@ -1,9 +1,10 @@
 """Metadata (key 3), v0-13: which brokers there are and which of them leads each partition; may create topics on the way.
 
 Behaviour
-    A topic that does not exist is created, if the broker and the request allow it, and the response has its leader at once: Kafka
-    responds with an error first, and clients ask again. Many requests for one new topic make one topic. A request makes at most
-    as many partitions as one CreateTopics may (10,000): one that would make more creates nothing, as in Kafka.
+    A topic that does not exist is created, if the broker and the request allow it. The response has its leader, which knows the
+    topic by then (`new_partitions`): Kafka responds with an error first, and clients ask again. Many requests for one new topic
+    make one topic. A request makes at most as many partitions as one CreateTopics may (10,000): one that would make more creates
+    nothing, as in Kafka.
     If the request has a topic id, only ids count and names are ignored, as in Kafka. A topic that the request has twice is in the
     response once. The structures of a response are made once per image of the cluster and shared by all responses.
 Versions
@@ -23,6 +24,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.metadata_topics import MetadataTopics, metadata_brokers
+from pybroker.api.new_partitions import leaders_know
 from pybroker.api.nodes import CLUSTER_OPERATIONS, reach
 from pybroker.api.pieces import Once, Pieces, first_of
 from pybroker.api.response_memo import REQUEST_BYTES_MAX
@@ -130,6 +132,7 @@ async def _create_and_respond(
     broker: Services, context: RequestContext, request: MetadataRequest, names: Iterable[str], missing: list[str]
 ) -> MetadataResponse:
     outcomes = await broker.controller.create_missing_topics(missing)
+    await leaders_know(broker, [outcome.topic for outcome in outcomes.values() if outcome.topic is not None])
     errors = {name: outcome.error.code for name, outcome in outcomes.items() if outcome.error is not None}
     return _respond(broker, context, request, _topics_by_name(broker, context, request, names, errors))
 

@@ -122,6 +122,7 @@ class Whole:
             fetch_sessions=FetchSessionCache(self.clock, slots_max=10, partitions_max=10_000),
             make_groups=lambda: self.groups,
             make_transactions=lambda: self.transactions,
+            peers=self.peers,
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replicas))
         self.dispatcher = Dispatcher(self.services)

@@ -94,6 +94,10 @@ class ClusterBroker(SimulatedBroker):
     def _make_peers(self) -> Peers:
         return SimulatedPeers(self._cluster.network, self._process)
 
+    def _make_dispatcher(self) -> None:
+        super()._make_dispatcher()
+        self.services.peers = None  # a wait for other brokers changes nothing, and its messages would draw other histories
+
     def _log_services(self) -> LogServices:
         return replace(super()._log_services(), jitter=Random(self._cluster.random.getrandbits(32)))
 
