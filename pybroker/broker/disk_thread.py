@@ -71,6 +71,11 @@ class DiskThread:
         """Let the thread end when it has done the requested jobs. Does not wait for it."""
         self._jobs.put(None)
 
+    def join(self) -> None:
+        """Wait until the thread has ended, after `stop`."""
+        if self._thread is not None:
+            self._thread.join()
+
     def _work(self) -> None:
         """Run jobs until None comes: the body of the thread."""
         while (job := self._jobs.get()) is not None:

@@ -54,6 +54,11 @@ class Disks:
             helper.stop()
         await asyncio.gather(*(self._close_directory(directory, logs, high_watermark) for directory in logs.directories))
 
+    def join(self) -> None:
+        """Wait for the ends of the threads, after `close`; not for threads whose disk does not respond."""
+        for thread in () if self.has_hung else (*self._threads.values(), *self._helpers):
+            thread.join()
+
     async def _close_directory(self, directory: LogDirectory, logs: LogManager, high_watermark: HighWatermark) -> None:
         """Close the logs of a directory after all work on it has been reported: a flush that failed leaves no marker."""
         thread = self._threads[directory.path]

@@ -75,8 +75,12 @@ async def _resolve(listener: Listener) -> tuple[int, tuple[str, int]]:
         if socket.has_dualstack_ipv6():
             return socket.AF_INET6, ("::", listener.port)
         return socket.AF_INET, ("0.0.0.0", listener.port)  # noqa: S104  (asked for)
-    found = await asyncio.get_running_loop().getaddrinfo(
-        listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+    try:  # an address in numbers needs no thread of the loop's
+        flags = socket.AI_PASSIVE | socket.AI_NUMERICHOST
+        found = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=flags)
+    except socket.gaierror:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
     family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     return family, (str(address[0]), listener.port)

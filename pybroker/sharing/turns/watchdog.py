@@ -35,6 +35,9 @@ FAIL: Final = "fail"
 ends with code 1: for tests. With `fail:N`, a turn of more than N ms is an error. Exceptions never are.
 """
 
+GUEST: Final = "guest"
+"""The phase of a loop that belongs to another program: the log has no lines about its rounds."""
+
 _LOOK_SHARE: Final = 4
 _NS_PER_MS: Final = 1_000_000
 
@@ -183,6 +186,7 @@ def watchdog_of(loop: Any) -> Watchdog:
     found: Watchdog | None = getattr(loop, "watchdog", None)
     if found is None:
         loop.watchdog = found = Watchdog(1 << 62)
+        found.phase = GUEST
         found.rounds.call_soon = loop.call_soon
     return found
 

@@ -1,0 +1,1 @@
+"""The test kit with processes and stock clients."""

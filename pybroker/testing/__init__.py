@@ -1,0 +1,39 @@
+"""Brokers for the tests of programs that use Kafka: `docs/testing.md` has them by task.
+
+    from pybroker.testing import Broker
+
+    async with Broker() as broker:               # in the event loop of the test
+    with Broker.in_thread() as broker:           # in a thread with an event loop of its own, for clients that block
+    with Broker.subprocess() as broker:          # a process, for clients in other languages
+
+A broker in the process of a test changes nothing of that process: no signal handler, no handler of logs, no policy of event
+loops, no limit, nothing of the garbage collector. Each broker has its own port, directory, metadata and metrics.
+
+broker          a broker in the running event loop
+blocking        a broker in a thread, and one in a process
+child           the program of the broker that is a process
+server          the broker's server, with what differs inside of another program
+settings        the settings of a broker for tests
+directory       the directory of a broker's data, which ends with its process
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pybroker.testing.blocking import ProcessBroker, ThreadBroker
+    from pybroker.testing.broker import Broker
+
+__all__ = ["Broker", "ProcessBroker", "ThreadBroker"]
+
+_PLACES: Final = {"Broker": "broker", "ProcessBroker": "blocking", "ThreadBroker": "blocking"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: pytest imports this package in each run, also in those whose tests use no broker."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415  only with a broker
+
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -1,0 +1,229 @@
+"""Brokers for tests that block: one in a thread of this process, and one that is a process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from pybroker.broker.joining import StartError
+from pybroker.network.limits import host_and_port
+from pybroker.testing.broker import Broker
+from pybroker.testing.directory import Directory
+from pybroker.testing.settings import LOOPBACK, config_of, properties_of, texts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+    from types import TracebackType
+
+    from pybroker.testing.settings import Setting
+
+Result = TypeVar("Result")
+
+START_S: Final = 60.0
+STOP_S: Final = 60.0
+WORK_S: Final = 120.0
+STRIPPED: Final = ("KAFKA_", "PYBROKER_")
+KEPT: Final = "PYBROKER_PURE"
+"""It chooses the build of the native parts, and no setting of a broker."""
+CHILD: Final = "pybroker.testing.child"
+LINES_SHOWN: Final = 20
+
+
+class _BlockingBroker:
+    """The parts that both kinds have in common."""
+
+    def __init__(self) -> None:
+        self._address = ("", 0)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for `bootstrap.servers`, as `127.0.0.1:40000`."""
+        return host_and_port(*self._address)
+
+    @property
+    def host(self) -> str:
+        """The host of `bootstrap`."""
+        return self._address[0]
+
+    @property
+    def port(self) -> int:
+        """The port of `bootstrap`."""
+        return self._address[1]
+
+    def start(self) -> None:
+        """Start the broker; clients can connect when this returns. Raises StartError, and OSError."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop the broker, and remove its data; idempotent."""
+        raise NotImplementedError
+
+
+class ThreadBroker(_BlockingBroker):
+    """A broker in a thread with an event loop of its own; `Broker.in_thread()` makes it."""
+
+    def __init__(self, settings: Mapping[str, Setting] | None = None) -> None:
+        super().__init__()
+        self._broker = Broker(settings)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = asyncio.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread and the broker; clients can connect when this returns. Raises StartError, and OSError."""
+        assert self._thread is None, "a broker starts once"
+        ready: Future[None] = Future()
+        self._thread = threading.Thread(target=self._work, args=(ready,), name="pybroker", daemon=True)
+        self._thread.start()
+        try:
+            ready.result(START_S)
+        except BaseException:
+            self.stop()
+            raise
+        self._address = (self._broker.host, self._broker.port)
+
+    def stop(self) -> None:
+        """Stop the broker and end its thread; idempotent."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            if self._loop is not None:
+                with contextlib.suppress(RuntimeError):  # the loop has ended, because the broker could not start
+                    self._loop.call_soon_threadsafe(self._stopped.set)
+            thread.join()
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run `work` in the broker's loop, and return its result."""
+        assert self._loop is not None, "the broker runs"
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(WORK_S)
+
+    def _work(self, ready: Future[None]) -> None:
+        """Run the broker until it is stopped: the body of the thread."""
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            try:
+                runner.run(self._serve(ready))
+            except BaseException as error:  # the thread that waits for the start gets it
+                if ready.done():
+                    raise
+                ready.set_exception(error)
+
+    async def _serve(self, ready: Future[None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        async with self._broker:
+            ready.set_result(None)
+            await self._stopped.wait()
+
+
+class ProcessBroker(_BlockingBroker):
+    """A broker that is a process of its own; `Broker.subprocess()` makes it.
+
+    It ends when this process ends, in whatever way. Its environment is that of this process without KAFKA_* and PYBROKER_*.
+    """
+
+    def __init__(self, settings: Mapping[str, Setting] | None = None) -> None:
+        super().__init__()
+        self._texts = texts_of(settings)
+        self._directory: Directory | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        assert self._process is not None, "the broker runs"
+        return self._process.pid
+
+    @property
+    def log_text(self) -> str:
+        """Everything that the broker has written to its log."""
+        assert self._directory is not None, "the broker runs"
+        return (self._directory.path / "broker.log").read_text(errors="replace")
+
+    def start(self) -> None:
+        """Start the process; clients can connect when this returns. Raises StartError, and OSError."""
+        assert self._directory is None, "a broker starts once"
+        self._directory = directory = Directory()
+        try:
+            config_of(self._texts, directory.path)  # a bad value is an error of the caller's line
+            self._process = self._started(directory)
+            self._address = self._ready(self._process)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the process by SIGTERM, and remove its data; idempotent."""
+        process, self._process = self._process, None
+        directory, self._directory = self._directory, None
+        try:
+            if process is not None:
+                _end(process)
+        finally:
+            if directory is not None:
+                directory.remove()
+
+    def _started(self, directory: Directory) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-P", "-m", CHILD, str(directory.path), "--exit-with-parent"]
+        if "listeners" not in self._texts:
+            command += ["--host", LOOPBACK, "--port", "0"]
+        for name, text in properties_of(self._texts, directory.path).items():
+            command += ["--override", f"{name}={text}"]
+        with (directory.path / "broker.log").open("ab") as log:
+            return subprocess.Popen(  # noqa: S603  this interpreter, and settings of the test
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={name: text for name, text in os.environ.items() if name == KEPT or not name.startswith(STRIPPED)},
+                pass_fds=(directory.descriptor,),
+                process_group=0,  # a Ctrl-C in the terminal is for the tests, which stop the broker
+            )
+
+    def _ready(self, process: subprocess.Popen[bytes]) -> tuple[str, int]:
+        """Return the address of the line that the broker is ready. Raises StartError."""
+        line = _line_of(process).decode(errors="replace").strip()
+        kind, _, address = line.partition(" ")
+        if kind != "READY":
+            end = "\n".join(self.log_text.splitlines()[-LINES_SHOWN:])
+            raise StartError(f"the process of the broker does not become ready; its log ends:\n{end}")
+        host, _, port = address.rpartition(":")
+        return host, int(port)
+
+
+def _line_of(process: subprocess.Popen[bytes]) -> bytes:
+    """Return the first line that a process writes; what it has written if it ends, or takes longer than START_S."""
+    assert process.stdout is not None
+    read = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while not read.endswith(b"\n") and selector.select(START_S):
+            if not (data := os.read(process.stdout.fileno(), 4096)):
+                break
+            read += data
+    return read
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process, if need be without its consent."""
+    assert process.stdout is not None
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()

@@ -1,0 +1,96 @@
+"""A broker in the running event loop, of whatever kind that is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from pybroker.network.limits import host_and_port
+from pybroker.testing.directory import Directory
+from pybroker.testing.server import GuestServer
+from pybroker.testing.settings import config_of, texts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from pybroker.testing.blocking import ProcessBroker, ThreadBroker
+    from pybroker.testing.settings import Setting
+
+
+class Broker:
+    """A broker that listens on a free port of 127.0.0.1 as long as its `async with` block lasts, with its data in memory.
+
+    Args:
+        settings: settings of the broker by Kafka's names, as `{"num.partitions": 3}`.
+
+    Raises ConfigError for a name that no setting has, and for a bad value.
+    """
+
+    def __init__(self, settings: Mapping[str, Setting] | None = None) -> None:
+        self._texts = texts_of(settings)
+        self._directory: Directory | None = None
+        self._server: GuestServer | None = None
+        self._address = ("", 0)
+
+    @staticmethod
+    def in_thread(settings: Mapping[str, Setting] | None = None) -> ThreadBroker:
+        """Return a broker for `with`, which runs in a thread with an event loop of its own. The arguments are those of Broker."""
+        from pybroker.testing.blocking import ThreadBroker  # noqa: PLC0415  it is built on this module
+
+        return ThreadBroker(settings)
+
+    @staticmethod
+    def subprocess(settings: Mapping[str, Setting] | None = None) -> ProcessBroker:
+        """Return a broker for `with`, which is a process, and ends with this one. The arguments are those of Broker."""
+        from pybroker.testing.blocking import ProcessBroker  # noqa: PLC0415  as above
+
+        return ProcessBroker(settings)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for `bootstrap.servers`, as `127.0.0.1:40000`."""
+        return host_and_port(*self._address)
+
+    @property
+    def host(self) -> str:
+        """The host of `bootstrap`."""
+        return self._address[0]
+
+    @property
+    def port(self) -> int:
+        """The port of `bootstrap`."""
+        return self._address[1]
+
+    async def start(self) -> None:
+        """Start the broker; clients can connect when this returns. Raises StartError, and OSError."""
+        assert self._directory is None, "a broker starts once"
+        self._directory = Directory()
+        try:
+            server = GuestServer(config_of(self._texts, self._directory.path))
+            bound = await server.start()
+        except BaseException:
+            self._directory.remove()
+            self._directory = None
+            raise
+        self._server = server
+        self._address = (bound[0].host, bound[0].port)
+
+    async def stop(self) -> None:
+        """Stop the broker, and remove its data; idempotent."""
+        server, self._server = self._server, None
+        directory, self._directory = self._directory, None
+        try:
+            if server is not None:
+                await server.stop()
+        finally:
+            if directory is not None:
+                directory.remove()

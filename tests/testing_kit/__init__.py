@@ -1,0 +1,1 @@
+"""The test kit: brokers for the tests of other programs."""
