@@ -42,7 +42,9 @@ TEXTS = (
 
 OURS = {
     "cluster.id": "Kafka's is made by a tool before the first start",
-    "metadata.store": "our own",
+    "metadata.store": "our own", "metadata.store.user": "our own", "metadata.store.password": "our own",
+    "metadata.store.password.file": "our own", "metadata.store.ssl.ca.file": "our own",
+    "metadata.store.ssl.certificate.file": "our own", "metadata.store.ssl.key.file": "our own",
     "log.retention.granularity": "our own",
     "metadata.memory.set.logs.aside": "our own", "metrics.listener": "our own", "pybroker.down.conversion.chunk.bytes": "our own",
     "pybroker.down.conversion.padding": "our own", "pybroker.down.conversion.eager": "our own",

@@ -48,7 +48,7 @@ def opened_store(config: BrokerConfig, filesystem: Filesystem, on_lost: Callable
     """Open the metadata store. Raises StartError, and creates nothing where a disk may be missing, and StoreError."""
     path = sqlite_path(config)
     if path is None:
-        return open_store(config.metadata_store, owner=f"broker-{config.node_id}", on_lost=on_lost)
+        return open_store(config.metadata_store, owner=f"broker-{config.node_id}", on_lost=on_lost, config=config)
     if not Path(path).exists() and (found := old_data(config.log_dirs, filesystem)):
         raise StartError(refusal_of(path, found, filesystem))
     return open_store(f"sqlite:{path}", asyncio.to_thread)

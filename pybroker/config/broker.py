@@ -183,6 +183,12 @@ class BrokerConfig(BaseSettings):
     message_max_bytes: int
     metadata_memory_set_logs_aside: bool
     metadata_store: str
+    metadata_store_password: str | None
+    metadata_store_password_file: str | None
+    metadata_store_ssl_ca_file: str | None
+    metadata_store_ssl_certificate_file: str | None
+    metadata_store_ssl_key_file: str | None
+    metadata_store_user: str | None
     metrics_listener: str
     min_insync_replicas: int
     node_id: BrokerId

@@ -47,6 +47,26 @@ SERVER_SETTINGS: Final = (
         " at a stop, etcd:http://HOST:2379[,...][/NAMESPACE] is etcd 3.4 or newer, unix:PATH is the socket of another process.",
         METADATA_STORE,
     ),
+    Setting("metadata.store.user", _S, None, "pybroker's own: the user of etcd, where etcd has authentication enabled."),
+    Setting("metadata.store.password", Kind.PASSWORD, None, "pybroker's own: the password of metadata.store.user."),
+    Setting(
+        "metadata.store.password.file", _S, None,
+        "pybroker's own: a file with the password of metadata.store.user, instead of metadata.store.password.",
+    ),
+    Setting(
+        "metadata.store.ssl.ca.file", _S, None,
+        "pybroker's own: a PEM file with the authorities that sign the certificates of etcd, with https:// addresses; when not"
+        " set, those of the system.",
+    ),
+    Setting(
+        "metadata.store.ssl.certificate.file", _S, None,
+        "pybroker's own: a PEM file with the certificate that the broker shows to etcd, for etcd's --client-cert-auth.",
+    ),
+    Setting(
+        "metadata.store.ssl.key.file", _S, None,
+        "pybroker's own: a PEM file with the key of that certificate, without a password; when not set, the certificate's file"
+        " has the key, too.",
+    ),
     Setting(
         "metadata.memory.set.logs.aside", _B, False,
         "pybroker's own: with metadata.store=memory:, rename logs of earlier runs to -stray instead of refusing to start.",

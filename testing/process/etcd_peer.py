@@ -8,9 +8,11 @@ from __future__ import annotations
 import functools
 import shutil
 import signal
+import ssl
 import subprocess
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +26,7 @@ from testing.waiting import LONG_WAIT_S
 
 PACKAGE: Final = "etcd-server"
 START_S_MAX: Final = 60
+NAMES: Final = ("ca", "server", "client")
 
 
 @functools.cache
@@ -47,12 +50,41 @@ def executable() -> Path:
     return binary
 
 
+class Certificates:
+    """An authority in `folder`, the certificate of a server at loopback that it has signed, and that of a client; PEM files."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.ca, self.server, self.client = ((folder / f"{name}.pem", folder / f"{name}.key") for name in NAMES)
+        self._made(*self.ca, "-days", "2", "-addext", "basicConstraints=critical,CA:true")
+        for pair in (self.server, self.client):
+            signer = ("-CA", str(self.ca[0]), "-CAkey", str(self.ca[1]))
+            self._made(*pair, "-days", "2", *signer, "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost")
+
+    def _made(self, certificate: Path, key: Path, *options: str) -> None:
+        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+        files = ("-out", str(certificate), "-keyout", str(key), "-subj", f"/CN={certificate.stem}")
+        _run(["openssl", "req", "-x509", *curve, *files, *options], ".")
+
+    def options(self) -> list[str]:
+        """Return the options of an etcd that demands the certificate of a client."""
+        (ca, _), (certificate, key) = self.ca, self.server
+        return ["--cert-file", str(certificate), "--key-file", str(key), "--client-cert-auth", "--trusted-ca-file", str(ca)]
+
+    def context(self) -> ssl.SSLContext:
+        """Return what the client connects with."""
+        context = ssl.create_default_context(cafile=self.ca[0])
+        context.load_cert_chain(*self.client)
+        return context
+
+
 class Member:
     """A member of etcd, which keeps its ports and its data over restarts."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.name, self._folder = name, folder / name
-        self.url, self.peer_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    def __init__(self, folder: Path, name: str, certificates: Certificates | None = None) -> None:
+        self.name, self._folder, self.certificates = name, folder / name, certificates
+        self.url = f"{'http' if certificates is None else 'https'}://127.0.0.1:{free_port()}"
+        self.peer_url = f"http://127.0.0.1:{free_port()}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, cluster: str) -> None:
@@ -61,6 +93,7 @@ class Member:
         command += ["--listen-client-urls", self.url, "--advertise-client-urls", self.url]
         command += ["--listen-peer-urls", self.peer_url, "--initial-advertise-peer-urls", self.peer_url]
         command += ["--initial-cluster", cluster, "--pre-vote"]
+        command += [] if self.certificates is None else self.certificates.options()
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def signal(self, number: signal.Signals) -> None:
@@ -79,8 +112,8 @@ class Member:
 class EtcdPeer:
     """A cluster of etcd. `urls` is what follows `etcd:` in metadata.store."""
 
-    def __init__(self, folder: Path, count: int) -> None:
-        self.members = [Member(folder, f"etcd-{number}") for number in range(count)]
+    def __init__(self, folder: Path, count: int, certificates: Certificates | None = None) -> None:
+        self.members = [Member(folder, f"etcd-{number}", certificates) for number in range(count)]
         self.urls = ",".join(member.url for member in self.members)
         self._cluster = ",".join(f"{member.name}={member.peer_url}" for member in self.members)
 
@@ -92,17 +125,17 @@ class EtcdPeer:
     def become_ready(self) -> None:
         """Wait until the cluster carries out requests. Raises RuntimeError if it never does."""
         end = time.monotonic() + START_S_MAX
-        while not any(_serves(member.url) for member in self.members):
+        while not any(_serves(member) for member in self.members):
             if time.monotonic() > end:
                 raise RuntimeError("etcd did not start")
             time.sleep(0.05)
 
 
 @contextmanager
-def running(count: int = 1) -> Iterator[EtcdPeer]:
-    """Run a cluster of etcd for as long as the context lasts."""
+def running(count: int = 1, certificates: Certificates | None = None) -> Iterator[EtcdPeer]:
+    """Run a cluster of etcd for as long as the context lasts; with certificates, its clients need TLS."""
     with tempfile.TemporaryDirectory() as folder:
-        etcd = EtcdPeer(Path(folder), count)
+        etcd = EtcdPeer(Path(folder), count, certificates)
         try:
             etcd.start()
             etcd.become_ready()
@@ -112,11 +145,14 @@ def running(count: int = 1) -> Iterator[EtcdPeer]:
                 member.kill()
 
 
-def _serves(url: str) -> bool:
-    request = urllib.request.Request(f"{url}/v3/kv/range", data=b'{"key":"YQ=="}')
+def _serves(member: Member) -> bool:
+    request = urllib.request.Request(f"{member.url}/v3/kv/range", data=b'{"key":"YQ=="}')
+    context = None if member.certificates is None else member.certificates.context()
     try:
-        with urllib.request.urlopen(request, timeout=2) as response:
+        with urllib.request.urlopen(request, timeout=2, context=context) as response:
             return bool(response.status == HTTPStatus.OK)
+    except urllib.error.HTTPError as error:
+        return error.code == HTTPStatus.BAD_REQUEST  # it wants a user
     except OSError:
         return False
 

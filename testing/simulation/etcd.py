@@ -38,6 +38,7 @@ class SimulatedEtcd:
         self.revision = 1
         self.compacted = 0
         self.delay_s = 0.0
+        self.watches_are_refused_with = ""
         self._keys: dict[bytes, tuple[bytes, int]] = {}
         self._history: list[tuple[int, list[Message]]] = []
         self._plan: deque[str] = deque()
@@ -70,6 +71,11 @@ class SimulatedEtcd:
     def plan_nothing(self) -> None:
         """Let all further calls succeed."""
         self._plan.clear()
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether calls are left of which something is planned."""
+        return bool(self._plan)
 
     def break_watches(self) -> None:
         """End every watch, as when a connection breaks."""
@@ -113,6 +119,9 @@ class SimulatedEtcd:
         request = message["create_request"]
         start, first, end = int(request["start_revision"]), b64decode(request["key"]), b64decode(request["range_end"])
         await asyncio.sleep(0)
+        if self.watches_are_refused_with:
+            yield self._headed({"created": True, "canceled": True, "cancel_reason": self.watches_are_refused_with})
+            return
         yield self._headed({"created": True})
         if start <= self.compacted:
             yield self._headed({"canceled": True, "compact_revision": str(self.compacted)})

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from pybroker.metadata.store.base import StoreError
 
 if TYPE_CHECKING:
+    from pybroker.config.broker import BrokerConfig
     from pybroker.metadata.store.base import Store
 
 
@@ -27,13 +28,14 @@ def open_store(
     *,
     owner: str = "tool",
     on_lost: Callable[[], object] = lambda: None,
+    config: BrokerConfig | None = None,
 ) -> Store:
     """Open `memory:`, `sqlite:PATH`, `unix:PATH` or `etcd:URL[,URL...]`.
 
     `run` runs the blocking writes of a file (`asyncio.to_thread`); None runs them inline. `owner` is the one that changes a
     store which others can reach. `on_lost` is called when this process must end, because another one has become the owner, or the
-    connection to the store has ended for good. Only the chosen kind is imported. Raises StoreError for an unknown kind, and as
-    `SqliteStore.open`.
+    connection to the store has ended for good. `config` has the user and the certificates for etcd. Only the chosen kind is
+    imported. Raises StoreError for an unknown kind, and as `SqliteStore.open`.
     """
     if url == "memory:":
         from pybroker.metadata.store.memory import MemoryStore  # noqa: PLC0415  only the chosen kind
@@ -51,5 +53,5 @@ def open_store(
     if kind == "etcd":
         from pybroker.metadata.store.etcd.store import EtcdStore  # noqa: PLC0415  only the chosen kind
 
-        return EtcdStore.at(rest, owner, on_lost)
+        return EtcdStore.at(rest, owner, on_lost, config)
     raise StoreError(f"unknown metadata store {url!r}: it is 'memory:', 'sqlite:PATH', 'unix:PATH' or 'etcd:URL[,URL...]'")

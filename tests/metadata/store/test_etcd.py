@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Sequence
 
@@ -141,6 +142,37 @@ async def test_a_watch_that_breaks_misses_nothing_and_repeats_nothing(*, is_comp
         assert [change.revision for change in seen[:4]] == [revisions[0], revisions[1], revisions[2], revisions[2]]
     await mine.close()
     await others.close()
+
+
+async def test_a_time_without_a_majority_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, following.__name__)
+    etcd = SimulatedEtcd()
+    store = opened(etcd)
+    await store.commit(puts={"k": b""})
+    etcd.plan(*["lost"] * 5)
+
+    def is_over() -> bool:
+        etcd.break_watches()  # a member without a majority takes a watch, and breaks it
+        return not etcd.has_plan
+
+    await turned_until(is_over, "the member carries out requests again")
+    await turned_until(lambda: len(caplog.messages) == 2, "the watch continues")
+    await store.commit(puts={"k": b"2"})
+    assert [text.split(" in etcd ")[1].split()[0].rstrip(",") for text in caplog.messages] == ["broke", "continues"]
+    await store.close()
+
+
+async def test_a_watch_that_etcd_refuses_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    etcd = SimulatedEtcd()
+    store = opened(etcd)
+    etcd.watches_are_refused_with = "etcdserver: permission denied"
+    writing = asyncio.ensure_future(store.commit(puts={"k": b""}))
+    await turned_until(lambda: caplog.messages, "the watch is refused")
+    assert "broke, and is resumed when a member responds: etcd refuses a request: etcdserver: permission" in caplog.messages[0]
+    etcd.watches_are_refused_with = ""
+    assert isinstance(await writing, int)
+    assert len(caplog.messages) == 1
+    await store.close()
 
 
 def test_changes_behind_a_listing_are_seen_after_it() -> None:

@@ -5,5 +5,6 @@ following   the watch of the whole namespace: resumed when it breaks, or the dif
 marks       how the outcome of a commit is found when its response was lost
 messages    etcd's requests and responses in JSON, from and to the types of the contract
 gateway     the calls, over connections that are kept, to the first member that responds
+access      the user and the certificates
 address     `etcd:http://HOST:PORT[,...][/NAMESPACE]`
 """

@@ -39,7 +39,12 @@ def parse(urls: str) -> EtcdAddress:
             host, port = url.hostname, url.port
         except ValueError:
             host, port = None, None
-        if url.scheme not in {"http", "https"} or not host or url.query or url.fragment or url.username is not None:
+        if url.username is not None:  # not shown, because a password is in it
+            raise StoreError(
+                "metadata.store has a user in an address of etcd: set metadata.store.user, and metadata.store.password or "
+                "metadata.store.password.file"
+            )
+        if url.scheme not in {"http", "https"} or not host or url.query or url.fragment:
             raise StoreError(f"{text.strip()!r} in metadata.store is not the URL of a member of etcd, such as http://etcd-1:2379")
         if path := url.path.strip("/"):
             if namespace:

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 PAUSE_S: Final = 0.1
 """How long a watch that broke waits before it is resumed."""
 PAGE: Final = 1_000
+UNKNOWN: Final = 2
 COMPACTED: Final = 11
 """gRPC's OUT_OF_RANGE, with which etcd refuses a revision that it has compacted."""
 
@@ -86,13 +87,16 @@ class Following:
         is_broken = False
         while True:
             try:
+                if is_broken:  # a member without a majority takes a watch, and delivers nothing
+                    await self._gateway.call(messages.RANGE, messages.read(self._prefix))
                 watch = self._gateway.stream(messages.WATCH, messages.watch(self._prefix, start=self.revision + 1))
                 async with contextlib.aclosing(watch) as delivered:
                     async for message in delivered:
+                        is_over = not await self._continues_after(messages.watch_response(message))
                         if is_broken:
                             logger.info("The watch of the metadata in etcd continues behind revision %d", self.revision)
                         is_broken = False
-                        if not await self._continues_after(messages.watch_response(message)):
+                        if is_over:
                             break
             except (NotSentError, LostError, RefusedError) as error:
                 if not is_broken:
@@ -101,7 +105,9 @@ class Following:
             await asyncio.sleep(PAUSE_S)
 
     async def _continues_after(self, response: WatchResponse) -> bool:
-        """Take over what a watch has delivered. Return whether the watch delivers more."""
+        """Take over what a watch has delivered. Return whether the watch delivers more. Raises RefusedError if it is refused."""
+        if response.reason and not response.is_compacted:
+            raise RefusedError(UNKNOWN, response.reason)
         async with self.held:
             if response.is_compacted:
                 await self._list_difference()

@@ -15,23 +15,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import h11
 
 from pybroker.metadata.store.base import StoreError
+from pybroker.metadata.store.etcd.access import NOT_ENABLED, Access, is_stale
 
 if TYPE_CHECKING:
+    import ssl
+
     from pybroker.metadata.store.etcd.address import Endpoint
 
+AUTHENTICATE: Final = "/v3/auth/authenticate"
 CALL_S: Final = 5.0
 READ_BYTES: Final = 65_536
 UNAVAILABLE: Final = frozenset({1, 4, 14})
 """gRPC's CANCELLED, DEADLINE_EXCEEDED and UNAVAILABLE: the request may have been carried out, or may be yet."""
 
 Message = dict[str, Any]
+
+
+NO_ACCESS: Final = Access()
 
 
 class NotSentError(Exception):
@@ -58,17 +64,20 @@ class Streams(NamedTuple):
     writer: asyncio.StreamWriter
 
 
-async def dial(endpoint: Endpoint) -> Streams:
-    """Connect to a member."""
-    context = ssl.create_default_context() if endpoint.is_secure else None
+async def dial(endpoint: Endpoint, context: ssl.SSLContext | None) -> Streams:
+    """Connect to a member, with TLS if there is a context."""
     return Streams(*await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context, limit=READ_BYTES))
 
 
 class Gateway:
     """The JSON gateway of a cluster. `close` ends all that runs."""
 
-    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
-        self._endpoints = tuple(endpoints)
+    def __init__(self, endpoints: Sequence[Endpoint], access: Access = NO_ACCESS) -> None:
+        """Prepare the calls. Raises StoreError for certificates that cannot be used."""
+        self._endpoints, self._access = tuple(endpoints), access
+        self._context = access.context() if any(endpoint.is_secure for endpoint in self._endpoints) else None
+        self._token = ""  # empty: none yet, or etcd wants none
+        self._one_login = asyncio.Lock()
         self._number = 0
         self._idle: list[_Connection] = []
         self._busy: set[_Connection] = set()
@@ -81,15 +90,20 @@ class Gateway:
 
         A member that cannot be reached, or does not respond, `within_s` is given up.
         """
-        async with self._connection(within_s) as connection, asyncio.timeout(within_s):
-            response = json.loads(b"".join([part async for part in connection.request(path, message)]))
-        return _checked(response)
+        token = self._token or await self._login("", within_s)
+        try:
+            return await self._call(path, message, token, within_s)
+        except RefusedError as error:
+            if not self._access.user or not is_stale(error.code, error.text):
+                raise
+        return await self._call(path, message, await self._login(token, within_s), within_s)
 
     async def stream(self, path: str, message: Message) -> AsyncGenerator[Message]:
         """Send a request and yield the messages of its response as they come. Raises as `call`."""
+        token = await self._login(self._token, CALL_S)  # because a watch with an old one is refused in other words
         async with self._connection(CALL_S) as connection:
             held = b""
-            async for part in connection.request(path, message):
+            async for part in connection.request(path, message, token):
                 *lines, held = (held + part).split(b"\n")
                 for line in lines:
                     yield _checked(json.loads(line))
@@ -99,6 +113,27 @@ class Gateway:
         for connection in (*self._idle, *self._busy):
             connection.close()
         self._idle.clear()
+
+    async def _login(self, refused: str, within_s: float) -> str:
+        """Return a token that is not the one that was `refused`; an empty one without a user. Raises as `call`."""
+        access = self._access
+        if not access.user:
+            return ""
+        async with self._one_login:
+            if self._token == refused:  # else another call has a new one
+                try:
+                    response = await self._call(AUTHENTICATE, {"name": access.user, "password": access.password}, "", within_s)
+                except RefusedError as error:
+                    if NOT_ENABLED not in error.text:
+                        raise
+                    response = {}
+                self._token = str(response.get("token", ""))
+            return self._token
+
+    async def _call(self, path: str, message: Message, token: str, within_s: float) -> Message:
+        async with self._connection(within_s) as connection, asyncio.timeout(within_s):
+            response = json.loads(b"".join([part async for part in connection.request(path, message, token)]))
+        return _checked(response)
 
     @contextlib.asynccontextmanager
     async def _connection(self, within_s: float) -> AsyncIterator[_Connection]:
@@ -123,7 +158,7 @@ class Gateway:
             number, endpoint = self._number, self._endpoints[self._number % len(self._endpoints)]
             try:
                 async with asyncio.timeout(within_s):
-                    return _Connection(await dial(endpoint), str(endpoint))
+                    return _Connection(await dial(endpoint, self._context if endpoint.is_secure else None), str(endpoint))
             except (OSError, TimeoutError) as error:
                 failure = str(error) or "no response in time"
                 self._leave(number)
@@ -151,10 +186,11 @@ class _Connection:
             self._http.start_next_cycle()
         return self._http.our_state is h11.IDLE and not self._writer.is_closing()
 
-    async def request(self, path: str, message: Message) -> AsyncIterator[bytes]:
+    async def request(self, path: str, message: Message, token: str) -> AsyncIterator[bytes]:
         """Send a request and yield the bytes of its response as they come. Raises OSError, EOFError, RemoteProtocolError."""
         body = json.dumps(message, separators=(",", ":")).encode()
         headers = [("Host", self._host), ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        headers += [("Authorization", token)] if token else []
         events = (h11.Request(method="POST", target=path, headers=headers), h11.Data(data=body), h11.EndOfMessage())
         self._writer.write(b"".join(filter(None, map(self._http.send, events))))
         await self._writer.drain()

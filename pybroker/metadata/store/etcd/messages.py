@@ -34,12 +34,13 @@ class Item(NamedTuple):
 
 
 class WatchResponse(NamedTuple):
-    """A message of a watch: changes, or its end (`is_over`); after a compaction it cannot be resumed."""
+    """A message of a watch: changes, or its end (`is_over`) and the reason; after a compaction it cannot be resumed."""
 
     revision: int
     items: Sequence[Item]
     is_over: bool
     is_compacted: bool
+    reason: str
 
 
 def text(value: bytes) -> str:
@@ -171,7 +172,8 @@ def watch_response(message: Message) -> WatchResponse:
     """Return what a watch has delivered."""
     events = [_item(event["kv"], is_deleted=event.get("type") == "DELETE") for event in message.get("events", ())]
     compacted = int(message.get("compact_revision", 0)) > 0
-    return WatchResponse(revision_of(message), events, compacted or bool(message.get("canceled", False)), compacted)
+    is_over, reason = compacted or bool(message.get("canceled", False)), str(message.get("cancel_reason", ""))
+    return WatchResponse(revision_of(message), events, is_over, compacted, reason)
 
 
 def _item(found: Message, *, is_deleted: bool) -> Item:

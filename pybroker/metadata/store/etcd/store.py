@@ -46,6 +46,7 @@ from pybroker.metadata.store.base import (
     StoreError,
 )
 from pybroker.metadata.store.etcd import messages
+from pybroker.metadata.store.etcd.access import Access, access_of
 from pybroker.metadata.store.etcd.address import parse
 from pybroker.metadata.store.etcd.following import COMPACTED, Following, list_all
 from pybroker.metadata.store.etcd.gateway import Gateway, LostError, Message, NotSentError, RefusedError
@@ -53,6 +54,7 @@ from pybroker.metadata.store.etcd.marks import Mark, decoded
 from pybroker.metadata.store.renewal import RenewedSession
 
 if TYPE_CHECKING:
+    from pybroker.config.broker import BrokerConfig
     from pybroker.metadata.store.etcd.messages import Item
     from pybroker.metadata.store.renewal import Lease
 
@@ -101,10 +103,13 @@ class EtcdStore(Store):
         self._sessions: list[RenewedSession] = []
 
     @classmethod
-    def at(cls, urls: str, owner: str, on_taken_over: Callable[[], object]) -> Self:
-        """Return the store at `URL[,URL...]`, which connects when it is first used. Raises StoreError for a wrong address."""
+    def at(cls, urls: str, owner: str, on_taken_over: Callable[[], object], config: BrokerConfig | None = None) -> Self:
+        """Return the store at `URL[,URL...]`, which connects when it is first used. Raises StoreError for a wrong address, and
+        for settings of a user or of certificates that cannot work.
+        """
         address = parse(urls)
-        return cls(Gateway(address.endpoints), address.namespace, owner, on_taken_over=on_taken_over)
+        access = Access() if config is None else access_of(config, address.endpoints)
+        return cls(Gateway(address.endpoints, access), address.namespace, owner, on_taken_over=on_taken_over)
 
     async def get(self, key: str) -> Entry | None:
         """Return the entry of `key`, or None."""
