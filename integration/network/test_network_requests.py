@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pybroker.clock import SystemClock
+from pybroker.network.connection import Connection
 from pybroker.network.limits import Listener, NetworkLimits
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteReason
@@ -75,6 +76,7 @@ def test_a_parked_request_holds_back_the_next_ones_but_no_memory(loop: str) -> N
             assert scene.pool.used == 0
             client.send(b"e" + bytes(300_000))
             (connection,) = scene.server._connections
+            assert isinstance(connection, Connection)
             await until(lambda: connection.mute_reasons == {MuteReason.REQUEST_IN_WORK})
             assert scene.pool.used == 0
             assert len(scene.toy.handled) == 1

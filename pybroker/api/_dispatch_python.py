@@ -249,6 +249,8 @@ class DispatcherCore:
         if error is not None:
             response = self._failure(route.api, context, request, error)
             del error  # else this frame and the exception keep each other
+        elif type(response) is not route.response:
+            connection.is_in_order = True  # the request only waits
         return self._finished(route, context, request, response, len(frame), started_ns, handled_ns, None)
 
     def _finished(  # noqa: PLR0917  (as above)

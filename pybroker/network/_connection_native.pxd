@@ -8,17 +8,19 @@ from pybroker.sharing.turns cimport _watch_native
 cdef int64_t TURN_REQUESTS
 cdef int64_t TURN_NS
 cdef int64_t WRITE_REQUESTS
+cdef int64_t WAITING_MAX
 cdef int64_t BUDGET_NS
 
 
 cdef class ConnectionCore:
-    cdef object _handler, _loop, _now_ns, _owner, _parked
-    cdef _watch_native.Watch _turns
+    cdef object _handler, _loop, _now_ns, _waiting
+    cdef readonly object _owner
+    cdef readonly _watch_native.Watch _turns
     cdef readonly object _transport
     cdef _receiver_native.Receiver _receiver
     cdef readonly _sender_native.Sender _sender
-    cdef int64_t _mute
-    cdef bint _is_turn_scheduled, _is_ending, _is_watched, _is_holding, _has_input_ended
+    cdef readonly int64_t _mute
+    cdef bint _is_turn_scheduled, _is_ending, _is_watched, _is_holding, _is_parked, _has_input_ended
     cdef readonly _state_native.ContextState context
     cdef readonly _counters_native.ListenerCounters counters
     cdef int64_t _noted_until_ns, _turn_ns, _unwritten

@@ -6,8 +6,10 @@ A turn takes requests one by one, hands each to the handler, and joins the respo
 complete request, when a request is parked (the handler returned a Future), when a response cannot be handed over at once, after
 TURN_REQUESTS requests, or with the request that goes beyond TURN_NS. When a round of the loop has used its budget up, the turn
 begins in a later one (sharing/turns/rounds.py). A turn that leaves requests to the next one also leaves it the responses, up to
-WRITE_REQUESTS of them, because a write costs as much as several requests. One request is in work per connection, so responses
-leave in the order of the requests.
+WRITE_REQUESTS of them, because a write costs as much as several requests.
+
+One request is in work per connection. But one that only waits, because all that later requests could see of it is done
+(`ContextState.is_in_order`), lets others begin, until WAITING_MAX wait. So responses leave in the order of the requests.
 
 End of input
     A peer that closes its sending side still gets its responses, but nothing is kept for it behind a parked request: that request
@@ -21,12 +23,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pybroker.failures import drop_frames, is_shortage
 from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing, ProtocolViolation
-from pybroker.network.mute import MuteEvent, MuteReason
+from pybroker.network.mute import MuteEvent
 from pybroker.network.receiver import Receiver
 from pybroker.network.sender import HIGH_WATER_BYTES, Sender, piece_bytes_for
 from pybroker.sharing.turns.rounds import BUDGET_NS, UNKNOWN_NS
@@ -45,6 +48,8 @@ TURN_REQUESTS: Final = 4
 """With more, other connections wait longer beside a pipeline (docs/design/latency.md). A round of the loop costs little."""
 WRITE_REQUESTS: Final = 16
 """The requests of a pipeline whose responses may wait for those of others."""
+WAITING_MAX: Final = 16
+"""The requests whose responses may wait at once. Producers have up to 5 under way on a connection."""
 TURN_NS: Final = 2_000_000
 
 
@@ -52,9 +57,9 @@ class ConnectionCore:
     """The events of a connection, between receiver, handler, sender and the mute table. Belongs to the loop."""
 
     __slots__ = (
-        "_handler", "_has_input_ended", "_is_ending", "_is_holding", "_is_turn_scheduled", "_is_watched", "_loop", "_mute",
-        "_noted_until_ns", "_now_ns", "_owner", "_parked", "_receiver", "_sender", "_transport", "_turn_ns", "_turns",
-        "_unwritten", "active_ns", "context", "counters", "is_open", "requests",
+        "_handler", "_has_input_ended", "_is_ending", "_is_holding", "_is_parked", "_is_turn_scheduled", "_is_watched", "_loop",
+        "_mute", "_noted_until_ns", "_now_ns", "_owner", "_receiver", "_sender", "_transport", "_turn_ns", "_turns", "_unwritten",
+        "_waiting", "active_ns", "context", "counters", "is_open", "requests",
     )  # fmt: skip
 
     def __init__(
@@ -68,7 +73,8 @@ class ConnectionCore:
         self.context = context
         self.counters = counters
         self._mute = 0  # set of MuteReason; reading is paused while it is not empty
-        self._parked: Future[EncodedResponse] | None = None
+        self._waiting: deque[EncodedResponse | Future[EncodedResponse]] = deque()  # from the first that has no response yet
+        self._is_parked = False  # no request is taken before all of these have their responses
         self._is_turn_scheduled = False
         self._is_ending = False  # no new requests; the connection closes when none is in work
         self._is_watched = False  # by the server, for its peer's end
@@ -81,15 +87,7 @@ class ConnectionCore:
         self.requests = 0  # taken so far
         self.is_open = False
 
-    # -- what the transport calls: each is a turn of the loop, or a part of one
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Refuse the accepted connection at once, or set it up."""
-        self._turns.begin()
-        try:
-            self._made(transport)
-        finally:
-            self._turns.end("a new connection")
+    # -- what the transport calls: each is a turn of the loop, or a part of one; `connection.py` has the rare ones
 
     def _made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -107,7 +105,7 @@ class ConnectionCore:
         """Return the buffer that the transport receives into."""
         self._turns.begin()
         try:
-            return self._receiver.get_buffer(self._parked is not None or self._sender.is_blocked)
+            return self._receiver.get_buffer(self._is_parked or self._sender.is_blocked)
         finally:
             self._turns.end("a buffer for bytes")
 
@@ -128,7 +126,7 @@ class ConnectionCore:
         receiver = self._receiver
         receiver.received(nbytes)
         try:
-            if self._parked is not None or self._sender.is_blocked:
+            if self._is_parked or self._sender.is_blocked:
                 receiver.leave_scratch()  # at most the size of the next request
                 self._mute_data_behind()
             elif self._turns.input_ns > BUDGET_NS and receiver.has_more():
@@ -143,30 +141,14 @@ class ConnectionCore:
         except Exception as error:
             self._failed(error)
 
-    def eof_received(self) -> bool:
-        """Return whether the connection stays open to respond, now that the peer sends no more."""
-        self._turns.begin()
-        try:
-            return self._stays_open()
-        finally:
-            self._turns.end("end of input")
-
     def _stays_open(self) -> bool:
-        if not (self.is_open and self._is_busy) or self.context.on_lost or self._transport.get_extra_info("sslcontext"):
+        if not (self.is_open and self._is_in_work) or self.context.on_lost or self._transport.get_extra_info("sslcontext"):
             return False
         if self._is_holding:
             self._has_input_ended = True
         else:
             self.end()
         return True
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (a peer that goes away is not worth a line)
-        """Give everything back, whatever the reason of the loss."""
-        self._turns.begin()
-        try:
-            self._lost()
-        finally:
-            self._turns.end("a lost connection")
 
     def _lost(self) -> None:
         if not self.is_open:
@@ -177,15 +159,9 @@ class ConnectionCore:
         self._unwatch()
         self._owner.lost(self)
         self._guarded(self._sender.close)
-
-    def pause_writing(self) -> None:
-        """Stop sending: the transport is above its high water mark."""
-        self._turns.begin()
-        try:
-            self._sender.pause()
-            self._owner.unread(self)
-        finally:
-            self._turns.end("no room to write")
+        while self._waiting:
+            if isinstance(response := self._waiting.popleft(), Outgoing):
+                response.discard()
 
     def resume_writing(self) -> None:
         """Send again: the transport is below its low water mark."""
@@ -231,7 +207,7 @@ class ConnectionCore:
         self._is_ending = True
         self._mute_event(MuteEvent.CLOSING)
         self._receiver.close()
-        if not self._is_busy:
+        if not self._is_in_work:
             self.close()
 
     def close(self) -> None:
@@ -263,7 +239,7 @@ class ConnectionCore:
 
     def output_ready(self) -> None:
         """Take the next turn: a response that could not be handed over at once now is."""
-        self._guarded(self._turn)
+        self._guarded(self._send_waiting)
 
     def output_failed(self, error: BaseException) -> None:
         """Close the connection: a response cannot be finished, and the peer would take the next bytes for the rest of it."""
@@ -303,14 +279,18 @@ class ConnectionCore:
         """Let the request's memory go. If the request remains parked, it waits from now on, and its peer is watched."""
         self._is_holding = False
         self._receiver.let_go()
-        if self.is_open and not self._is_ending and self._parked is not None:
+        if self.is_open and not self._is_ending and self._is_parked:
             self._settle()
 
     # -- requests
 
     @property
     def _is_busy(self) -> bool:
-        return self._parked is not None or self._sender.is_blocked
+        return self._is_parked or self._sender.is_blocked
+
+    @property
+    def _is_in_work(self) -> bool:
+        return self._is_busy or bool(self._waiting)
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Run `step`; an exception in it ends this connection only."""
@@ -343,7 +323,7 @@ class ConnectionCore:
         while (frame := receiver.next_frame()) is not None:
             taken += 1
             response = handler(context, frame)
-            if type(response) is bytes:
+            if type(response) is bytes and not self._waiting:
                 sender.queue(response)
                 if sender.is_blocked:
                     break
@@ -379,37 +359,62 @@ class ConnectionCore:
         self.requests += taken
 
     def _send(self, response: EncodedResponse | Future[EncodedResponse]) -> None:
+        if response is None:
+            return
+        if not isinstance(response, bytes | Outgoing):
+            self._waiting.append(response)
+            if not self.context.is_in_order:
+                self._is_parked = True
+            self.context.is_in_order = False
+            response.add_done_callback(self._unpark)
+        elif self._waiting:
+            self._waiting.append(response)
+        else:
+            self._send_next(response)
+            return
+        if len(self._waiting) >= WAITING_MAX:
+            self._is_parked = True
+
+    def _send_next(self, response: EncodedResponse) -> None:
+        """Send a response whose turn has come."""
         if isinstance(response, bytes):
             self._sender.queue(response)
-        elif isinstance(response, Outgoing):
+        elif response is not None:
             if response.close_after:
                 self._is_ending = True
             self._sender.stream(response)
-        elif response is not None:
-            self._parked = response
-            response.add_done_callback(self._unpark)
 
     def _unpark(self, future: Future[EncodedResponse]) -> None:
-        self._parked = None
-        self._unwatch()
         if future.cancelled():
             self.abort()
-            return
-        error = future.exception()
-        if not self.is_open:
-            if error is None and isinstance(response := future.result(), Outgoing):
+        elif not self.is_open:
+            if future.exception() is None and isinstance(response := future.result(), Outgoing):
                 response.discard()
-            return
-        self._touch()
-        try:
-            self._send_parked(future)
-        except Exception as failure:
-            self._failed(failure)
+        elif self._waiting and self._waiting[0] is future:  # else it is not its turn yet, or it was sent with one before it
+            self._touch()
+            try:
+                self._send_waiting()
+            except Exception as failure:
+                self._failed(failure)
 
-    def _send_parked(self, future: Future[EncodedResponse]) -> None:
-        self._send(future.result())
+    def _send_waiting(self) -> None:
+        """Send what no request without a response is in front of, and take the next requests."""
+        waiting, sender = self._waiting, self._sender
+        while waiting and not sender.is_blocked:
+            response = waiting[0]
+            if response is not None and not isinstance(response, bytes | Outgoing):
+                if not response.done():
+                    break
+                waiting.popleft()
+                response = response.result()
+            else:
+                waiting.popleft()
+            self._send_next(response)
+        if self._is_parked and not waiting:
+            self._is_parked = False
+            self._unwatch()
         if self._is_busy:
-            self._sender.flush()
+            sender.flush()
         else:
             self._turn()
 
@@ -439,7 +444,7 @@ class ConnectionCore:
 
     def _finish_ending(self) -> None:
         self._sender.flush()
-        if not self._is_busy:
+        if not self._is_in_work:
             self.close()
 
     def _touch(self) -> None:
@@ -466,7 +471,7 @@ class ConnectionCore:
             self._mute_event(MuteEvent.MEMORY_REFUSED)
         if self._receiver.has_more():
             self._mute_event(MuteEvent.DATA_BEHIND_OUTPUT if self._sender.is_blocked else MuteEvent.DATA_BEHIND_WORK)
-            if self._parked is not None and not self._is_watched and not self._is_holding:
+            if self._is_parked and not self._is_watched and not self._is_holding:
                 self._is_watched = True
                 self._owner.watch(self)
 
@@ -483,11 +488,6 @@ class ConnectionCore:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
-
-    @property
-    def mute_reasons(self) -> set[MuteReason]:
-        """The reasons why this connection is not read now; empty when it is read."""
-        return {reason for reason in MuteReason if self._mute & reason}
 
     @property
     def extra(self) -> Callable[[str], Any]:

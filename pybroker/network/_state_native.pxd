@@ -14,4 +14,5 @@ cdef class AdmissionState:
 
 cdef class ContextState:
     cdef public int64_t received_ns, repeats_left
+    cdef public bint is_in_order
     cdef public object repeated

@@ -43,15 +43,19 @@ class ContextState:
         received_ns: the monotonic time at which the bytes of the request in hand were complete (ns, read once per receive).
         repeated: what the handler knows of a request, for the next ones that are like it; None if nothing.
         repeats_left: how many more requests the handler looks at, to find one that others repeat.
+        is_in_order: the handler sets it with a Future, if the request in hand only waits: all that later requests could see of it
+            is done, so they need not wait. The connection takes it back.
     """
 
-    __slots__ = ("received_ns", "repeated", "repeats_left")
+    __slots__ = ("is_in_order", "received_ns", "repeated", "repeats_left")
 
+    is_in_order: bool
     received_ns: int
     repeated: Any
     repeats_left: int
 
     def __init__(self) -> None:
+        self.is_in_order = False
         self.received_ns = 0
         self.repeated = None
         self.repeats_left = REPEATS_LEFT

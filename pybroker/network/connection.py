@@ -10,9 +10,10 @@ from typing import Final
 
 from pybroker.native import choose
 from pybroker.network import _connection_python
-from pybroker.network._connection_python import TURN_NS, TURN_REQUESTS, WRITE_REQUESTS, ConnectionCore
+from pybroker.network._connection_python import TURN_NS, TURN_REQUESTS, WAITING_MAX, WRITE_REQUESTS, ConnectionCore
+from pybroker.network.mute import MuteReason
 
-__all__ = ["IS_NATIVE", "TURN_NS", "TURN_REQUESTS", "WRITE_REQUESTS", "Connection"]
+__all__ = ["IS_NATIVE", "TURN_NS", "TURN_REQUESTS", "WAITING_MAX", "WRITE_REQUESTS", "Connection"]
 
 IS_NATIVE: Final = choose(_connection_python, globals())
 
@@ -21,3 +22,43 @@ class Connection(ConnectionCore, asyncio.BufferedProtocol):
     """Takes bytes in, hands requests to the handler, and sends responses. Belongs to the loop."""
 
     __slots__ = ()
+
+    # -- what the transport calls seldom
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Refuse the accepted connection at once, or set it up."""
+        self._turns.begin()
+        try:
+            self._made(transport)
+        finally:
+            self._turns.end("a new connection")
+
+    def eof_received(self) -> bool:
+        """Return whether the connection stays open to respond, now that the peer sends no more."""
+        self._turns.begin()
+        try:
+            return self._stays_open()
+        finally:
+            self._turns.end("end of input")
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (a peer that goes away is not worth a line)
+        """Give everything back, whatever the reason of the loss."""
+        self._turns.begin()
+        try:
+            self._lost()
+        finally:
+            self._turns.end("a lost connection")
+
+    def pause_writing(self) -> None:
+        """Stop sending: the transport is above its high water mark."""
+        self._turns.begin()
+        try:
+            self._sender.pause()
+            self._owner.unread(self)
+        finally:
+            self._turns.end("no room to write")
+
+    @property
+    def mute_reasons(self) -> set[MuteReason]:
+        """The reasons why this connection is not read now; empty when it is read."""
+        return {reason for reason in MuteReason if self._mute & reason}

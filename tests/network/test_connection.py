@@ -15,7 +15,7 @@ from pybroker.clock import ManualClock
 from pybroker.long_work import LongWork
 from pybroker.network._connection_python import ConnectionCore
 from pybroker.network.admission import Admission
-from pybroker.network.connection import TURN_NS, TURN_REQUESTS, WRITE_REQUESTS, Connection
+from pybroker.network.connection import TURN_NS, TURN_REQUESTS, WAITING_MAX, WRITE_REQUESTS, Connection
 from pybroker.network.context import ConnectionContext, EncodedResponse, Outgoing, RequestHolder
 from pybroker.network.counters import ListenerCounters
 from pybroker.network.large_pieces import LargePieces
@@ -32,7 +32,10 @@ def framed(body: bytes) -> bytes:
 
 
 class FakeServer:
-    """The owner of connections. By the first byte, its handler responds with the request, parks or holds it, or sends none."""
+    """The owner of connections. By the first byte, its handler responds with the request, parks or holds it, or sends none.
+
+    A request that begins with w is parked and only waits.
+    """
 
     def __init__(self) -> None:
         self.admission = Admission(MemoryPool(-1, ManualClock()), 500, random.Random(1))
@@ -63,7 +66,8 @@ class FakeServer:
         self.ns += self.ns_per_request
         request = bytes(frame)
         self.handled.append(request)
-        if request[:1] in {b"p", b"h"}:
+        if request[:1] in {b"p", b"h", b"w"}:
+            context.is_in_order = request[:1] == b"w"
             if request[:1] == b"h":
                 assert context.holder is not None
                 self.held.append((context.holder, context.holder.hold_request(len(frame)), frame))
@@ -416,7 +420,9 @@ async def test_ending_responds_to_what_is_in_work_and_nothing_more(is_parked: bo
 
 @given(
     st.lists(
-        st.builds(lambda kind, size: kind + bytes(size), st.sampled_from([b"x", b"p", b"n", b"o"]), st.integers(0, 400)),
+        st.builds(
+            lambda kind, size: kind + bytes(size), st.sampled_from([b"x", b"p", b"n", b"o", b"w", b"w"]), st.integers(0, 400)
+        ),
         max_size=150,
     ),
     st.randoms(use_true_random=False),
@@ -439,14 +445,15 @@ def test_whatever_is_sent_and_parked_the_responses_come_in_order(requests: list[
             left = transport.deliver(left[:count]) + left[count:]
 
         def respond() -> None:
-            request, future = server.parked.pop()
+            request, future = server.parked.pop(rng.randrange(len(server.parked)))
             future.set_result(framed(request))
 
         while len(server.handled) < len(requests) or server.parked:
             if possible := list(events()):
                 rng.choice(possible)()
             await turns(rng.randint(0, 2))
-            assert len(server.parked) <= 1, "one request in work"
+            assert sum(request[:1] == b"p" for request, _ in server.parked) <= 1, "one request in work"
+            assert len(server.parked) <= WAITING_MAX
         await turns(3)
         assert server.watched == []
         assert server.handled == requests
@@ -455,6 +462,64 @@ def test_whatever_is_sent_and_parked_the_responses_come_in_order(requests: list[
         assert server.sent == sum(request[:1] == b"o" for request in requests)
 
     asyncio.run(scenario())
+
+
+async def test_requests_that_only_wait_let_others_begin_and_all_responses_leave_in_one_write() -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    transport.deliver(framed(b"w1") + framed(b"w2") + framed(b"x3") + framed(b"o4"))
+    assert (server.handled, transport.writes) == ([b"w1", b"w2", b"x3", b"o4"], [])
+    assert (connection.mute_reasons, transport.is_reading_) == (set(), True)
+    (_, first), (_, second) = server.parked
+    second.set_result(framed(b"two"))
+    await turns(2)
+    assert (transport.writes, server.sent) == ([], 0)
+    first.set_result(framed(b"one"))
+    await turns(2)
+    assert transport.writes == [framed(b"one") + framed(b"two") + framed(b"x3") + framed(b"o4")]
+    assert server.sent == 1
+
+
+async def test_a_connection_has_a_bound_on_requests_that_wait() -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    for _ in range(WAITING_MAX):
+        transport.deliver(framed(b"w"))
+    assert transport.deliver(framed(b"x")) == b"x"
+    assert (len(server.handled), connection.mute_reasons, server.watched) == (
+        WAITING_MAX,
+        {MuteReason.REQUEST_IN_WORK},
+        [connection],
+    )
+    for _, future in server.parked:
+        future.set_result(framed(b"w"))
+    await turns(2)
+    assert (transport.is_reading_, server.watched) == (True, [])
+    assert transport.deliver(b"x") == b""
+    assert transport.written == framed(b"w") * WAITING_MAX + framed(b"x")
+
+
+async def test_the_end_of_a_peer_does_not_cost_the_requests_that_wait_their_responses() -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    transport.deliver(framed(b"w1") + framed(b"x2") + framed(b"w3"))
+    assert connection.eof_received()
+    server.parked[1][1].set_result(framed(b"w3"))
+    server.parked[0][1].set_result(framed(b"w1"))
+    await turns(3)
+    assert (transport.written, transport.is_open) == (framed(b"w1") + framed(b"x2") + framed(b"w3"), False)
+
+
+async def test_responses_behind_one_that_never_comes_are_closed_with_the_connection() -> None:
+    server = FakeServer()
+    connection, transport = connect(server)
+    transport.deliver(framed(b"w1") + framed(b"o2") + framed(b"w3"))
+    connection.connection_lost(None)
+    assert server.sent == 1
+    server.parked[1][1].set_result(Outgoing([b"x"], 1, server.on_sent))
+    server.parked[0][1].set_exception(ValueError("late"))
+    await turns(2)
+    assert (server.sent, server.lost_count, transport.writes) == (2, 1, [])
 
 
 @pytest.mark.parametrize("is_parked", [False, True])

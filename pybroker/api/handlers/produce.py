@@ -52,5 +52,6 @@ def handle(
         if response is not None:
             if type(response) is not bytes and isinstance(response, asyncio.Future):
                 forget_records(request)
+                context.connection.is_in_order = True
             return response
     return ProduceOperation(broker, context, request, check).response()

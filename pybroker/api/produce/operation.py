@@ -54,8 +54,11 @@ class ProduceOperation:
     def response(self) -> ProduceResponse | SlicedResponse[ProduceResponse | None] | None:
         """Return the response, or a Future of it; None if `acks` wants none. Raises ProtocolViolation."""
         response = in_slices(self._run())
-        if isinstance(response, SlicedResponse) and self._has_records:
-            self._keep()
+        if isinstance(response, SlicedResponse):
+            if self._has_records:
+                self._keep()
+            else:
+                self._context.connection.is_in_order = True
         return response
 
     def _run(self) -> Work[ProduceResponse | None]:
