@@ -3,13 +3,11 @@
     git worktree add --detach /tmp/old 9f165b88
     PYTHONPATH=/tmp/old .venv/bin/python integration/durability/old_metadata.py integration/durability/golden/data-9f165b88.tar.xz
 
-This file imports nothing of this repository, because the broker of the other commit is in its place.
+The broker, and what starts it, are those of the other commit.
 """
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -26,17 +24,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from testing.process.broker import BrokerProcess
+
 TIMEOUT_S = 60
-
-
-def broker(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """Start a broker. Returns its process and its address."""
-    settings = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1", "cluster.id=cluster-of-before")
-    options = [word for one in settings for word in ("--override", one)]
-    command = [sys.executable, "-m", "pybroker", "start", "--port", "0", "--data-dir", str(folder), *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    return process, process.stdout.readline().decode().split()[1]
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "cluster.id": "cluster-of-before",
+}
 
 
 def produce(address: str, first: int, last: int, **settings: str) -> None:
@@ -61,7 +56,9 @@ def alter(admin: AdminClient, kind: ResourceType, name: str, setting: str, value
 
 def fill(folder: Path) -> None:
     """Run the broker twice: it is killed once, so that its leader epochs are raised, and then stopped."""
-    process, address = broker(folder)
+    broker = BrokerProcess(folder, SETTINGS)
+    broker.start()
+    address = broker.bootstrap
     admin = AdminClient({"bootstrap.servers": address})
     new = [NewTopic("orders", 2, 1, config={"retention.ms": "-1"}), NewTopic("gone", 1, 1)]
     new.append(NewTopic("prices", 1, 1, config={"cleanup.policy": "compact"}))
@@ -72,20 +69,18 @@ def fill(folder: Path) -> None:
     alter(admin, ResourceType.TOPIC, "prices", "min.cleanable.dirty.ratio", "0.25")
     alter(admin, ResourceType.BROKER, "1", "log.retention.ms", "123456789")
     produce(address, 0, 30)
-    process.kill()
-    process.wait()
-    process, address = broker(folder)
+    broker.kill()
+    broker.start()
     produce(address, 30, 60, **{"transactional.id": "shop"})
     consumer = Consumer({"bootstrap.servers": address, "group.id": "readers", "enable.auto.commit": False})
     consumer.commit(offsets=[TopicPartition("orders", 0, 7)], asynchronous=False)
     consumer.close()
-    process.send_signal(signal.SIGTERM)
-    process.wait(TIMEOUT_S)
+    broker.stop()
 
 
 def main(path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        fill(Path(folder) / "data")
+        fill(Path(folder))
         with tarfile.open(path, "w:xz") as archive:
             archive.add(Path(folder) / "data", "data")
 
