@@ -6,6 +6,7 @@ containers   the engine, our images, compose
 clients      stock clients, and members of groups as processes of their own
 wire         requests byte by byte, and encoders that share no code with the broker
 scenes       parts of a broker with real logs or models of them, for unit tests
+faults       faults of a cluster of real processes while stock clients work, and a proof from what these saw
 transactions  a history of transactions, and what must be true of it
 simulation   a disk, a metadata store, a clock and a loop that a test controls
 java         programs for Apache Kafka's own classes

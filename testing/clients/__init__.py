@@ -7,6 +7,7 @@ paced_consumer            a consumer that reads as far as it is asked to
 epoch_watchers            consumers that report whether they noticed lost records
 isolation                 what a reader with an isolation level gets
 transaction_loop          a loop of transactions, one for each instruction
+sequences                 a client at work while brokers fail: numbers, transactions, a group
 advertised                a client in a network namespace
 container_client          a client in a toy container
 testcontainers_python, testcontainers_runs    what the Testcontainers libraries do, without an engine

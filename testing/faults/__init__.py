@@ -1,0 +1,9 @@
+"""Faults of a cluster of real processes while stock clients work, and a proof from what the clients saw.
+
+clusters  three brokers of `--brokers 3`, or with etcd
+faults    what fails, in an order that a seed draws
+clients   the clients' processes, and what they have reported so far
+checker   what must be true of all that the clients saw
+replicas  the logs of all replicas, as bytes and as Kafka's DumpLogSegments sees them
+run       a whole run
+"""
