@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
 
 from pybroker.model import CoordinatorEpoch, Offset
+from pybroker.records.aborted import AbortedTransactions
 from pybroker.records.batch import Record, TimestampType
 from pybroker.records.build import build_batch, build_message_set
 from pybroker.records.compression import CompressionType
@@ -27,7 +28,6 @@ from pybroker.spark.report.keys import KeyCounts, gini, summarized
 from pybroker.spark.report.plan import Wanted
 from pybroker.spark.report.tally import Histogram, Series
 from pybroker.spark.report.task_progress import ProgressListener, reporter
-from pybroker.spark.wire.aborted import AbortedTransactions
 from testing.clients.stock import unique
 from testing.process.kafka_peer import free_port
 

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.store.base import Store
     from pybroker.metrics.http_server import MetricsServer
     from pybroker.model import TopicId, TopicPartition
+    from pybroker.network.context import RequestHandler
     from pybroker.replication.peers import Peers
 
 logger = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ class BrokerServer:
         self.filesystem = filesystem or Filesystem()
         self.clock = clock or SystemClock()
         self.metrics = BrokerMetrics()
-        self.failed: asyncio.Event = asyncio.Event()  # set when the broker cannot work any more
+        self.failed = asyncio.Event()  # set when the broker cannot work any more
         self.stopping = asyncio.Event()  # set when the sockets take no new requests
         self.validations = Validations()
         self.conversions = LongWork("convert", CONVERSIONS)
@@ -265,9 +266,8 @@ class BrokerServer:
             logs.start(self._topic_id_of)
             self.lifecycle.room_changed(has_room=logs.has_room)
             await renew_leader_epochs(self.controller, logs)
-            await write_directories(
-                store, broker_id, claims.settled()
-            )  # after a crash before this line, the next start reports again which directories came back
+            # After a crash before this line, the next start reports again which directories came back.
+            await write_directories(store, broker_id, claims.settled())
         except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError, StoreError) as error:
             raise StartError(str(error)) from error
 
@@ -367,6 +367,7 @@ class BrokerServer:
             conversions=self.conversions,
         )
         self.dispatcher = Dispatcher(self.services)
+        self.handler: RequestHandler = self.dispatcher.handle
 
     async def _open_sockets(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
         config = self.config
@@ -374,7 +375,7 @@ class BrokerServer:
         by_peer = self._advertised()
         self.server = SocketServer(
             listeners_of(config),
-            self.dispatcher.handle,
+            self.handler,
             self.memory_pool,
             network_limits(config, await limits_by_address(config, self.hosts)),
             address_for=None if by_peer is None else by_peer.address_for,

@@ -1,6 +1,7 @@
 """Record batches of every magic: reading, building, validating, compressing and converting them, without any input or
 output.
 
+aborted                  which batches of a fetch belong to aborted transactions
 batch, legacy            the formats: batches of magic 2, messages of magic 0 and 1
 build, entries           batches from records; batches with keys and values alone, many times as fast
 control, varint          control records; the numbers inside records

@@ -12,6 +12,10 @@ loops, no limit, nothing of the garbage collector. Each broker has its own port,
 broker          a broker in the running event loop
 blocking        a broker in a thread, and one in a process
 child           the program of the broker that is a process
+plugin          the fixtures for pytest
+verbs           the methods that work on what is in a broker
+topics, records, groups    these methods as steps: requests, and what becomes of their responses
+steps           what carries out the steps has to know
 server          the broker's server, with what differs inside of another program
 settings        the settings of a broker for tests
 directory       the directory of a broker's data, which ends with its process
@@ -22,12 +26,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from pybroker.protocol.error_codes import KafkaError
     from pybroker.testing.blocking import ProcessBroker, ThreadBroker
     from pybroker.testing.broker import Broker
 
-__all__ = ["Broker", "ProcessBroker", "ThreadBroker"]
+__all__ = ["Broker", "KafkaError", "ProcessBroker", "ThreadBroker"]
 
-_PLACES: Final = {"Broker": "broker", "ProcessBroker": "blocking", "ThreadBroker": "blocking"}
+_PLACES: Final = {
+    "Broker": "pybroker.testing.broker",
+    "KafkaError": "pybroker.protocol.error_codes",
+    "ProcessBroker": "pybroker.testing.blocking",
+    "ThreadBroker": "pybroker.testing.blocking",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -36,4 +46,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415  only with a broker
 
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(import_module(_PLACES[name]), name)

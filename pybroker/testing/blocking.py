@@ -7,23 +7,33 @@ import contextlib
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from pybroker.broker.joining import StartError
+from pybroker.client.connection import Connection
+from pybroker.client.frames import Frames
 from pybroker.network.limits import host_and_port
 from pybroker.testing.broker import Broker
 from pybroker.testing.directory import Directory
+from pybroker.testing.server import CLIENT_ID
 from pybroker.testing.settings import LOOPBACK, config_of, properties_of, texts_of
+from pybroker.testing.steps import Ask
+from pybroker.testing.topics import reset
+from pybroker.testing.verbs import BlockingVerbs
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from types import TracebackType
 
+    from pybroker.faults.trail import SeenRequest
     from pybroker.testing.settings import Setting
+    from pybroker.testing.steps import Steps
 
 Result = TypeVar("Result")
 
@@ -37,7 +47,7 @@ CHILD: Final = "pybroker.testing.child"
 LINES_SHOWN: Final = 20
 
 
-class _BlockingBroker:
+class _BlockingBroker(BlockingVerbs):
     """The parts that both kinds have in common."""
 
     def __init__(self) -> None:
@@ -105,6 +115,18 @@ class ThreadBroker(_BlockingBroker):
                 with contextlib.suppress(RuntimeError):  # the loop has ended, because the broker could not start
                     self._loop.call_soon_threadsafe(self._stopped.set)
             thread.join()
+
+    def reset(self) -> None:
+        """Delete all topics, groups, transactions and dynamic settings, and forget the requests. Clients stay connected."""
+        self._run(self._broker.reset())
+
+    @property
+    def requests(self) -> list[SeenRequest]:
+        """The last requests of clients, oldest first; `reset` forgets them."""
+        return self._broker.requests
+
+    def _carry_out(self, steps: Steps[Result]) -> Result:
+        return self._run(self._broker._carry_out(steps))
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run `work` in the broker's loop, and return its result."""
@@ -174,6 +196,24 @@ class ProcessBroker(_BlockingBroker):
         finally:
             if directory is not None:
                 directory.remove()
+
+    def reset(self) -> None:
+        """Delete all topics, groups, transactions and dynamic settings. Clients stay connected."""
+        self._carry_out(reset())
+
+    def _carry_out(self, steps: Steps[Result]) -> Result:
+        address = f"{self.host}:{self.port}"
+        with Frames(socket.create_connection(self._address, START_S), address=address, client_id=CLIENT_ID) as frames:
+            connection, response = Connection(frames), None
+            while True:
+                try:
+                    step = steps.send(response)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+                if isinstance(step, Ask):
+                    response = connection.call(step.request, step.version)
+                    continue
+                time.sleep(step)
 
     def _started(self, directory: Directory) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-P", "-m", CHILD, str(directory.path), "--exit-with-parent"]

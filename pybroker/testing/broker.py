@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+import asyncio
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from pybroker.faults.trail import SeenRequest, Trail
 from pybroker.network.limits import host_and_port
 from pybroker.testing.directory import Directory
 from pybroker.testing.server import GuestServer
 from pybroker.testing.settings import config_of, texts_of
+from pybroker.testing.steps import Ask
+from pybroker.testing.topics import reset
+from pybroker.testing.verbs import AsyncVerbs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,9 +20,12 @@ if TYPE_CHECKING:
 
     from pybroker.testing.blocking import ProcessBroker, ThreadBroker
     from pybroker.testing.settings import Setting
+    from pybroker.testing.steps import Steps
+
+Result = TypeVar("Result")
 
 
-class Broker:
+class Broker(AsyncVerbs):
     """A broker that listens on a free port of 127.0.0.1 as long as its `async with` block lasts, with its data in memory.
 
     Args:
@@ -31,6 +39,7 @@ class Broker:
         self._directory: Directory | None = None
         self._server: GuestServer | None = None
         self._address = ("", 0)
+        self._trail = Trail()
 
     @staticmethod
     def in_thread(settings: Mapping[str, Setting] | None = None) -> ThreadBroker:
@@ -75,7 +84,7 @@ class Broker:
         assert self._directory is None, "a broker starts once"
         self._directory = Directory()
         try:
-            server = GuestServer(config_of(self._texts, self._directory.path))
+            server = GuestServer(config_of(self._texts, self._directory.path), self._trail)
             bound = await server.start()
         except BaseException:
             self._directory.remove()
@@ -94,3 +103,23 @@ class Broker:
         finally:
             if directory is not None:
                 directory.remove()
+
+    async def reset(self) -> None:
+        """Delete all topics, groups, transactions and dynamic settings, and forget the requests. Clients stay connected."""
+        await self._carry_out(reset())
+        self._trail.clear()
+
+    @property
+    def requests(self) -> list[SeenRequest]:
+        """The last requests of clients, oldest first; `reset` forgets them."""
+        return self._trail.all()
+
+    async def _carry_out(self, steps: Steps[Result]) -> Result:
+        assert self._server is not None, "the broker runs"
+        response: Any = None
+        while True:
+            try:
+                step = steps.send(response)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            response = await (self._server.ask(step) if isinstance(step, Ask) else asyncio.sleep(step))

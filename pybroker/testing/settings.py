@@ -25,6 +25,7 @@ DEFAULTS: Final = {
     "group.consumer.heartbeat.interval.ms": "100",  # a member of the new protocol learns with a heartbeat what it is assigned
     "offsets.topic.num.partitions": "1",  # one file each is enough for a test, and quicker to load and to remove than fifty
     "transaction.state.log.num.partitions": "1",
+    "max.incremental.fetch.session.cache.slots": "0",  # so each Fetch names its partitions, and a test can look at them
     "file.delete.delay.ms": "1000",  # else the files of deleted topics take memory for a minute
 }
 """Weaker than the settings of the test."""
@@ -36,8 +37,13 @@ def texts_of(settings: Mapping[str, Setting] | None) -> dict[str, str]:
     for name, value in (settings or {}).items():
         if name not in BROKER_SETTINGS and family_of(name) is None:
             raise ConfigError(name, value, "no setting has this name; `pybroker config list` prints all of them")
-        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        texts[name] = text_of(value)
     return texts
+
+
+def text_of(value: Setting) -> str:
+    """Return the value of a setting as a text, in Kafka's form."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def config_of(texts: Mapping[str, str], directory: Path, *, port: int = 0) -> BrokerConfig:

@@ -1,1 +1,1 @@
-"""The checker of runs with faults."""
+"""Faults: the rules and the trail of requests, and the checker of runs with faults."""

@@ -12,6 +12,7 @@ import pytest
 
 from pybroker.model import FIRST_OFFSET, Offset
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.records.aborted import AbortedTransactions
 from pybroker.records.errors import InvalidRecordError
 from pybroker.spark.errors import PipelineError
 from pybroker.spark.report.job import ReportOptions, _files
@@ -21,7 +22,6 @@ from pybroker.spark.report.plan import STRETCHES, Extent, Wanted, extent, ranges
 from pybroker.spark.report.reading import Part, read
 from pybroker.spark.report.summary import PartitionReport, Report, TopicReport, duration_ms, moment, shown, timeline
 from pybroker.spark.report.tally import BUCKETS_MAX, WIDTHS_MS, Codec, Histogram, Numbers, Series, Tally
-from pybroker.spark.wire.aborted import AbortedTransactions
 from pybroker.spark.wire.client import COMMITTED, EARLIEST, UNCOMMITTED, Fetched
 from pybroker.spark.wire.errors import BrokerError
 

@@ -30,6 +30,7 @@ from crc32c import crc32c
 
 from pybroker.model import FIRST_OFFSET, NO_LEADER_EPOCH, Offset, ProducerEpoch, ProducerId
 from pybroker.records import legacy
+from pybroker.records.aborted import AbortedTransactions
 from pybroker.records.batch import (
     ATTRIBUTES_AT,
     CRC_AT,
@@ -48,7 +49,6 @@ from pybroker.records.batch import (
 from pybroker.records.build import build_batch
 from pybroker.records.errors import CorruptRecordError
 from pybroker.spark.errors import PipelineError
-from pybroker.spark.wire.aborted import AbortedTransactions
 
 if TYPE_CHECKING:
     from pybroker.records.compression import CompressionType

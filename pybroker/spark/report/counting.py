@@ -14,8 +14,8 @@ from pybroker.spark.report.keys import Found, KeyCounts
 from pybroker.spark.report.tally import HEADER_NAMES_MAX, PRODUCERS_MAX, Codec, Tally
 
 if TYPE_CHECKING:
+    from pybroker.records.aborted import AbortedTransactions
     from pybroker.records.compression import CompressionType
-    from pybroker.spark.wire.aborted import AbortedTransactions
 
 _ROWS_MAX: Final = 1 << 16
 _BYTES_MAX: Final = 16 << 20

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.records.aborted import AbortedTransactions
 from pybroker.records.errors import CorruptRecordError
 from pybroker.spark.errors import PipelineError
 from pybroker.spark.report.counting import Counting
-from pybroker.spark.wire.aborted import AbortedTransactions
 from pybroker.spark.wire.client import COMMITTED, UNCOMMITTED, WireClient
 from pybroker.spark.wire.errors import BrokerError
 

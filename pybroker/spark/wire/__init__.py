@@ -2,7 +2,6 @@
 
 client      a cluster: its topics, the leaders of partitions, fetching, and producing batch by batch
 connection  one connection to one broker, by `pybroker.client`
-aborted     which batches of a fetch belong to aborted transactions
 writer      batches to one partition, several requests in flight at a time
 errors      what can go wrong, as PipelineErrors
 """

@@ -1,0 +1,50 @@
+"""Each example of docs/testing.md is complete, and passes as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from testing.places import ROOT
+
+PAGE = ROOT / "docs" / "testing.md"
+PLUGINS = ("pybroker.testing.plugin", "pytest_asyncio.plugin")
+TIMEOUT_S = 300
+TESTS = re.compile(r"^\s*(?:async )?def test_", re.MULTILINE)
+
+
+def blocks(language: str) -> list[str]:
+    """Return the fenced blocks of the page in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_examples_pass(tmp_path: Path) -> None:
+    examples = blocks("python")
+    assert len(examples) >= 5
+    for number, example in enumerate(examples):
+        assert TESTS.search(example), f"not a test: {example}"
+        (tmp_path / f"test_example_{number}.py").write_text(example)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += [part for plugin in PLUGINS for part in ("-p", plugin)]
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"{sum(len(TESTS.findall(example)) for example in examples)} passed" in run.stdout
+
+
+def test_the_settings_of_the_page_are_taken(tmp_path: Path) -> None:
+    (ini,) = blocks("ini")
+    (tmp_path / "pytest.ini").write_text(ini)
+    (tmp_path / "test_it.py").write_text(
+        "def test_it(kafka_broker):\n    kafka_broker.create_topic('a', -1)\n"
+        "    assert len(kafka_broker.topics()['a'].partitions) == 3\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", PLUGINS[0]]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr

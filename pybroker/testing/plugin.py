@@ -1,0 +1,84 @@
+"""The pytest plugin: a broker for the whole run of the tests, and topics of their own.
+
+    def test_orders_are_kept(kafka_bootstrap, kafka_topic):
+        producer = KafkaProducer(bootstrap_servers=kafka_bootstrap)
+
+pytest imports this module in each run. So nothing of the broker is imported before a test uses one of the fixtures.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pybroker.testing import ThreadBroker
+
+NAME_MAX: Final = 200
+"""Kafka's names of topics have at most 249 characters."""
+
+MARK: Final = "kafka_topic(partitions=1, settings=None): the partitions and the settings of the topic of the fixture kafka_topic"
+
+_numbers: Final = itertools.count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the broker."""
+    text = "a setting of the broker of the tests, as num.partitions=3"
+    parser.getgroup("kafka").addoption(
+        "--kafka-setting", action="append", default=[], metavar="NAME=VALUE", help=f"{text}; may be repeated"
+    )
+    parser.addini("kafka_settings", type="linelist", help=f"{text}, one a line; the option --kafka-setting wins")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known."""
+    config.addinivalue_line("markers", MARK)
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[ThreadBroker]:
+    """Yield the broker of this run, or of this worker of pytest-xdist, which runs in a thread of its own."""
+    from pybroker.testing import Broker  # noqa: PLC0415  only when a test uses a broker
+
+    with Broker.in_thread(_settings(request.config)) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(kafka_broker: ThreadBroker) -> str:
+    """Return the address of the broker for `bootstrap.servers`."""
+    return kafka_broker.bootstrap
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest, kafka_broker: ThreadBroker) -> str:
+    """Return the name of a topic that was made for this test, and that no other test has."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name).strip("-")[:NAME_MAX]
+    name = f"{readable}-{next(_numbers)}"
+    mark = request.node.get_closest_marker("kafka_topic")
+    kafka_broker.create_topic(name, *mark.args if mark else (), **mark.kwargs if mark else {})
+    return name
+
+
+@pytest.fixture
+def kafka_clean(kafka_broker: ThreadBroker) -> Iterator[None]:
+    """Remove everything from the broker after the test: topics, groups, transactions, dynamic settings."""
+    yield
+    kafka_broker.reset()
+
+
+def _settings(config: pytest.Config) -> dict[str, Any]:
+    """Return the settings of the broker. Raises pytest.UsageError for one that is not NAME=VALUE."""
+    settings = {}
+    for text in [*config.getini("kafka_settings"), *config.getoption("--kafka-setting")]:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"{text!r}, a setting of the broker of the tests, must be NAME=VALUE")
+        settings[name.strip()] = value.strip()
+    return settings
