@@ -2,6 +2,7 @@
 
 cimport cython
 from libc.stdint cimport int64_t
+from pybroker cimport _clock as time
 from pybroker.network cimport _counters_native, _receiver_native, _sender_native, _state_native
 from pybroker.sharing.turns cimport _watch_native
 
@@ -13,7 +14,7 @@ cdef int64_t BUDGET_NS
 
 
 cdef class ConnectionCore:
-    cdef object _handler, _loop, _now_ns, _waiting
+    cdef object _handler, _loop, _other_clock, _waiting
     cdef readonly object _owner
     cdef readonly _watch_native.Watch _turns
     cdef readonly object _transport
@@ -31,6 +32,7 @@ cdef class ConnectionCore:
     cdef object _count(self, int64_t taken)
     cdef object _touch(self)
     cpdef int64_t _late_turn(self) except? -1
+    cdef int64_t _now_ns(self) except? -1
     @cython.locals(took_ns=int64_t)
     cdef int64_t _took(self) except? -1
     cpdef object buffer_updated(self, int64_t nbytes)

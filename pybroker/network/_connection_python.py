@@ -23,8 +23,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pybroker.failures import drop_frames, is_shortage
@@ -58,8 +60,8 @@ class ConnectionCore:
 
     __slots__ = (
         "_handler", "_has_input_ended", "_is_ending", "_is_holding", "_is_parked", "_is_turn_scheduled", "_is_watched", "_loop",
-        "_mute", "_noted_until_ns", "_now_ns", "_owner", "_receiver", "_sender", "_transport", "_turn_ns", "_turns", "_unwritten",
-        "_waiting", "active_ns", "context", "counters", "is_open", "requests",
+        "_mute", "_noted_until_ns", "_other_clock", "_owner", "_receiver", "_sender", "_transport", "_turn_ns", "_turns",
+        "_unwritten", "_waiting", "active_ns", "context", "counters", "is_open", "requests",
     )  # fmt: skip
 
     def __init__(
@@ -69,7 +71,7 @@ class ConnectionCore:
         self._owner = owner
         self._turns = owner.turns
         self._handler = owner.handler
-        self._now_ns = owner.now_ns
+        self._other_clock = None if owner.now_ns is monotonic_ns else owner.now_ns  # None: native code reads the system's itself
         self.context = context
         self.counters = counters
         self._mute = 0  # set of MuteReason; reading is paused while it is not empty
@@ -98,8 +100,8 @@ class ConnectionCore:
         self.context.holder = self
         self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         self._receiver = Receiver(self._owner.scratch, self._owner.admission, self._owner.request_bytes_max, self)
-        large_pieces, piece_bytes = self._owner.large_pieces, piece_bytes_for(self._transport)
-        self._sender = Sender(self._transport, self, self.counters, large_pieces, piece_bytes=piece_bytes, now_ns=self._now_ns)
+        owner, piece = self._owner, piece_bytes_for(self._transport)
+        self._sender = Sender(self._transport, self, self.counters, owner.large_pieces, piece_bytes=piece, now_ns=owner.now_ns)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Return the buffer that the transport receives into."""
@@ -402,14 +404,10 @@ class ConnectionCore:
         waiting, sender = self._waiting, self._sender
         while waiting and not sender.is_blocked:
             response = waiting[0]
-            if response is not None and not isinstance(response, bytes | Outgoing):
-                if not response.done():
-                    break
-                waiting.popleft()
-                response = response.result()
-            else:
-                waiting.popleft()
-            self._send_next(response)
+            if isinstance(response, asyncio.Future) and not response.done():
+                break
+            waiting.popleft()
+            self._send_next(response.result() if isinstance(response, asyncio.Future) else response)
         if self._is_parked and not waiting:
             self._is_parked = False
             self._unwatch()
@@ -437,6 +435,9 @@ class ConnectionCore:
         self._guarded(self._turn)
         return self._took()
 
+    def _now_ns(self) -> int:
+        return time.monotonic_ns() if self._other_clock is None else self._other_clock()
+
     def _took(self) -> int:
         """Return what the turn took. As it may have waited for a core, one long turn among short ones is not the rule."""
         self._turn_ns = min(took_ns := self._now_ns() - self.active_ns, 2 * self._turn_ns)
@@ -458,11 +459,8 @@ class ConnectionCore:
             self._mute_event(MuteEvent.CLOSING)
             self._finish_ending()
             return
-        if self._receiver.is_waiting:
-            self._mute_event(MuteEvent.MEMORY_REFUSED)
-        if self._receiver.has_more():
-            self._mute_data_behind()
-        elif self._mute and not self._is_busy:
+        self._mute_data_behind()
+        if self._mute and not self._is_busy and not self._receiver.has_more():
             self._mute_event(MuteEvent.OUTPUT_READY)
             self._mute_event(MuteEvent.WORK_DONE)
 

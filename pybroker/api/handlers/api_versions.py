@@ -23,8 +23,10 @@ import functools
 import re
 from typing import TYPE_CHECKING, Final
 
+from pybroker.api.response_memo import KeptResponse, ResponseMemo
 from pybroker.metadata.features import SUPPORTED, levels_in_force
 from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.api_versions import (
     ApiVersion,
@@ -36,13 +38,18 @@ from pybroker.protocol.messages.api_versions import (
 
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
+    from pybroker.metadata.image import ClusterImage
 
 _LEVEL_0_VERSION: Final = 4
 _OF_CONSUMER_GROUPS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE)
+_KEPT: Final = ResponseMemo()
+"""The list as it was sent, because each connection of each client asks for it. The memo of the dispatcher would not note the
+client's software.
+"""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(broker: Services, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(broker: Services, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse | bytes:
     """Respond with the list of the APIs that are served."""
     if context.api_version >= 3:
         name, version = request.client_software_name, request.client_software_version
@@ -54,13 +61,24 @@ def handle(broker: Services, context: RequestContext, request: ApiVersionsReques
     if request.cluster_id is not None and expected != (broker.controller.image.cluster_id, broker.controller.broker_id):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     image = broker.controller.image
+    key = (context.api_version, "", "", int(broker.config.has_consumer_groups), b"")
+    kept = _KEPT.find(image, key)
+    if kept is None:
+        (encoded,) = encode_response(_response(broker, image, context.api_version), context.api_version, 0)
+        assert type(encoded) is bytes  # it has no records
+        kept = KeptResponse(encoded, (ErrorCode.NONE,))
+        _KEPT.keep(image, key, kept)
+    return kept.to(context.correlation_id)
+
+
+def _response(broker: Services, image: ClusterImage, version: int) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=_offered(broker),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
             for name, levels in SUPPORTED.items()
-            if levels.lowest > 0 or context.api_version >= _LEVEL_0_VERSION
+            if levels.lowest > 0 or version >= _LEVEL_0_VERSION
         ],
         finalized_features_epoch=image.revision,
         finalized_features=[

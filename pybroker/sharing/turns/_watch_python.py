@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "Watch"]
 
 BASE_NS: Final = 10_000_000
-MARK_NS: Final = 1_000_000
+MARK_NS: Final = 2_500_000
 _OLDEST: Final = 2  # the generation whose collection looks at all objects
 
 

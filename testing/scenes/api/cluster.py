@@ -14,7 +14,8 @@ from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import BrokerId
 from pybroker.network.context import ConnectionContext
-from pybroker.protocol.codec import decode, encode, encode_response
+from pybroker.protocol.codec import decode, decode_response, encode, encode_response, response_class
+from pybroker.protocol.schema import schema_of
 from testing.scenes.members import add_live_broker
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class ClusterScene:
         response = handle(self.broker, context, transmitted(request, version))
         if isinstance(response, Awaitable):
             response = await response
+        if isinstance(response, bytes):
+            key = schema_of(type(request)).api_key
+            assert key is not None
+            return decode_response(response_class(key), version, memoryview(response)[4:])[1]
         assert encode_response(response, version, 1)
         return transmitted(response, version)
 

@@ -10,6 +10,7 @@ from pybroker.api import handlers
 from pybroker.api.absent_features import ABSENT_FEATURES
 from pybroker.api.handlers import api_versions
 from pybroker.api.registry import APIS
+from pybroker.metadata.features import SAFE_DOWNGRADE, FeatureUpdate
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import encode_response, message_versions
 from pybroker.protocol.error_codes import ErrorCode
@@ -42,6 +43,20 @@ async def test_the_list_is_the_registry(version: int) -> None:
     assert response.finalized_features_epoch == (cluster.controller.image.revision if version >= 3 else -1)
     noted = (context.connection.client_software_name, context.connection.client_software_version)
     assert noted == (("apache-kafka-java", "3.9.2") if version >= 3 else ("", ""))
+
+
+async def test_a_response_that_was_kept_has_the_id_of_its_request_and_the_features_of_now() -> None:
+    cluster = await ClusterScene().start()
+    for correlation_id in (3, -4):
+        context = cluster.context(4)._replace(correlation_id=correlation_id)
+        sent = api_versions.handle(cluster.broker, context, client())
+        assert isinstance(sent, bytes)
+        assert int.from_bytes(sent[4:8], signed=True) == correlation_id
+    before = await cluster.ask(api_versions.handle, 4, client())
+    await cluster.controller.update_features([FeatureUpdate("group.version", 0, SAFE_DOWNGRADE)], all_or_none=True)
+    after = await cluster.ask(api_versions.handle, 4, client())
+    assert [one.name for one in before.finalized_features if one not in after.finalized_features] == ["group.version"]
+    assert after.finalized_features_epoch > before.finalized_features_epoch
 
 
 def test_the_folder_of_the_handlers_lists_what_is_served() -> None:
