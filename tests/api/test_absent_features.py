@@ -5,13 +5,8 @@ Only changes of quotas and credentials, which that Kafka would store, are refuse
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from pybroker.protocol import codec
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import create_acls, delete_acls
 from pybroker.protocol.messages import create_delegation_token as token
@@ -23,11 +18,9 @@ from pybroker.protocol.messages.alter_user_scram_credentials import (
 )
 from pybroker.protocol.messages.describe_acls import DescribeAclsRequest
 from pybroker.protocol.messages.describe_delegation_token import DescribeDelegationTokenOwner, DescribeDelegationTokenRequest
-from pybroker.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from pybroker.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from pybroker.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from testing.scenes.api.whole import Whole, frame_of, settled
-from testing.turns import run_watched
+from testing.scenes.api.whole import Whole
 from tests.api.every_version import responses
 
 NO_AUTHORIZER = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
@@ -83,28 +76,3 @@ async def test_no_credential_can_be_set(tmp_path: Path) -> None:
     (response,) = await responses(whole, changes)
     error = (ErrorCode.UNSUPPORTED_VERSION, "This broker does not support SCRAM credentials.")
     assert [(one.user, (one.error_code, one.error_message)) for one in response.results] == [("bob", error), ("al", error)]
-
-
-COUNT = 8_000
-"""Three times as many elements are nearly the most that a request may have."""
-LARGE: list[Any] = [
-    create_acls.CreateAclsRequest(creations=[create_acls.AclCreation() for _ in range(COUNT)]),
-    delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter() for _ in range(COUNT * 3)]),
-    AlterClientQuotasRequest(entries=[EntryData() for _ in range(COUNT)]),
-    AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name=str(number)) for number in range(COUNT * 3)]),
-    DescribeUserScramCredentialsRequest(users=[UserName(name=str(number)) for number in range(COUNT * 3)]),
-]
-
-
-@pytest.mark.judges_time
-@pytest.mark.skipif(not codec.IS_NATIVE, reason="to decode and encode such messages in Python takes longer than a turn may")
-@pytest.mark.parametrize("request_", LARGE, ids=lambda one: type(one).__name__)
-def test_a_large_request_gives_the_loop_back(tmp_path: Path, request_: Any) -> None:
-    async def ask() -> None:
-        whole = await Whole(tmp_path).start()
-        frame = frame_of(request_, 0)
-        await asyncio.sleep(0)  # what the client does is no part of the turn
-        await settled(whole.dispatcher.handle(whole.connection, frame))
-
-    turns = run_watched(ask)
-    assert turns.long_texts() == []

@@ -1,4 +1,4 @@
-"""Large requests are handled in pieces: the response is the same, and the loop is given back."""
+"""Large requests are handled in pieces, and the response is that to the request as a whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from pybroker.api import dispatch
 from pybroker.api.absent_features import ABSENT_FEATURES
 from pybroker.api.registry import APIS, load_api
-from pybroker.protocol import codec
 from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -23,7 +22,6 @@ from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from pybroker.protocol.messages.offset_for_leader_epoch import (
@@ -32,8 +30,6 @@ from pybroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from testing.scenes.api.groups import GROUP, broker, commit_request
-from testing.scenes.api.whole import frame_of, settled
-from testing.turns import run_watched
 from tests.api.handlers.test_consumer_group_heartbeat import joining
 
 ALONE = frozenset({
@@ -46,11 +42,6 @@ ALONE = frozenset({
     "UnregisterBroker",
 })  # fmt: skip
 """The APIs that are not handled in pieces: docs/design/latency.md shows for each why, and what bounds it instead."""
-
-
-def old_fetch(*counts: int) -> OffsetFetchRequest:
-    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=list(range(count))) for count in counts]
-    return OffsetFetchRequest(group_id=GROUP, topics=topics)
 
 
 def group(name: str, *counts: int) -> OffsetFetchRequestGroup:
@@ -104,30 +95,6 @@ async def test_the_response_is_that_to_the_request_as_a_whole(
         for response in (in_pieces, at_once):
             response.results.sort(key=lambda result: result.group_id)
     assert encode_response(in_pieces, version, 0) == encode_response(at_once, version, 0)
-
-
-HEAVY: list[tuple[Any, int]] = [
-    (old_fetch(24_000), 7),
-    (OffsetFetchRequest(groups=[group(GROUP, 24_000)]), 8),
-    (OffsetFetchRequest(groups=[group(GROUP, *[1] * 12_000)]), 8),
-    (epochs(*[200] * 120), 3),
-    (DescribeGroupsRequest(groups=NAMES * 20), 5),
-]
-"""Requests whose handling would hold the loop for 20 ms and more."""
-
-
-@pytest.mark.judges_time
-@pytest.mark.skipif(not codec.IS_NATIVE, reason="to decode and encode such messages in Python takes longer than a turn may")
-@pytest.mark.parametrize(("request_", "version"), HEAVY, ids=[type(one).__name__ for one, _ in HEAVY])
-def test_a_large_request_gives_the_loop_back(tmp_path: Path, request_: Any, version: int) -> None:
-    async def ask() -> None:
-        whole = await broker(tmp_path, auto_create_topics_enable=False)
-        frame = frame_of(request_, version)
-        await asyncio.sleep(0)  # what the client does is no part of the turn
-        await settled(whole.dispatcher.handle(whole.connection, frame))
-
-    turns = run_watched(ask)
-    assert turns.long_texts() == []
 
 
 async def test_a_group_that_fails_between_two_pieces_fails_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

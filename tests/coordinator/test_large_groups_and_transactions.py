@@ -16,8 +16,8 @@ from pybroker.coordinator.runtime.result import CoordinatorResult
 from pybroker.coordinator.state.shard import GroupShard
 from pybroker.coordinator.transaction import ending
 from pybroker.coordinator.transaction.shard import TransactionShard, replay_batch
-from pybroker.coordinator.transaction.state import State
-from pybroker.model import GroupId, LeaderEpoch, Offset, ProducerId, TopicPartition
+from pybroker.coordinator.transaction.state import State, Transaction
+from pybroker.model import GroupId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol import codec
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -31,6 +31,7 @@ from tests.api.transactions import TID, broker
 
 GROUP = GroupId("readers")
 OFFSETS, PARTITIONS = 60_000, 10_000
+PARTITION = TopicPartition("t", 0)
 NONE = ErrorCode.NONE
 OFFSET = CommittedOffset(Offset(5), LeaderEpoch(-1), "", NOW_MS)
 
@@ -177,3 +178,58 @@ def test_a_transaction_over_many_partitions_is_loaded(tmp_path: Path) -> None:
 
     assert run_watched(load).long_texts() == []
     assert loaded.transactions[TID] == before
+
+
+def use_loop(whole: Whole) -> None:
+    """Let the timer and the markers of the broker use the turns of the running loop."""
+    loop = asyncio.get_running_loop()
+    whole.timer.slice_s = 0.005
+    whole.timer._call_at = lambda _at_ms, work: loop.call_soon(work)
+    whole.call_soon = loop.call_soon
+
+
+def test_transactions_that_time_out_together_end_in_slices(tmp_path: Path) -> None:
+    whole, _ = scene(tmp_path)
+    open_ones = Transaction(ProducerId(1), ProducerEpoch(0), 1_000, State.ONGOING, frozenset({PARTITION}), NOW_MS)
+
+    def begin(shard: TransactionShard, _now_ms: int) -> CoordinatorResult:
+        states = [(f"many-{one}", open_ones._replace(producer_id=ProducerId(one))) for one in range(10_000, 12_000)]
+        return CoordinatorResult(
+            records=[ending.write(shard, tid, one) for tid, one in states],
+            is_atomic=False,
+            timers=[ending.timeout_timer(tid, 1_000) for tid, _ in states],
+        )
+
+    def ended() -> list[State]:
+        return [one.state for tid, one in transactions(whole).transactions.items() if tid != TID]
+
+    async def end() -> None:
+        use_loop(whole)
+        async with asyncio.timeout(60):
+            while set(ended()) != {State.COMPLETE_ABORT}:
+                whole.clock.advance(200)
+                whole.timer._woken()
+                await asyncio.sleep(0)
+
+    whole.transactions.runtime.write(0, begin, lambda _: None)
+    assert run_watched(end).long_texts() == []
+    assert len(ended()) == 2_000
+    assert whole.replicas.partition_or_raise(PARTITION).log.log_end_offset == 2_000
+
+
+def test_a_transaction_over_many_partitions_ends_in_slices(tmp_path: Path) -> None:
+    whole, producer = scene(tmp_path)
+    logs = [TopicPartition("many", number) for number in range(2_000)]
+
+    async def begin() -> None:
+        await whole.create("many", len(logs))
+        assert set(await producer.add(*range(len(logs)), topic="many")) == {NONE}
+
+    async def end() -> None:
+        use_loop(whole)
+        assert await producer.end(commit=True) == NONE
+        await turned_until(lambda: transactions(whole).transactions[TID].state is State.COMPLETE_COMMIT, "the markers")
+
+    asyncio.run(begin())
+    assert run_watched(end).long_texts() == []
+    assert {whole.replicas.partition_or_raise(one).log.log_end_offset for one in logs} == {1}

@@ -97,7 +97,6 @@ def test_a_job_that_waits_for_many_threads_has_its_share_of_the_loop(loop: Loop)
         reports[number](None)
         loop.round(0)
     assert loop.timers == []
-    assert not loop.background._waiting
 
 
 def test_jobs_take_their_slices_in_turn(loop: Loop) -> None:

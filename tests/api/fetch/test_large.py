@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pybroker.protocol import codec
-from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.sharing import work as sharing
 from testing.scenes.api.whole import Whole, frame_of, settled
@@ -73,30 +73,6 @@ async def test_a_session_is_served_with_pauses(tmp_path: Path, version: int) -> 
     assert (await late) is not None
 
 
-@pytest.mark.parametrize("version", [11, 13])
-async def test_a_session_forgets_what_it_has_and_what_it_gets_with_the_same_request(tmp_path: Path, version: int) -> None:
-    whole, topic_id = await filled(tmp_path, 20)
-    full = await whole.ask(fetch(*range(10), topic_id=topic_id, session_epoch=0), version)
-    session = whole.services.fetch_sessions.get(full.session_id)
-    assert session is not None
-    forgotten = [ForgottenTopic(topic="t", topic_id=topic_id, partitions=[3, 1, 12, 99])]
-    again = fetch(11, 12, topic_id=topic_id, session_id=full.session_id, session_epoch=1, forgotten_topics_data=forgotten)
-    await whole.ask(again, version)
-    assert {number for _, number in session.partitions} == {0, 2, *range(4, 10), 11}
-
-
-async def test_a_session_forgets_a_partition_of_the_zero_topic_id(tmp_path: Path) -> None:
-    whole, topic_id = await filled(tmp_path, 2)
-    full = await whole.ask(fetch(0, topic_id=topic_id, session_epoch=0), 13)
-    session = whole.services.fetch_sessions.get(full.session_id)
-    assert session is not None
-    await whole.ask(fetch(7, topic_id=bytes(16), session_id=full.session_id, session_epoch=1), 13)
-    assert len(session.partitions) == 2
-    forgotten = [ForgottenTopic(topic_id=bytes(16), partitions=[7])]
-    await whole.ask(fetch(session_id=full.session_id, session_epoch=2, forgotten_topics_data=forgotten), 13)
-    assert list(session.partitions) == [(topic_id, 0)]
-
-
 @pytest.mark.parametrize("version", range(4))
 async def test_an_old_client_s_fetch_of_a_few_partitions_makes_no_future(tmp_path: Path, version: int) -> None:
     whole, _ = await filled(tmp_path, 20)
@@ -117,24 +93,6 @@ async def test_a_fetch_whose_connection_is_gone_ends_where_it_pauses(
     await turned_until(lambda: whole.replicas.fetch_purgatory.delayed, "the wait")
     waiting.cancel()
     await turned_until(lambda: not whole.replicas.fetch_purgatory.delayed, "its end")
-
-
-@pytest.mark.judges_time
-@pytest.mark.skipif(not codec.IS_NATIVE, reason="to read and encode this many in Python takes longer than a turn may")
-def test_many_partitions_do_not_hold_the_loop(tmp_path: Path) -> None:
-    async def ask() -> int:
-        whole, _ = await filled(tmp_path, 1)
-        numbers = range(MANY)
-        for epoch in (-1, 0):
-            frame = frame_of(fetch(*numbers, session_epoch=epoch), 11)
-            await asyncio.sleep(0)
-            full = whole.read(await settled(whole.dispatcher.handle(whole.connection, frame)), fetch(), 11)
-            await asyncio.sleep(0)
-        return len(full.responses[0].partitions)
-
-    turns = run_watched(ask)
-    assert turns.result == MANY
-    assert turns.long_texts("<locals>.ask held") == []
 
 
 @pytest.mark.judges_time

@@ -11,7 +11,7 @@ import time
 import weakref
 import zlib
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -152,50 +152,57 @@ async def test_all_acks_are_served(tmp_path: Path, acks: int) -> None:
     assert [whole.replicas.partitions[TopicPartition("two", index)].high_watermark for index in (0, 1)] == [1, 1]
 
 
-async def test_what_a_refused_long_batch_has_made_is_freed_without_the_collector(tmp_path: Path) -> None:
+async def test_a_refused_long_batch_leaves_nothing_and_without_acks_closes_the_connection(tmp_path: Path) -> None:
     whole = await started(tmp_path, cleanup_policy="compact")
     watched = whole.services.validations = Watched()
-    keyless = build_batch([Record(Offset(0), NOW_MS, None, bytes(LONG_BYTES))], compression=CompressionType.ZSTD)
+    keyless = bytes(build_batch([Record(Offset(0), NOW_MS, None, bytes(LONG_BYTES))], compression=CompressionType.ZSTD))
     gc.disable()
     try:
-        assert outcomes(await whole.ask(produce(bytes(keyless)), VERSION)) == [(ErrorCode.INVALID_RECORD, -1)]
-        assert [made() for made in watched.made] == [None]
+        assert outcomes(await whole.ask(produce(keyless), VERSION)) == [(ErrorCode.INVALID_RECORD, -1)]
+        assert [made() for made in watched.made] == [None], "freed without the collector"
     finally:
         gc.enable()
-
-
-async def test_a_refused_long_batch_without_acks_closes_the_connection(tmp_path: Path) -> None:
-    whole = await started(tmp_path, cleanup_policy="compact")
-    keyless = build_batch([Record(Offset(0), NOW_MS, None, bytes(LONG_BYTES))], compression=CompressionType.ZSTD)
     with pytest.raises(ProtocolViolation, match="INVALID_RECORD"):
-        await whole.ask(produce(bytes(keyless), acks=0), VERSION)
-    assert outcomes(await whole.ask(produce(bytes(keyless)), VERSION)) == [(ErrorCode.INVALID_RECORD, -1)]
+        await whole.ask(produce(keyless, acks=0), VERSION)
+    assert outcomes(await whole.ask(produce(keyless), VERSION)) == [(ErrorCode.INVALID_RECORD, -1)]
 
 
-async def test_a_partition_that_is_removed_meanwhile_gets_nothing(tmp_path: Path) -> None:
-    whole, request = await started(tmp_path), produce(long_batch())
-    gate, waiting = await held(whole, request)
+async def remove(whole: Whole) -> None:
     await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
-    gate.open()
-    assert await response_to(whole, waiting, request) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
 
 
-async def test_a_partition_that_is_remade_meanwhile_gets_nothing(tmp_path: Path) -> None:
-    whole, request = await started(tmp_path), produce(long_batch())
-    gate, waiting = await held(whole, request)
-    await whole.controller.delete_topics([whole.controller.image.topics["t"].topic_id])
+async def remake(whole: Whole) -> None:
+    await remove(whole)
     await whole.create("t")
-    gate.open()
-    assert await response_to(whole, waiting, request) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
-    assert whole.replicas.partitions[TopicPartition("t", 0)].log.log_end_offset == 0
 
 
-async def test_a_log_that_is_closed_meanwhile_gets_nothing(tmp_path: Path) -> None:
+async def close_log(whole: Whole) -> None:
+    whole.replicas.partitions[TopicPartition("t", 0)].log.close()
+
+
+async def lose_connection(whole: Whole) -> None:
+    whole.connection.lose()
+
+
+@pytest.mark.parametrize(
+    ("happens", "code"),
+    [
+        (remove, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (remake, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (close_log, ErrorCode.KAFKA_STORAGE_ERROR),
+        (lose_connection, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+async def test_a_check_that_is_overtaken_appends_nothing(
+    tmp_path: Path, happens: Callable[[Whole], Awaitable[None]], code: ErrorCode
+) -> None:
     whole, request = await started(tmp_path), produce(long_batch())
     gate, waiting = await held(whole, request)
-    whole.replicas.partitions[TopicPartition("t", 0)].log.close()
+    await happens(whole)
     gate.open()
-    assert await response_to(whole, waiting, request) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
+    assert await response_to(whole, waiting, request) == [(code, -1)]
+    partition = whole.replicas.partitions.get(TopicPartition("t", 0))
+    assert partition is None or partition.log.log_end_offset == 0
 
 
 async def test_a_stop_ends_a_check_and_nothing_is_appended(tmp_path: Path) -> None:
@@ -219,15 +226,6 @@ async def test_a_shortage_during_a_check_is_no_bug_and_may_be_tried_again(
         assert outcomes(await whole.ask(produce(long_batch()), VERSION)) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
     assert not [record for record in caplog.records if record.levelno > logging.INFO or record.exc_info]
     assert outcomes(await whole.ask(produce(long_batch()), VERSION)) == [(ErrorCode.NONE, 0)]
-
-
-async def test_a_check_ends_with_its_connection_and_nothing_is_appended(tmp_path: Path) -> None:
-    whole, request = await started(tmp_path), produce(long_batch())
-    gate, waiting = await held(whole, request)
-    whole.connection.lose()
-    gate.open()
-    assert await response_to(whole, waiting, request) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
-    assert whole.replicas.partitions[TopicPartition("t", 0)].log.log_end_offset == 0
 
 
 async def test_a_batch_that_inflates_far_is_checked_again_behind_the_shorter_ones(tmp_path: Path) -> None:

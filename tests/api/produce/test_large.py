@@ -1,9 +1,7 @@
-"""A Produce of many partitions: the response is the same at once and in slices, and the loop is not held for long."""
+"""A Produce of several partitions: each has its result, at once and in slices."""
 
 from __future__ import annotations
 
-import asyncio
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +9,13 @@ import pytest
 
 from pybroker.model import TopicPartition
 from pybroker.network.context import ProtocolViolation
-from pybroker.protocol import codec
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.sharing import work as sharing
 from testing.scenes.api.records import batch_of_values
-from testing.scenes.api.whole import Whole, settled
+from testing.scenes.api.whole import Whole
 from testing.scenes.logs import batch
-from testing.turns import run_watched
 from tests.api.transactions import TID, Producer, broker
-
-MANY = 24_000
 
 
 def request(acks: int, *, records: bytes | None = None, topic_id: bytes = bytes(16)) -> ProduceRequest:
@@ -103,17 +97,3 @@ async def test_each_partition_of_a_transaction_has_its_result(tmp_path: Path, ve
     assert codes(await whole.ask(of_transaction(producer), version)) == expected
     ends = [whole.replicas.partition_or_raise(TopicPartition("t", number)).log.log_end_offset for number in (0, 1)]
     assert ends == [int(not first), 1]
-
-
-@pytest.mark.judges_time
-@pytest.mark.skipif(not codec.IS_NATIVE, reason="to decode such messages in Python takes longer than a turn may")
-def test_the_loop_is_given_back(tmp_path: Path) -> None:
-    head = struct.pack(">hhih", 0, 7, 1, -1) + struct.pack(">hhi", -1, 1, 1000) + struct.pack(">ih1si", 1, 1, b"t", MANY)
-    frame = memoryview(bytearray(head + b"".join(struct.pack(">ii", index, -1) for index in range(MANY))))
-
-    async def ask() -> None:
-        whole = await started(tmp_path)
-        await asyncio.sleep(0)
-        await settled(whole.dispatcher.handle(whole.connection, frame))
-
-    assert run_watched(ask, limit_ms=50).long_texts() == []

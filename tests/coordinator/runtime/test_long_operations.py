@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -27,34 +28,38 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> RuntimeScene:
     return RuntimeScene()
 
 
-def turns(scene: RuntimeScene) -> int:
-    """Give the loop its turns until nothing is left for them; return how many there were."""
-    count = 0
+def turns(scene: RuntimeScene) -> None:
+    """Give the loop its turns until nothing is left for them."""
     while scene.next_turn:
         scene.next_turn.pop(0)()
-        count += 1
-    return count
 
 
-def long_operation(scene: RuntimeScene, steps: int = 3) -> None:
+def long_operation(scene: RuntimeScene, **fields: Any) -> None:
     def operation(_shard: Shard, _now_ms: int) -> Pausing[CoordinatorResult]:
-        for _ in range(steps):
+        for _ in range(3):
             yield
-        return CoordinatorResult("long", list(MANY))
+        return CoordinatorResult("long", list(MANY), **fields)
 
     scene.runtime.write(0, operation, scene.outcomes.append)
 
 
 def test_what_comes_meanwhile_waits_in_its_order(scene: RuntimeScene) -> None:
-    long_operation(scene)
+    seen: list[int] = []
+
+    def after(_code: ErrorCode, _now_ms: int) -> CoordinatorResult:
+        seen.append(len(scene.shard.seen))
+        return CoordinatorResult()
+
+    long_operation(scene, on_durable=after)
     scene.write(CoordinatorResult("next", [RECORD]))
     scene.read()
     scene.runtime.gather(
         0, lambda _shard, _now_ms: CoordinatorResult("gathered"), scene.outcomes.append, ConnectionContext(connection_id=1)
     )
     assert (scene.outcomes, scene.replicas.appended) == ([], [])
-    assert turns(scene) > 6
+    turns(scene)
     assert scene.outcomes == ["long", "next", [*NAMES, "g"], "gathered"]
+    assert [count >= len(MANY) for count in seen] == [True], "what follows the records comes after they are replayed"
     assert [sum(batch.record_count for batch in batches(memoryview(bytearray(one)))) for one in scene.replicas.appended] == [
         250,
         1,
@@ -63,62 +68,31 @@ def test_what_comes_meanwhile_waits_in_its_order(scene: RuntimeScene) -> None:
     assert scene.outcomes[-1] == "at once"
 
 
-def test_what_follows_the_records_comes_after_they_are_replayed(scene: RuntimeScene) -> None:
-    seen: list[int] = []
-
-    def after(_code: ErrorCode, _now_ms: int) -> CoordinatorResult:
-        seen.append(len(scene.shard.seen))
-        return CoordinatorResult()
-
-    scene.write(CoordinatorResult("first", list(MANY), on_durable=after))
-    scene.read()
-    turns(scene)
-    assert seen == [250]
-    assert scene.outcomes == ["first", NAMES]
-
-
-def test_an_operation_may_refuse_after_some_steps(scene: RuntimeScene) -> None:
-    def operation(_shard: Shard, _now_ms: int) -> Pausing[CoordinatorResult]:
-        yield
-        raise KafkaError(ErrorCode.INVALID_REQUEST)
-
-    scene.runtime.write(0, operation, scene.outcomes.append)
-    scene.read()
-    turns(scene)
-    assert scene.outcomes == [ErrorCode.INVALID_REQUEST, []]
-
-
-def test_a_failure_ends_the_operation_and_no_other(scene: RuntimeScene, caplog: pytest.LogCaptureFixture) -> None:
-    def operation(_shard: Shard, _now_ms: int) -> Pausing[CoordinatorResult]:
-        yield
-        yield
-        raise ZeroDivisionError
-
-    def fails(_shard: Shard, _now_ms: int) -> CoordinatorResult:
-        raise ZeroDivisionError
-
-    for one in (operation, fails):
-        scene.runtime.write(0, one, scene.outcomes.append)
-    scene.read()
-    turns(scene)
-    assert scene.outcomes == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, []]
-    assert caplog.text.count("which is a bug") == 2
-
-
-def test_after_a_shortage_in_a_later_slice_the_client_may_try_again(
-    scene: RuntimeScene, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (KafkaError(ErrorCode.INVALID_REQUEST), ErrorCode.INVALID_REQUEST, ""),
+        (ZeroDivisionError(), ErrorCode.UNKNOWN_SERVER_ERROR, "which is a bug"),
+        (MemoryError(), ErrorCode.NOT_COORDINATOR, "An operation on __consumer_offsets-0 failed for a shortage"),
+    ],
+    ids=["refusal", "bug", "shortage"],
+)
+def test_a_failure_in_a_later_slice_ends_the_operation_and_no_other(
+    scene: RuntimeScene, caplog: pytest.LogCaptureFixture, error: Exception, code: ErrorCode, line: str
 ) -> None:
     caplog.set_level(logging.INFO)
 
     def operation(_shard: Shard, _now_ms: int) -> Pausing[CoordinatorResult]:
         yield
-        raise MemoryError
+        raise error
 
     scene.runtime.write(0, operation, scene.outcomes.append)
+    scene.read()
     turns(scene)
-    assert scene.outcomes == [ErrorCode.NOT_COORDINATOR]
-    assert [(record.levelno, record.exc_info) for record in caplog.records] == [(logging.INFO, None)]
-    assert "An operation on __consumer_offsets-0 failed for a shortage" in caplog.text
+    assert scene.outcomes == [code, []]
+    assert line in caplog.text
+    assert bool(caplog.text) is bool(line)
+    assert [bool(record.exc_info) for record in caplog.records] == ([] if not line else [code == ErrorCode.UNKNOWN_SERVER_ERROR])
 
 
 def test_a_shard_that_is_unloaded_meanwhile_writes_nothing(scene: RuntimeScene) -> None:

@@ -362,16 +362,6 @@ def test_a_step_of_a_task_is_a_turn_with_the_name_of_its_coroutine(with_uvloop: 
     assert turns.result == "result"
 
 
-@on_both_loops
-def test_work_in_slices_has_no_long_turn(with_uvloop: bool) -> None:
-    async def main() -> None:
-        for _ in range(10):
-            hold(5)
-            await asyncio.sleep(0)
-
-    assert run_watched(main, limit_ms=LIMIT_MS, with_uvloop=with_uvloop).long == []
-
-
 def test_the_document_lists_the_exceptions() -> None:
     rows = re.findall(r"(?m)^\| ([^|]+) \| ([^|]+) \|$", DOCUMENT.read_text().partition("## The exceptions")[2])
     assert dict(rows[1:]) == exceptions.EXCEPTIONS

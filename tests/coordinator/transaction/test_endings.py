@@ -1,4 +1,4 @@
-"""Many transactions that end together, and one over many partitions, give the loop back while they end."""
+"""Transactions that end beside others: failures, large records, and which are due."""
 
 from __future__ import annotations
 
@@ -15,21 +15,6 @@ from pybroker.model import ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.sharing.work import run_through
 from tests.api.transactions import Producer, broker
-from tests.coordinator.transaction.many import over_partitions, timed_out
-
-TRANSACTIONS = 2_000
-PARTITIONS = 600
-LIMIT_MS = 250  # a disk that others use may hold up a single write
-
-
-@pytest.mark.judges_time
-def test_transactions_that_time_out_together_end_in_slices(tmp_path: Path) -> None:
-    assert timed_out(tmp_path, TRANSACTIONS, limit_ms=LIMIT_MS).long_texts() == []
-
-
-@pytest.mark.judges_time
-def test_a_transaction_over_many_partitions_ends_in_slices(tmp_path: Path) -> None:
-    assert over_partitions(tmp_path, PARTITIONS, limit_ms=LIMIT_MS).long_texts() == []
 
 
 async def test_a_failure_at_one_transaction_holds_up_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
