@@ -264,6 +264,7 @@ class BrokerServer:
             await write_directories(store, broker_id, claims.known.values())  # before anything is written to a new one
             await self.membership.claimed(logs.directories)
             logs.start(self._topic_id_of)
+            await self.membership.opened(logs)
             self.lifecycle.room_changed(has_room=logs.has_room)
             await renew_leader_epochs(self.controller, logs)
             # After a crash before this line, the next start reports again which directories came back.

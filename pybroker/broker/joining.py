@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.log.files.filesystem import Filesystem
     from pybroker.log.log import Log
+    from pybroker.log.manager.manager import LogManager
     from pybroker.metadata.control import ClusterControl
     from pybroker.metadata.store.base import Session, Store
+    from pybroker.model import TopicPartition
     from pybroker.replication.peers import Peers
 
 LOOK_S: Final = 0.2
@@ -132,14 +134,32 @@ class Membership:
             self.control = ClusterControl(controller, store)
 
     async def claimed(self, directories: Iterable[LogDirectory]) -> None:
-        """End what a process before this one was, when this one has the log directories, but has not used the logs.
-
-        Raises StoreError.
-        """
+        """End the life of a process before this one, when this one has the log directories. Raises StoreError."""
         self._directories = [one.properties.directory_id for one in directories if one.properties is not None]
         if self.control is not None:
             await end_predecessor(self._controller, self._directories)
-            await self.control.step_aside(is_start=True)
+
+    async def opened(self, logs: LogManager) -> None:
+        """Lead nothing, and be in no ISR beside others with a log that may lack records; comes before logs are used.
+
+        A log has all its records after a clean stop, and after a kill: the machine has what a process of this boot has written.
+        Raises StoreError.
+        """
+        if self.control is None:
+            return
+        whole = {one for one in logs.directories if not one.is_offline and _is_whole(one, logs.came_back)}
+
+        def is_complete(topic_partition: TopicPartition) -> bool:
+            log = logs.get(topic_partition)
+            return log is not None and log.log_directory in whole and not log.lost
+
+        await self.control.step_aside(is_complete)
+        for directory in logs.directories:  # only now: before, a start that failed would have made the next one complete
+            if not directory.is_offline:
+                try:
+                    checkpoint.mark_boot(directory.filesystem, directory.path)
+                except OSError as error:
+                    directory.fail_pass(error)
 
     @property
     def is_alone(self) -> bool:
@@ -174,3 +194,14 @@ class Membership:
         """End the membership, at the end of a stop."""
         if self.control is not None:
             await self.control.close()
+
+
+def _is_whole(directory: LogDirectory, came_back: frozenset[str]) -> bool:
+    """Return whether the logs of a directory have all that was written to them."""
+    properties = directory.properties
+    if properties is None or properties.directory_id in came_back:  # it was away, and others have more by now
+        return False
+    try:
+        return directory.was_clean or checkpoint.is_of_this_boot(directory.filesystem, directory.path)
+    except OSError:
+        return False

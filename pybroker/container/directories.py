@@ -25,7 +25,7 @@ _OTHER_IMAGES: Final = (  # where they keep data when nothing is configured, by 
     ("/kafka", "/kafka/kafka-logs"),
 )
 _OPENED: Final = re.compile(
-    r".+-\d+(\.[0-9a-f]{32}-.+)?|.+-checkpoint.*|meta\.properties.*|metadata\..*|\.lock|\.kafka_cleanshutdown.*"
+    r".+-\d+(\.[0-9a-f]{32}-.+)?|.+-checkpoint.*|meta\.properties.*|metadata\..*|\.lock|\.kafka_cleanshutdown.*|\.pybroker_boot.*"
 )
 """Names of what a broker opens in a log directory; other files there, such as `.gitkeep`, do not concern it."""
 

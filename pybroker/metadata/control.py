@@ -6,8 +6,8 @@ Idea
     entry `controller`, which goes with its session; then the others try to be the next one.
 
 A life of a broker
-    1. step_aside    before the logs are used: the broker leads nothing, and is in no ISR beside others. What it led in its life
-                     before may be behind what others have by now, and it may have lost the ends of its logs.
+    1. step_aside    before the logs are used: the broker leads nothing, because what it led in its life before may be behind what
+                     others have by now. Where its log may lack records, it is in no ISR beside others.
     2. join          its session begins, and with it its broker epoch; the controller elects it where there is no leader
     3. leave         the stop begins: its leaders move away
     4. close         its session ends
@@ -29,7 +29,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.topic import TopicConfig
-from pybroker.metadata.elections import Election, candidates, plan_of_all, plan_of_named
+from pybroker.metadata.elections import Election, candidates, min_isr_of, plan_of_all, plan_of_named
 from pybroker.metadata.image import NO_LEADER
 from pybroker.metadata.isr_commits import IsrCommits
 from pybroker.metadata.member_entries import CONTROLLER_KEY
@@ -79,15 +79,24 @@ class ClusterControl:
         """Whether this broker is the elected controller, as its image has it."""
         return self._session is not None and self._controller.image.members.controller == self._controller.broker_id
 
-    async def step_aside(self, *, is_start: bool = False) -> None:
-        """Have this broker lead nothing until it is elected, and at its start be in no ISR beside others. Raises StoreError."""
-        broker_id = self._controller.broker_id
+    async def step_aside(self, is_complete: Callable[[TopicPartition], bool] = lambda _: True) -> None:
+        """Have this broker lead nothing until it is elected, and be in no ISR beside others where its log is not complete. Raises
+        StoreError.
+        """
+        controller = self._controller
 
         def planned(image: ClusterImage, epoch: LeaderEpoch) -> Pausing[Sequence[PartitionChange]]:
             election = Election(candidates(image), epoch)
-            return plan_of_all(
-                image.topics.values(), lambda _, partition: election.aside(partition, broker_id, is_start=is_start)
-            )
+
+            def after(topic: TopicImage, number: int) -> PartitionImage | None:
+                return election.aside(
+                    topic.partitions[number],
+                    controller.broker_id,
+                    min_isr=min_isr_of(topic, controller.config),
+                    is_complete=is_complete(TopicPartition(topic.name, number)),
+                )
+
+            return plan_of_all(image.topics.values(), after)
 
         await carry_out(self._controller, self._store.limits.operations_max, planned)
 
@@ -136,8 +145,8 @@ class ClusterControl:
         def planned(image: ClusterImage, epoch: LeaderEpoch) -> Pausing[Sequence[PartitionChange]]:
             election = Election(candidates(image, {self._controller.broker_id}), epoch)
 
-            def after(partition: PartitionImage) -> PartitionImage | None:
-                changed = election.after(partition)
+            def after(topic: TopicImage, number: int) -> PartitionImage | None:
+                changed = election.after(topic.partitions[number], min_isr=min_isr_of(topic, self._controller.config))
                 return None if changed is None or changed.leader == NO_LEADER else changed
 
             return plan_of_named(image, partitions, after)
@@ -275,11 +284,13 @@ class ClusterControl:
             found = image.topics.values() if names is None else (image.topics[name] for name in names if name in image.topics)
             election = Election(candidates(image, gone), epoch)
 
-            def after(topic: TopicImage, partition: PartitionImage) -> PartitionImage | None:
-                changed = election.after(partition)
+            def after(topic: TopicImage, number: int) -> PartitionImage | None:
+                partition = topic.partitions[number]
+                min_isr = min_isr_of(topic, self._controller.config)
+                changed = election.after(partition, min_isr=min_isr)
                 leader = (partition if changed is None else changed).leader
                 if leader == NO_LEADER and self._is_unclean_allowed(topic):
-                    return election.after(partition, is_unclean_allowed=True)
+                    return election.after(partition, min_isr=min_isr, is_unclean_allowed=True)
                 return changed
 
             return plan_of_all(found, after)

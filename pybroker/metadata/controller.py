@@ -35,7 +35,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -79,7 +78,7 @@ from pybroker.sharing.loop import complete
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
-    from pybroker.metadata.image import PartitionChange
+    from pybroker.metadata.image import PartitionChange, PartitionImage
     from pybroker.metadata.members import BrokerRegistration
     from pybroker.metadata.plan import Plan
     from pybroker.model import TopicPartition
@@ -247,12 +246,18 @@ class Controller:
         """Have the first replica of each partition lead, where it can; or with `is_unclean` any live replica, where there is no
         leader. The image has the outcome; a partition that does not exist is left out. Raises KafkaError.
         """
-        from pybroker.metadata.elections import Election, candidates, plan_of_named  # noqa: PLC0415  a broker alone has no elections
+        # A broker alone has no elections.
+        from pybroker.metadata.elections import Election, candidates, min_isr_of, plan_of_named  # noqa: PLC0415
         from pybroker.metadata.partition_commits import carry_out  # noqa: PLC0415
 
         def planned(image: ClusterImage, epoch: LeaderEpoch) -> Pausing[list[PartitionChange]]:
             election = Election(candidates(image), epoch)
-            after = partial(election.after, is_unclean_allowed=True) if is_unclean else election.preferred
+
+            def after(topic: TopicImage, number: int) -> PartitionImage | None:
+                if not is_unclean:
+                    return election.preferred(topic.partitions[number])
+                return election.after(topic.partitions[number], min_isr=min_isr_of(topic, self.config), is_unclean_allowed=True)
+
             return plan_of_named(image, partitions, after)
 
         try:

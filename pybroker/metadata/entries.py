@@ -5,7 +5,8 @@
     sessions/<id>        JSON: directory, host, started_ms, is_stopping; a life of broker <id>, which the store deletes when the
                          broker's session ends. The entry's revision is the broker epoch
     controller           the id of the elected controller, decimal; an entry of that broker's session
-    topics/<name>        JSON: id (base64), partitions [{replicas, isr, leader, leader_epoch, partition_epoch}], configs
+    topics/<name>        JSON: id (base64), partitions [{replicas, isr, leader, leader_epoch, partition_epoch}], configs.
+                         A partition with eligible leader replicas has elr, too
     partitions/<topic id>/<number>
                          JSON: one partition as in `topics/<name>`, once it has changed. Of a partition's two entries the one with
                          the larger partition_epoch holds. What is left of a deleted topic is skipped
@@ -130,15 +131,14 @@ def encode_topic(topic: TopicImage) -> bytes:
 
 def encode_partition(partition: PartitionImage) -> bytes:
     """Return the value of a partition's own entry."""
-    return dump(
-        {
-            "replicas": partition.replicas,
-            "isr": partition.isr,
-            "leader": partition.leader,
-            "leader_epoch": partition.leader_epoch,
-            "partition_epoch": partition.partition_epoch,
-        }
-    )
+    fields = {
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "partition_epoch": partition.partition_epoch,
+    }
+    return dump(fields | {"elr": partition.elr} if partition.elr else fields)
 
 
 def decode_partition(key: str, value: bytes | None, revision: int) -> PartitionChange:
@@ -158,6 +158,7 @@ def _partition_image(fields: dict[str, Any], revision: int) -> PartitionImage:
         replicas=tuple(fields["replicas"]),
         isr=tuple(fields["isr"]),
         partition_epoch=fields["partition_epoch"],
+        elr=tuple(fields.get("elr", ())),
         revision=revision,
     )
 
@@ -167,13 +168,13 @@ def decode_topic(name: str, value: bytes, revision: int) -> TopicImage:
     known: dict[object, PartitionImage] = {}
 
     def partition_image(partition: dict[str, Any]) -> PartitionImage:
-        replicas, isr = tuple(partition["replicas"]), tuple(partition["isr"])
+        replicas, isr, elr = tuple(partition["replicas"]), tuple(partition["isr"]), tuple(partition.get("elr", ()))
         leader, leader_epoch, partition_epoch = partition["leader"], partition["leader_epoch"], partition["partition_epoch"]
-        key = (leader, leader_epoch, replicas, isr, partition_epoch)
+        key = (leader, leader_epoch, replicas, isr, elr, partition_epoch)
         found = known.get(key)
         if found is None:
             found = known[key] = PartitionImage(
-                leader=leader, leader_epoch=leader_epoch, replicas=replicas, isr=isr, partition_epoch=partition_epoch
+                leader=leader, leader_epoch=leader_epoch, replicas=replicas, isr=isr, elr=elr, partition_epoch=partition_epoch
             )
         return found
 

@@ -34,6 +34,9 @@ class PartitionImage:
 
     In a ClusterImage `leader_epoch` is the effective epoch, which `leader_epochs` explains. `revision` is that of the partition's
     own entry in the store, 0 if there is none: a commit that changes the partition compares it.
+
+    `elr` has the eligible leader replicas (KIP-966): replicas outside of the ISR that have everything below the high watermark,
+    because it does not move while there are any.
     """
 
     leader: BrokerId
@@ -41,6 +44,7 @@ class PartitionImage:
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
     partition_epoch: int
+    elr: tuple[BrokerId, ...] = ()
     revision: int = 0
 
 

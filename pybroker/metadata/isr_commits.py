@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pybroker.metadata.elections import eligible_beside, min_isr_of
 from pybroker.metadata.entries import encode_partition, partition_key
 from pybroker.metadata.member_entries import session_key
 from pybroker.metadata.store.base import Conflict, OutcomeUnknownError, StoreError
@@ -138,7 +139,9 @@ class IsrCommits:
             or any(one not in members or members[one].is_stopping or members[one].epoch != epoch for one, epoch in change.added)
         ):
             return None
-        return replace(partition, isr=change.isr, partition_epoch=partition.partition_epoch + 1)
+        min_isr = min_isr_of(self._controller.image.topics_by_id[change.topic_id], self._controller.config)
+        elr = eligible_beside(change.isr, partition, min_isr)
+        return replace(partition, isr=change.isr, elr=elr, partition_epoch=partition.partition_epoch + 1)
 
     def _is_done(self, change: IsrChange) -> bool:
         """Return whether the image has the change: an attempt whose outcome was not known came through."""

@@ -6,9 +6,9 @@ High watermark
     Records below it are on every in-sync replica; consumers see nothing beyond. It is the smallest log end offset of the in-sync
     replicas. The fetches of followers show theirs: one from offset n means that the follower has everything before n. With no
     other replica in sync it moves with the log end on every append. It never moves back, and does not move while fewer replicas
-    are in sync than `min.insync.replicas`, or past records that must become durable first (`flush.messages`, in `log.flush`). It
-    is kept with its position in the log, so that a waiting fetch can count the bytes before it without reading. A follower
-    follows that of its leader.
+    are in sync than `min.insync.replicas`, while the image has eligible leaders, or past records that must become durable first
+    (`flush.messages`, in `log.flush`). It is kept with its position in the log, so that a waiting fetch can count the bytes
+    before it without reading. A follower follows that of its leader.
 
 Leading
     A replica leads as the image has it. Once `step_down` was called, it leads only in a later leader epoch.
@@ -36,7 +36,7 @@ from pybroker.replication.fetch_data import (
     FetchPartition,
     FetchPartitionData,
 )
-from pybroker.replication.in_sync import ALONE, Followers
+from pybroker.replication.in_sync import ALONE, Followers, Isr
 from pybroker.replication.leading import LeaderState
 from pybroker.replication.partition_data import is_present_epoch
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import PartitionImage
     from pybroker.model import TopicId, TopicPartition
     from pybroker.replication.cold_lookups import ColdLookups
-    from pybroker.replication.in_sync import Cluster, Isr
+    from pybroker.replication.in_sync import Cluster
 
 _LOG_END: Final = FetchIsolation.LOG_END
 _TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
@@ -248,7 +248,7 @@ class Partition(LeaderState):
         if self._is_alone and self.log.unsettled_upto <= self.log.recovery_point:
             self._follow_log_end()
             return
-        if not self.is_leader or len(self.isr) < self.min_isr:
+        if not self.is_leader or len(self.isr) < self.min_isr or self._image.elr:
             return
         target = self._settled_end
         if self.followers is not None:
@@ -282,10 +282,14 @@ class Partition(LeaderState):
         return self.high_watermark != before
 
     def check_isr(self) -> None:
-        """Take the replicas out of the ISR that are too far behind; call it from time to time."""
+        """Take the replicas out of the ISR that are too far behind; call it from time to time. If the ISR is large enough since
+        `min.insync.replicas` is smaller, have the cluster forget the eligible leaders, for which the high watermark waits.
+        """
         if self.followers is not None:
             now_ms = self.cluster.clock.monotonic_ms()
-            self._propose(self.followers.shrunk(self.log.log_end_offset, now_ms=now_ms, lag_ms_max=self.cluster.lag_ms_max))
+            shrunk = self.followers.shrunk(self.log.log_end_offset, now_ms=now_ms, lag_ms_max=self.cluster.lag_ms_max)
+            has_elr_for_nothing = self._image.elr and len(self.isr) >= self.min_isr and self.followers.proposed is None
+            self._propose(Isr(self._image.isr) if shrunk is None and has_elr_for_nothing else shrunk)
 
     def _propose(self, isr: Isr | None) -> None:
         """Ask the cluster for another ISR. Until the outcome is known, the high watermark counts the replicas of both."""
@@ -293,12 +297,12 @@ class Partition(LeaderState):
         if isr is None or followers is None or alter_isr is None:
             return
         change = IsrChange(self.topic_partition, self.topic_id, self.leader_epoch, self.partition_epoch, isr.replicas, isr.added)
-        followers.proposed = isr
+        followers.proposed, before = isr, len(self.isr)
 
         def done(is_done: bool) -> None:
             if is_done and isr.added:
                 self.cluster.expands += 1
-            elif is_done:
+            elif is_done and len(isr.replicas) < before:
                 self.cluster.shrinks += 1
             if self.followers is followers and followers.proposed is isr:  # else a newer image has ended the proposal
                 followers.proposed = None

@@ -78,6 +78,7 @@ class SimulatedDisk(Filesystem):
         "_open",
         "_root",
         "between_operations",
+        "boots",
         "count",
         "descriptors_max",
         "faults",
@@ -98,6 +99,7 @@ class SimulatedDisk(Filesystem):
         self.on_operation: Callable[[str, str], None] | None = None
         self.operations: deque[str] = deque(maxlen=400)
         self.count = 0
+        self.boots = 1
 
     # --- controls of the tests ---
 
@@ -134,7 +136,7 @@ class SimulatedDisk(Filesystem):
             for one in self._changes
         ]
         twin.operations.extend(self.operations)
-        twin.count = self.count
+        twin.count, twin.boots = self.count, self.boots
         twin.descriptors_max = self.descriptors_max
         return twin
 
@@ -151,6 +153,7 @@ class SimulatedDisk(Filesystem):
         """Cut the power. Without `random`, everything that was not synced is lost."""
         for fd in list(self._open):
             self.close(fd)
+        self.boots += 1
         for change in kept_changes(self._changes, random):
             change.apply()
         self._changes.clear()
@@ -429,6 +432,9 @@ class SimulatedDisk(Filesystem):
         return len(self._of(fd).node.data)
 
     # --- Filesystem: by path ---
+
+    def boot_id(self) -> bytes:
+        return b"boot %d" % self.boots
 
     def exists(self, path: str) -> bool:
         self._operate("stat", path)

@@ -77,7 +77,7 @@ class Broker:
         name = f"d{self.broker_id}" if directory is None else directory
         await self.controller.start()
         await end_predecessor(self.controller, [name])
-        await self.control.step_aside(is_start=True)
+        await self.control.step_aside(lambda _: False)
         registration = BrokerRegistration(broker_id=self.broker_id, endpoints={})
         await self.control.join(registration, BrokerSession(directory=name, host="here", started_ms=0))
         self.session = self.store.sessions[-1]
@@ -327,6 +327,24 @@ async def test_an_isr_shrinks_and_grows_by_commits_of_the_leader(cluster: Cluste
     assert cluster[2].partition().isr == (1, 2, 3)
 
 
+async def test_members_that_leave_a_small_isr_are_eligible_by_commits_of_the_leader_and_of_the_controller(
+    cluster: Cluster,
+) -> None:
+    await cluster.create((2, 1, 3), **{"min.insync.replicas": "2"})
+    await until(lambda: cluster[2].leader() == 2)
+    assert await cluster[2].alter(cluster[2].shrink(2, 1))
+    assert cluster[2].partition().elr == ()
+    assert await cluster[2].alter(cluster[2].shrink(2))
+    assert cluster[2].partition().elr == (1,), "broker 3 left while two were in sync"
+    await cluster[2].die()
+    await until(lambda: cluster[3].leader() == 1)
+    assert (cluster[3].partition().isr, cluster[3].partition().elr) == ((1,), (2,))
+    await cluster[1].die()
+    await Broker(cluster.store, 2).start()  # with a log that may have lost records
+    await until(lambda: cluster[3].partition().elr == () and cluster[3].leader() == NO_LEADER)
+    assert cluster[3].partition().isr == (1,)
+
+
 async def test_a_follower_that_started_again_is_not_taken_by_a_fetch_of_its_life_before(cluster: Cluster) -> None:
     await cluster.create((1, 2, 3))
     assert await cluster[1].alter(cluster[1].shrink(1, 2))
@@ -360,7 +378,7 @@ async def test_a_stopping_follower_is_not_taken(cluster: Cluster) -> None:
 async def test_a_leader_that_was_replaced_changes_no_isr(cluster: Cluster) -> None:
     await cluster.create((2, 3, 1))
     stale = cluster[2].shrink(2)
-    await cluster[2].control.step_aside(is_start=True)
+    await cluster[2].control.step_aside(lambda _: False)
     assert not await cluster[2].alter(stale)
     assert cluster[2].partition().isr == (3, 1)
 
@@ -430,7 +448,7 @@ async def test_a_failed_listener_takes_nothing_back_in_a_cluster(cluster: Cluste
 
 async def test_leaders_return_to_the_first_replicas_by_request(cluster: Cluster) -> None:
     await cluster.create((2, 3, 1))
-    await cluster[2].control.step_aside(is_start=True)
+    await cluster[2].control.step_aside(lambda _: False)
     await until(lambda: cluster[1].leader() == 3)
     await cluster[3].controller.elect_leaders([T0, TopicPartition("gone", 0)], is_unclean=False)
     assert cluster[1].leader() == 3, "broker 2 is not in sync"
@@ -456,7 +474,7 @@ async def test_the_controller_gives_leaders_back_from_time_to_time() -> None:
     made = Cluster(store, [await Broker(store, number).start() for number in (1, 2)])
     await until(lambda: made.controllers() == [1])
     await made.create((2, 1))
-    await made[2].control.step_aside(is_start=True)
+    await made[2].control.step_aside(lambda _: False)
     await until(lambda: made[1].leader() == 1)
     epoch = made[1].controller.image.brokers[BrokerId(2)].epoch
     assert await made[1].alter(made[1].change((1, 2), ((2, epoch),)))

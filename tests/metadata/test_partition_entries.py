@@ -62,6 +62,16 @@ def test_the_own_entry_holds_in_a_listing_although_it_comes_before_the_topic() -
     assert image.topics_by_id[TOPIC_ID] is image.topics["t"]
 
 
+def test_eligible_leaders_are_in_both_entries_and_an_entry_without_any_is_as_before() -> None:
+    own, of_topic = (
+        replace(partition(4), elr=(TWO,)),
+        replace(topic(0), partitions=(partition(0), replace(partition(0), elr=(TWO,)))),
+    )
+    image = listed(topic_change(of_topic, 3), own_change(0, own, 9))
+    assert image.topics["t"].partitions == (replace(own, revision=9), of_topic.partitions[1])
+    assert b"elr" not in encode_partition(partition(4))
+
+
 def test_the_topics_entry_holds_where_its_epoch_is_larger() -> None:
     image = listed(topic_change(topic(5), 9), own_change(0, partition(4), 3))
     assert image.topics["t"].partitions == (partition(5, revision=3), partition(5)), "the revision is that of the own entry"

@@ -182,6 +182,22 @@ async def test_kip_497_the_replicas_of_a_proposed_isr_count_before_it_is_decided
     assert replicas.partition(1).high_watermark == 2
 
 
+async def test_kip_966_the_high_watermark_waits_for_eligible_leaders_and_for_the_cluster_to_forget_them(
+    replicas: Replicas,
+) -> None:
+    await replicas.decide(isr=(1,), elr=(2, 3))
+    replicas.produce(1, b"a")
+    partition = replicas.partition(1)
+    assert partition.high_watermark == 0, "one of the others may be elected"
+    partition.check_isr()
+    ((change, _),) = replicas.proposed
+    assert (change.isr, change.added) == ((1,), ()), "one replica is enough for this topic"
+    partition.check_isr()
+    assert len(replicas.proposed) == 1
+    await replicas.decide(isr=(1,), elr=())
+    assert partition.high_watermark == 1
+
+
 async def test_kafka_12686_the_outcome_of_a_proposal_changes_nothing_in_a_later_leadership(replicas: Replicas) -> None:
     await replicas.decide(isr=(1, 2))
     await replicas.fetch(3)

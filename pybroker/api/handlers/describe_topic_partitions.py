@@ -8,7 +8,8 @@ Behaviour
 Versions
     Only one.
 Not done
-    Eligible leader replicas (KIP-966) are always empty. Authorization: everything is allowed, which the operations show.
+    Authorization: everything is allowed, which the operations show. There is no last known leader beside the ISR, because the ISR
+    keeps its last member.
 Source: DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.getTopicMetadataForDescribeTopicResponse; KIP-966.
 """
 
@@ -82,7 +83,7 @@ def _partition(index: int, partition: PartitionImage, reachable: frozenset[Broke
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        eligible_leader_replicas=[],
+        eligible_leader_replicas=list(partition.elr),
         last_known_elr=[],
         offline_replicas=offline_replicas(partition, reachable),
     )

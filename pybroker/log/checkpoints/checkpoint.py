@@ -11,6 +11,7 @@
     .kafka_cleanshutdown                per log directory: {"version":0,"brokerEpoch":-1}; exists only while the broker is down;
                                           if any transaction index has entries, further lines of ours show how many each
                                           has: 0 / number of entries / topic partition base-offset count
+    .pybroker_boot                      per log directory, in a cluster: the boot of the machine that last wrote to it
 
 Source: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile, MetaProperties,
 CleanShutdownFileHandler of Kafka.
@@ -39,8 +40,9 @@ PARTITION_METADATA_FILE: Final = "partition.metadata"
 META_PROPERTIES_FILE: Final = "meta.properties"
 CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+BOOT_FILE: Final = ".pybroker_boot"
 OFFSET_FILES: Final = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, REPLICATION_OFFSET_FILE, CLEANER_OFFSET_FILE)
-_REPLACED_FILES: Final = (*OFFSET_FILES, META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE)
+_REPLACED_FILES: Final = (*OFFSET_FILES, META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE, BOOT_FILE)
 
 
 AbortedCounts = dict[TopicPartition, dict[Offset, int]]
@@ -226,3 +228,14 @@ def write_clean_shutdown(filesystem: Filesystem, directory: str, aborted_counts:
             for base_offset, count in counts.items()
         )
     filesystem.replace_file(f"{directory}/{CLEAN_SHUTDOWN_FILE}", text, sync=True)
+
+
+def is_of_this_boot(filesystem: Filesystem, directory: str) -> bool:
+    """Return whether `mark_boot` was called in the present boot of the machine."""
+    path, boot_id = f"{directory}/{BOOT_FILE}", filesystem.boot_id()
+    return bool(boot_id) and filesystem.exists(path) and filesystem.read_file(path) == boot_id
+
+
+def mark_boot(filesystem: Filesystem, directory: str) -> None:
+    """Note that the directory is written to in this boot. The file need not be durable: it is of no use after this boot."""
+    filesystem.replace_file(f"{directory}/{BOOT_FILE}", filesystem.boot_id(), sync=False)

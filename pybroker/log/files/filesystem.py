@@ -126,6 +126,15 @@ class Filesystem:
 
     # --- by path ---
 
+    def boot_id(self) -> bytes:
+        """Return a name of this machine's present boot, empty where it has none. What the processes of this boot have written is
+        there, also if they were killed.
+        """
+        try:
+            return self.read_file("/proc/sys/kernel/random/boot_id").strip()
+        except OSError:
+            return b""
+
     def exists(self, path: str) -> bool:
         """Return whether there is a file or directory of that name. A disk that fails raises OSError."""
         try:

@@ -5,7 +5,7 @@ I2    the replicas of a partition are equal, byte for byte
 I3    what a reader got is what is there
 I4    neither the high watermark nor the last stable offset of a replica goes back
 I5    at most one broker acknowledges in a leader epoch
-I6    a partition's state follows from the one before: a leader comes from the ISR, with an epoch that is new in the cluster
+I6    a partition's state follows from the one before: a leader was in sync or eligible, and its epoch is new in the cluster
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def _faults_of(before: PartitionImage | None, after: PartitionImage, newest: int
     if after.partition_epoch != before.partition_epoch + 1:
         yield "the change was made from another state"
     if after.leader != before.leader:
-        if after.leader not in {NO_LEADER, *before.isr}:
-            yield "the leader was not in sync"
+        if after.leader not in {NO_LEADER, *before.isr, *before.elr}:
+            yield "the leader was neither in sync nor eligible"
         if after.leader_epoch <= before.leader_epoch or after.leader_epoch < newest:
             yield "the leader epoch is not new"
     elif after.leader_epoch < before.leader_epoch:

@@ -123,6 +123,7 @@ class BrokerProcess(Process):
         try:
             await self.broker.start()
             self.has_started = True
+            self._cluster.powerless.discard(self.node)
             await self.broker.failed.wait()
         except StartError as error:
             self._cluster.notes.append(f"broker {self.node} does not start: {error}")
@@ -169,6 +170,7 @@ class Cluster:
         self.nodes = tuple(range(1, count + 1))
         self.disks = {node: _new_disk(self.clock) for node in self.nodes}
         self.lives: dict[int, BrokerProcess] = {}
+        self.powerless: set[int] = set()  # the nodes that have lost their power, and have not been started since
         self.acknowledged: dict[tuple[TopicPartition, int], set[int]] = {}  # the brokers that did so, by leader epoch
         self._settings = SETTINGS | settings
 
@@ -225,6 +227,7 @@ class Cluster:
         """Cut the power; some of what was not synced is lost, and the other ends of connections notice nothing."""
         self._end(node, is_silent=True)
         self.disks[node].crash(self.random)
+        self.powerless.add(node)
 
     def _end(self, node: int, *, is_silent: bool) -> None:
         process = self.lives.pop(node)

@@ -2,8 +2,9 @@
 
     History(seed=7).run()        raises FailedHistoryError, whose text has what is wrong and what was done
 
-Power is cut only where another live broker has what the machine may lose: one that is in sync in each of its ISRs. Otherwise
-Kafka promises nothing, because an acknowledgement does not wait for the disk.
+Power is cut only where another broker still has what the machine may lose: where the machine's broker is in sync or an eligible
+leader, so is another one that has not lost its power since it was started. Otherwise nothing is promised, because an
+acknowledgement does not wait for the disk.
 """
 
 from __future__ import annotations
@@ -198,12 +199,13 @@ class History:
         return [partition.leader for partition in self._cluster.store.image().topics[TOPIC].partitions if partition.leader > 0]
 
     def _may_lose(self, node: int) -> bool:
-        """Return whether each partition has another broker in its ISR that lives."""
+        """Return whether each partition that the broker may lead has another broker that may lead it, and has lost nothing."""
+        whole = set(self._cluster.nodes) - self._cluster.powerless - {node}
         return all(
-            any(one != node and one in self._cluster.lives for one in partition.isr)
+            whole.intersection(partition.isr + partition.elr)
             for topic in self._cluster.store.image().topics.values()
             for partition in topic.partitions
-            if node in partition.isr
+            if node in partition.isr + partition.elr
         )
 
     # --- time ---

@@ -35,12 +35,12 @@ Mutant = Callable[[], contextlib.AbstractContextManager[Any]]
 
 
 def _elects_outside_of_the_isr() -> contextlib.AbstractContextManager[Any]:
-    def after(self: Election, partition: PartitionImage, *, is_unclean_allowed: bool = False) -> PartitionImage | None:
+    def after(self: Election, partition: PartitionImage, **_: object) -> PartitionImage | None:
         if len(partition.replicas) == 1 or partition.leader in self.among.present:
             return None
         leader = next((one for one in partition.replicas if one in self.among.electable), partition.leader)
         isr = tuple(one for one in partition.replicas if one in self.among.present)
-        return None if leader == partition.leader else self._changed(partition, leader, isr)
+        return None if leader == partition.leader else self._changed(partition, leader, isr, ())
 
     return mock.patch.object(Election, "after", after)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pybroker.api.handlers import describe_topic_partitions
+from pybroker.metadata.entries import encode_partition, partition_key
+from pybroker.model import BrokerId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -67,6 +70,16 @@ async def test_one_topic_in_full() -> None:
     assert (topic.is_internal, topic.topic_authorized_operations) == (False, 3576)
     assert (partition.leader_id, partition.leader_epoch, partition.replica_nodes, partition.isr_nodes) == (1, 0, [1], [1])
     assert (partition.eligible_leader_replicas, partition.last_known_elr, partition.offline_replicas) == ([], [], [])
+
+
+async def test_eligible_leaders_are_shown() -> None:
+    cluster = await filled()
+    controller = cluster.controller
+    topic = controller.image.topics["b"]
+    state = replace(topic.partitions[0], elr=(BrokerId(7),), partition_epoch=1)
+    await controller.commit(puts={partition_key(topic.topic_id, 0): encode_partition(state)})
+    ((described,),) = [one.partitions for one in (await ask(cluster, "b")).topics]
+    assert (described.isr_nodes, described.eligible_leader_replicas, described.last_known_elr) == ([1], [7], [])
 
 
 async def test_the_brokers_limit_counts_too() -> None:
