@@ -12,6 +12,7 @@ The machine's random choices (topic ids, names of directories) are drawn from th
 from __future__ import annotations
 
 import contextlib
+import math
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from random import Random
@@ -42,6 +43,7 @@ SLICES_S = {
     "pybroker.broker.broker_server": 0.0,
 }
 """The time of a slice, by the modules that have a name of their own for it."""
+_FOREVER_NS = 1 << 60
 Result = TypeVar("Result")
 
 
@@ -156,9 +158,10 @@ class World:
 
 
 @contextlib.contextmanager
-def drawn_from(random: Random) -> Iterator[None]:
+def drawn_from(random: Random, *, is_fine: bool = True) -> Iterator[None]:
     """Draw the machine's random ids from `random`, and let pools of threads do their work at once. Give the loop back wherever
-    long work may do so, because the time of this machine must not decide, and a few logs must be as many steps.
+    long work may do so, or nowhere unless `is_fine`: the time of this machine must not decide, and a few logs must be as many
+    steps.
     """
 
     def drawn() -> uuid.UUID:
@@ -173,9 +176,9 @@ def drawn_from(random: Random) -> Iterator[None]:
         mock.patch("pybroker.replication.fetch_session.secrets", SimpleNamespace(randbelow=random.randrange)),
         mock.patch("pybroker.log.manager.manager.ThreadPoolExecutor", InlineExecutor),
         contextlib.ExitStack() as slices,
-        mock.patch("pybroker.sharing.turns.rounds.BUDGET_NS", 0),
+        mock.patch("pybroker.sharing.turns.rounds.BUDGET_NS", 0 if is_fine else _FOREVER_NS),
         mock.patch.object(Loader, "_load", _load_at_once),
     ):
         for module, slice_s in SLICES_S.items():
-            slices.enter_context(mock.patch(f"{module}.SLICE_S", slice_s))
+            slices.enter_context(mock.patch(f"{module}.SLICE_S", slice_s if is_fine else math.inf))
         yield

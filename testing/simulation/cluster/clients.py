@@ -46,7 +46,7 @@ RETRIED: Final = frozenset(
     }
 )
 PAUSE_S: Final = 0.1
-TIMEOUT_MS: Final = 1_500
+TIMEOUT_MS: Final = 1_000
 GROUP: Final = "group"
 
 
@@ -167,7 +167,7 @@ class Reader(Client):
                 partition_max_bytes=1 << 20,
             )
             fetch = FetchRequest(
-                max_wait_ms=500, min_bytes=1, isolation_level=isolation, topics=[FetchTopic(topic=topic, partitions=[wanted])]
+                max_wait_ms=800, min_bytes=1, isolation_level=isolation, topics=[FetchTopic(topic=topic, partitions=[wanted])]
             )
             response = await self.ask(broker_id, fetch, 11)
             if response is None or not response.responses:
@@ -190,15 +190,19 @@ class Committer(Client):
 
     async def commit(self) -> None:
         """Commit until the history is over."""
+        coordinator = await self._coordinator()
         while not self.is_over:
-            coordinator = await self._coordinator()
             before = self.model.offsets_acknowledged
             if self.cluster.random.random() < 0.5:
                 self.model.offsets_sent += 1
                 if await self._commit(coordinator, self.model.offsets_sent):
                     self.model.offsets_acknowledged = self.model.offsets_sent
+                else:
+                    coordinator = await self._coordinator()
             else:
                 found = await self.fetched(coordinator)
+                if found is None:
+                    coordinator = await self._coordinator()
                 if found is not None and not before <= found <= self.model.offsets_sent:
                     self.model.problems.append(f"I1: the group has offset {found}, and {before} was acknowledged")
             await asyncio.sleep(PAUSE_S)

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -44,14 +45,15 @@ if TYPE_CHECKING:
 
 CLIENTS = -1
 LOOK_MS = 50
-SESSION_MS = 3_000
+SESSION_MS = 2_000
 SETTINGS: dict[str, Any] = {
     "metadata_store": "etcd:http://127.0.0.1:1/simulated",
     "log_dirs": ("/data",),
     "broker_session_timeout_ms": SESSION_MS,
-    "broker_heartbeat_interval_ms": 500,
-    "replica_lag_time_max_ms": 2_000,
-    "replica_socket_timeout_ms": 3_000,
+    "broker_heartbeat_interval_ms": 400,
+    "replica_lag_time_max_ms": 1_500,
+    "replica_socket_timeout_ms": 2_000,
+    "replica_fetch_wait_max_ms": 800,
     "default_replication_factor": 3,
     "min_insync_replicas": 2,
     "num_partitions": 2,
@@ -157,13 +159,13 @@ class BrokerProcess(Process):
 class Cluster:
     """The brokers 1 to `count`, of which `lives` has those that run, and one process for all clients."""
 
-    def __init__(self, seed: int, count: int, interleaving: float, settings: dict[str, Any]) -> None:
+    def __init__(self, seed: int, count: int, interleaving: float, settings: dict[str, Any], *, is_fine: bool) -> None:
         self.random = Random(seed)
         self.clock = SettableClock(START_MS)
         self.interleaving = interleaving
         self.problems: list[str] = []
         self.notes: list[str] = []
-        self.scheduler = Scheduler(self.clock, self.random)
+        self.scheduler = Scheduler(self.clock, self.random, is_fine=is_fine)
         self.network = Network(self.scheduler, self.random)
         self.store = SharedStore(self.scheduler, self.network, self.problems)
         self.clients = Process(self.scheduler, CLIENTS, self.problems)
@@ -176,11 +178,17 @@ class Cluster:
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls, seed: int, *, count: int = 3, interleaving: float = 0.0, **settings: Any) -> Iterator[Cluster]:
-        """Make a cluster, in which nothing runs yet; everything has ended when the block is left."""
-        cluster = cls(seed, count, interleaving, settings)
+    def open(
+        cls, seed: int, *, count: int = 3, interleaving: float = 0.0, is_fine: bool = True, **settings: Any
+    ) -> Iterator[Cluster]:
+        """Make a cluster, in which nothing runs yet; everything has ended when the block is left. Others run between
+        any two steps if `is_fine`; less time is needed otherwise.."""
+        cluster = cls(seed, count, interleaving, settings, is_fine=is_fine)
         lock = SimpleNamespace(Lock=lambda: SimulatedLock(cast("SimulatedLoop", asyncio.get_running_loop())))
-        with drawn_from(cluster.random), mock.patch("pybroker.log.checkpoints.offset_checkpoint.threading", lock):
+        with (
+            drawn_from(cluster.random, is_fine=is_fine),
+            mock.patch("pybroker.log.checkpoints.offset_checkpoint.threading", lock),
+        ):
             try:
                 yield cluster
             finally:
@@ -189,8 +197,7 @@ class Cluster:
 
     def config(self, node: int) -> BrokerConfig:
         """Return the configuration of a broker."""
-        address = f"PLAINTEXT://broker-{node}:9092"
-        return BrokerConfig(node_id=node, listeners=address, advertised_listeners=address, **self._settings)
+        return _config(node, tuple(self._settings.items()))
 
     @property
     def now_ms(self) -> int:
@@ -253,6 +260,12 @@ class Cluster:
             process.loop.is_paused = False
         self.store.process.loop.is_paused = False
         self.start_all()
+
+
+@cache
+def _config(node: int, settings: tuple[tuple[str, Any], ...]) -> BrokerConfig:
+    address = f"PLAINTEXT://broker-{node}:9092"
+    return BrokerConfig(node_id=node, listeners=address, advertised_listeners=address, **dict(settings))
 
 
 def _new_disk(clock: SettableClock) -> SimulatedDisk:

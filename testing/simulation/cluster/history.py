@@ -28,6 +28,8 @@ TOPIC = "t"
 HEAL_MS = 60_000
 """The time after which everything must work again."""
 LOOK_MS = 100
+FINE_SHARE = 0.25
+"""The share of the histories in which work that may give the loop back does so at each step; they take half as long again."""
 
 
 class FailedHistoryError(AssertionError):
@@ -69,7 +71,7 @@ class Plan:
     partitions: int = 2
     batches: int = 10
     faults: int = 6
-    pause_ms_max: int = 5_000
+    pause_ms_max: int = 3_500
     interleaving: float = 0.0
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -90,7 +92,13 @@ class History:
         plan = self.plan
         with (
             _bugs_in_the_log() as self._logged,
-            Cluster.open(self.seed, count=plan.brokers, interleaving=plan.interleaving, **plan.settings) as cluster,
+            Cluster.open(
+                self.seed,
+                count=plan.brokers,
+                interleaving=plan.interleaving,
+                is_fine=self.chance.random() < FINE_SHARE,
+                **plan.settings,
+            ) as cluster,
         ):
             self._cluster = cluster
             self._run()

@@ -19,6 +19,7 @@ class Process:
     def __init__(self, scheduler: Scheduler, node: int, problems: list[str], interleaving: float = 0.0) -> None:
         self.node, self.problems = node, problems
         self.loop = SharedLoop(scheduler.clock, scheduler.random, problems, interleaving)
+        self.loop.is_fine = scheduler.is_fine
         self.is_dead = False
         self._scheduler = scheduler
         scheduler.loops.append(self.loop)
