@@ -99,9 +99,6 @@ class SharedLoop(SimulatedLoop):
         handle._scheduled = False
         return handle
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Count nothing: a history is too short for its cancelled timers to matter."""
-
     def call_soon(self, callback: Callable[..., object], *arguments: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
         handle = asyncio.Handle(callback, arguments, self, context)
         self._ready.append(handle)

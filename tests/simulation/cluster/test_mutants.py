@@ -1,6 +1,6 @@
-"""Histories find the faults that are planted in a broker; `test_store` has that of the store.
+"""Histories find the faults that are planted in a broker, and find nothing without them; `test_store` has that of the store.
 
-No seed up to 70 finds three of `MUTANTS`: each needs a second event within some ms, which chance has not drawn yet.
+Each seed is one that finds its fault. After a change of the simulation, another one may.
 """
 
 from __future__ import annotations
@@ -11,24 +11,17 @@ from testing.simulation.cluster.history import FailedHistoryError, History
 from testing.simulation.cluster.mutants import planted
 
 SEEDS = {
-    "elects outside of the ISR": range(20),
-    "elects in an old epoch": range(20),
-    "truncates by the high watermark": range(20),
-    "never truncates": range(20),
-    "counts only the leader": range(10, 30),
-    "counts the committed ISR": range(5, 25),
+    "elects outside of the ISR": 0,
+    "elects in an old epoch": 4,
+    "truncates by the high watermark": 0,
+    "never truncates": 0,
+    "counts only the leader": 5,
+    "counts the committed ISR": 46,
 }
 
 
-def is_found(seed: int) -> bool:
-    try:
+@pytest.mark.parametrize(("name", "seed"), SEEDS.items())
+def test_a_planted_fault_is_found(name: str, seed: int) -> None:
+    with planted(name), pytest.raises(FailedHistoryError):
         History(seed).run()
-    except FailedHistoryError:
-        return True
-    return False
-
-
-@pytest.mark.parametrize("name", SEEDS)
-def test_a_planted_fault_is_found(name: str) -> None:
-    with planted(name):
-        assert any(is_found(seed) for seed in SEEDS[name])
+    History(seed).run()
