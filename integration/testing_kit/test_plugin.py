@@ -122,6 +122,38 @@ def test_finds_nothing(kafka_broker, kafka_clean):
     assert (kafka_broker.topics(), kafka_broker.groups(), kafka_broker.requests) == ({}, {}, [])
 """
 
+LEAKS = """
+import socket
+
+import pytest
+
+kept = []
+
+
+def test_closes(kafka_no_leaks, kafka_broker):
+    socket.create_connection((kafka_broker.host, kafka_broker.port)).close()
+
+
+def test_leaves(kafka_no_leaks, kafka_broker):
+    kept.append(socket.create_connection((kafka_broker.host, kafka_broker.port)))
+
+
+def test_finds_what_was_left_before(kafka_no_leaks, kafka_broker):
+    kept.pop().close()
+"""
+
+TOPICS = """
+def test_once(kafka_broker, kafka_clean):
+    assert len(kafka_broker.topics()["orders"].partitions) == 2
+    kafka_broker.produce("orders", b"1")
+    kafka_broker.create_topic("more")
+
+
+def test_again(kafka_broker):
+    assert {*kafka_broker.topics()} == {"orders"}
+    assert kafka_broker.consume("orders") == []
+"""
+
 SETTINGS = """
 def test_settings(kafka_broker):
     kafka_broker.produce("topic", b"1")
@@ -202,6 +234,20 @@ def test_settings_come_from_the_file_and_from_the_command_line(tmp_path: Path) -
     ini = "kafka_settings =\n    num.partitions=4\n    log.retention.hours=1\n"
     assert "partitions: 4" in run(tmp_path, SETTINGS, ini=ini).output
     assert "partitions: 5" in run(tmp_path, SETTINGS, "--kafka-setting", "num.partitions=5", ini=ini).output
+
+
+def test_a_test_that_leaves_a_connection_fails_by_its_name(tmp_path: Path) -> None:
+    done = run(tmp_path, LEAKS)
+    assert done.code == 1, done.output
+    assert "3 passed, 1 error" in done.output
+    assert "ERROR test_it.py::test_leaves" in done.output
+    assert "(no request) is open" in done.output
+
+
+def test_the_topics_of_a_file_are_there_before_each_test(tmp_path: Path) -> None:
+    (tmp_path / "topics.json").write_text('{"orders": {"partitions": 2}}')
+    done = run(tmp_path, TOPICS, ini="kafka_topics = topics.json\n")
+    assert done.code == 0, done.output
 
 
 @pytest.mark.parametrize(("setting", "error"), [("num.partitions", "must be NAME=VALUE"), ("num.partition=3", "no setting has")])

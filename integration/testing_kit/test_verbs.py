@@ -109,3 +109,38 @@ def test_the_requests_of_a_client_are_seen_in_their_order() -> None:
         assert {(one.client_id, one.topics, one.partitions) for one in produced} == {
             ("shop", ("orders",), frozenset({("orders", 0)}))
         }
+
+
+def test_a_broker_outlasts_kills_and_goes_back_to_a_snapshot(broker: Any) -> None:
+    address = broker.bootstrap
+    producer = confluent_kafka.Producer({"bootstrap.servers": address, "enable.idempotence": True})
+    for number in range(3):
+        producer.produce("orders", str(number).encode())
+        assert producer.flush(TIMEOUT_S) == 0
+        if number == 1:
+            snapshot = broker.snapshot()
+        broker.kill()
+        broker.restart()
+        assert broker.bootstrap == address
+    assert [one.value for one in broker.consume("orders")] == [b"0", b"1", b"2"]
+    broker.restore(snapshot)
+    assert [one.value for one in broker.consume("orders")] == [b"0", b"1"]
+
+
+def test_members_and_transactions_that_are_left_are_seen(broker: Any) -> None:
+    assert broker.leaks() == []
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "pay"})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce("payments", b"1")
+    assert producer.flush(TIMEOUT_S) == 0
+    reader = consumer(broker.bootstrap)
+    reader.subscribe(["payments"])
+    deadline = Deadline("the reader is a member", TIMEOUT_S)
+    while not [line for line in broker.leaks() if "the group readers has the member" in line]:
+        deadline.check()
+        reader.poll(0.1)
+    assert "the transaction pay is open" in broker.leaks()
+    producer.abort_transaction(TIMEOUT_S)
+    reader.close()
+    assert not [line for line in broker.leaks() if "connection" not in line]

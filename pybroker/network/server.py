@@ -100,6 +100,10 @@ class SocketServer:
         """The number of open connections of all listeners."""
         return len(self._connections)
 
+    def connections(self) -> list[ConnectionCore]:
+        """Return the open connections of all listeners."""
+        return list(self._connections)
+
     @property
     def limits(self) -> NetworkLimits:
         """The limits in force; when they are replaced, waiting clients are accepted as far as there is room."""
@@ -183,6 +187,12 @@ class SocketServer:
         if self._hangups is not None:
             self._hangups.close()
             self._hangups = None
+
+    def abort(self) -> None:
+        """Accept no more connections, and cut all of them as the end of a process does. Call `stop` afterwards."""
+        self._close_acceptors()
+        for connection in self.connections():
+            connection.abort()
 
     # -- what connections call
 

@@ -15,6 +15,9 @@ child           the program of the broker that is a process
 plugin          the fixtures for pytest
 verbs           the methods that work on what is in a broker
 topics, records, groups    these methods as steps: requests, and what becomes of their responses
+topics_file     topics in a file
+leaks           what a test has left behind
+snapshot        a copy of all files of a broker
 steps           what carries out the steps has to know
 server          the broker's server, with what differs inside of another program
 settings        the settings of a broker for tests

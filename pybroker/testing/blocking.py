@@ -21,8 +21,10 @@ from pybroker.client.frames import Frames
 from pybroker.network.limits import host_and_port
 from pybroker.testing.broker import Broker
 from pybroker.testing.directory import Directory
+from pybroker.testing.leaks import leaks
 from pybroker.testing.server import CLIENT_ID
 from pybroker.testing.settings import LOOPBACK, config_of, properties_of, texts_of
+from pybroker.testing.snapshot import Snapshot
 from pybroker.testing.steps import Ask
 from pybroker.testing.topics import reset
 from pybroker.testing.verbs import BlockingVerbs
@@ -83,6 +85,10 @@ class _BlockingBroker(BlockingVerbs):
         """Stop the broker, and remove its data; idempotent."""
         raise NotImplementedError
 
+    def leaks(self) -> list[str]:
+        """Return a line for each open transaction, and each member of a group."""
+        return self._carry_out(leaks())
+
 
 class ThreadBroker(_BlockingBroker):
     """A broker in a thread with an event loop of its own; `Broker.in_thread()` makes it."""
@@ -124,6 +130,29 @@ class ThreadBroker(_BlockingBroker):
     def requests(self) -> list[SeenRequest]:
         """The last requests of clients, oldest first; `reset` forgets them."""
         return self._broker.requests
+
+    def restart(self) -> None:
+        """Stop the broker, unless it was killed, and start it again with its data, at the same address.
+
+        Raises StartError, and OSError.
+        """
+        self._run(self._broker.restart())
+
+    def kill(self) -> None:
+        """End the broker as a killed process ends: connections are cut, and `restart` has to recover the logs."""
+        self._run(self._broker.kill())
+
+    def snapshot(self) -> Snapshot:
+        """Copy everything that the broker has: topics, records, groups, transactions, settings. Clients stay connected."""
+        return self._run(self._broker.snapshot())
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put back what the broker had, which cuts all connections, and forget the requests. Raises StartError, and OSError."""
+        self._run(self._broker.restore(snapshot))
+
+    def leaks(self) -> list[str]:
+        """Return a line for each open transaction, each member of a group, and each connection of a client."""
+        return self._run(self._broker.leaks())
 
     def _carry_out(self, steps: Steps[Result]) -> Result:
         return self._run(self._broker._carry_out(steps))
@@ -176,26 +205,50 @@ class ProcessBroker(_BlockingBroker):
 
     def start(self) -> None:
         """Start the process; clients can connect when this returns. Raises StartError, and OSError."""
-        assert self._directory is None, "a broker starts once"
-        self._directory = directory = Directory()
+        assert self._directory is None, "a broker starts once; `restart` starts it again"
+        self._directory = Directory()
         try:
-            config_of(self._texts, directory.path)  # a bad value is an error of the caller's line
-            self._process = self._started(directory)
-            self._address = self._ready(self._process)
+            config_of(self._texts, self._directory.path)  # a bad value is an error of the caller's line
+            self._start(self._directory)
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
         """End the process by SIGTERM, and remove its data; idempotent."""
-        process, self._process = self._process, None
         directory, self._directory = self._directory, None
         try:
-            if process is not None:
-                _end(process)
+            self._end(signal.SIGTERM)
         finally:
             if directory is not None:
                 directory.remove()
+
+    def restart(self) -> None:
+        """Stop the broker, unless it was killed, and start it again with its data, at the same address.
+
+        Raises StartError, and OSError.
+        """
+        self._end(signal.SIGTERM)
+        self._start(self._of_life)
+
+    def kill(self) -> None:
+        """End the process by SIGKILL; `restart` starts it again."""
+        self._end(signal.SIGKILL)
+
+    def snapshot(self) -> Snapshot:
+        """Copy everything that the broker has: topics, records, groups, transactions, settings. Clients stay connected."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+            return Snapshot(self._of_life.path)
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put back what the broker had, which cuts all connections. Raises StartError, and OSError."""
+        self.kill()
+        snapshot.put_back()
+        self._start(self._of_life)
 
     def reset(self) -> None:
         """Delete all topics, groups, transactions and dynamic settings. Clients stay connected."""
@@ -215,14 +268,21 @@ class ProcessBroker(_BlockingBroker):
                     continue
                 time.sleep(step)
 
-    def _started(self, directory: Directory) -> subprocess.Popen[bytes]:
+    @property
+    def _of_life(self) -> Directory:
+        assert self._directory is not None, "the broker was not started"
+        return self._directory
+
+    def _start(self, directory: Directory) -> None:
         command = [sys.executable, "-P", "-m", CHILD, str(directory.path), "--exit-with-parent"]
         if "listeners" not in self._texts:
-            command += ["--host", LOOPBACK, "--port", "0"]
+            command += ["--host", LOOPBACK]
+        if self.port or "listeners" not in self._texts:
+            command += ["--port", str(self.port)]
         for name, text in properties_of(self._texts, directory.path).items():
             command += ["--override", f"{name}={text}"]
         with (directory.path / "broker.log").open("ab") as log:
-            return subprocess.Popen(  # noqa: S603  this interpreter, and settings of the test
+            self._process = subprocess.Popen(  # noqa: S603  this interpreter, and settings of the test
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -231,6 +291,21 @@ class ProcessBroker(_BlockingBroker):
                 pass_fds=(directory.descriptor,),
                 process_group=0,  # a Ctrl-C in the terminal is for the tests, which stop the broker
             )
+        self._address = self._ready(self._process)
+
+    def _end(self, number: signal.Signals) -> None:
+        """End the process, if it runs, in the last resort without its consent."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdout is not None
+        process.send_signal(number)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
 
     def _ready(self, process: subprocess.Popen[bytes]) -> tuple[str, int]:
         """Return the address of the line that the broker is ready. Raises StartError."""
@@ -254,16 +329,3 @@ def _line_of(process: subprocess.Popen[bytes]) -> bytes:
                 break
             read += data
     return read
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process, if need be without its consent."""
-    assert process.stdout is not None
-    with contextlib.suppress(ProcessLookupError):
-        process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    process.stdout.close()

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from pybroker.faults.trail import SeenRequest, Trail
 from pybroker.network.limits import host_and_port
 from pybroker.testing.directory import Directory
+from pybroker.testing.leaks import leaks, open_connections
 from pybroker.testing.server import GuestServer
 from pybroker.testing.settings import config_of, texts_of
+from pybroker.testing.snapshot import Snapshot
 from pybroker.testing.steps import Ask
 from pybroker.testing.topics import reset
 from pybroker.testing.verbs import AsyncVerbs
@@ -81,28 +83,54 @@ class Broker(AsyncVerbs):
 
     async def start(self) -> None:
         """Start the broker; clients can connect when this returns. Raises StartError, and OSError."""
-        assert self._directory is None, "a broker starts once"
+        assert self._directory is None, "a broker starts once; `restart` starts it again"
         self._directory = Directory()
         try:
-            server = GuestServer(config_of(self._texts, self._directory.path), self._trail)
-            bound = await server.start()
+            await self._start(self._directory, 0)
         except BaseException:
             self._directory.remove()
             self._directory = None
             raise
-        self._server = server
-        self._address = (bound[0].host, bound[0].port)
 
     async def stop(self) -> None:
         """Stop the broker, and remove its data; idempotent."""
-        server, self._server = self._server, None
         directory, self._directory = self._directory, None
         try:
-            if server is not None:
-                await server.stop()
+            await self._stop()
         finally:
             if directory is not None:
                 directory.remove()
+
+    async def restart(self) -> None:
+        """Stop the broker, unless it was killed, and start it again with its data, at the same address.
+
+        Raises StartError, and OSError.
+        """
+        await self._stop()
+        await self._start(self._of_life, self.port)
+
+    async def kill(self) -> None:
+        """End the broker as a killed process ends: connections are cut, and `restart` has to recover the logs."""
+        server, self._server = self._running, None
+        await server.kill()
+
+    async def snapshot(self) -> Snapshot:
+        """Copy everything that the broker has: topics, records, groups, transactions, settings. Clients stay connected."""
+        self._running  # noqa: B018  a broker that was killed has none
+        return Snapshot(self._of_life.path)
+
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Put back what the broker had, which cuts all connections, and forget the requests. Raises StartError, and OSError."""
+        if self._server is not None:
+            await self.kill()
+        snapshot.put_back()
+        self._trail.clear()
+        await self._start(self._of_life, self.port)
+
+    async def leaks(self) -> list[str]:
+        """Return a line for each open transaction, each member of a group, and each connection of a client."""
+        lines = await self._carry_out(leaks())
+        return lines + open_connections(self._running.connections(), self._trail.all())
 
     async def reset(self) -> None:
         """Delete all topics, groups, transactions and dynamic settings, and forget the requests. Clients stay connected."""
@@ -115,11 +143,32 @@ class Broker(AsyncVerbs):
         return self._trail.all()
 
     async def _carry_out(self, steps: Steps[Result]) -> Result:
-        assert self._server is not None, "the broker runs"
+        server = self._running
         response: Any = None
         while True:
             try:
                 step = steps.send(response)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
-            response = await (self._server.ask(step) if isinstance(step, Ask) else asyncio.sleep(step))
+            response = await (server.ask(step) if isinstance(step, Ask) else asyncio.sleep(step))
+
+    @property
+    def _running(self) -> GuestServer:
+        assert self._server is not None, "the broker does not run"
+        return self._server
+
+    @property
+    def _of_life(self) -> Directory:
+        assert self._directory is not None, "the broker was not started"
+        return self._directory
+
+    async def _start(self, directory: Directory, port: int) -> None:
+        server = GuestServer(config_of(self._texts, directory.path, port=port), self._trail)
+        bound = await server.start()
+        self._server = server
+        self._address = (bound[0].host, bound[0].port)
+
+    async def _stop(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()

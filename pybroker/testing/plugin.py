@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 NAME_MAX: Final = 200
 """Kafka's names of topics have at most 249 characters."""
 
+CLOSING_S: Final = 1.0
+LOOK_S: Final = 0.01
+
 MARK: Final = "kafka_topic(partitions=1, settings=None): the partitions and the settings of the topic of the fixture kafka_topic"
 
 _numbers: Final = itertools.count(1)
@@ -33,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("kafka").addoption(
         "--kafka-setting", action="append", default=[], metavar="NAME=VALUE", help=f"{text}; may be repeated"
     )
+    parser.addini("kafka_topics", help="a file of JSON or YAML with topics that the broker of the tests has from its start")
     parser.addini("kafka_settings", type="linelist", help=f"{text}, one a line; the option --kafka-setting wins")
 
 
@@ -47,6 +52,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[ThreadBroker]:
     from pybroker.testing import Broker  # noqa: PLC0415  only when a test uses a broker
 
     with Broker.in_thread(_settings(request.config)) as broker:
+        _create_topics(request.config, broker)
         yield broker
 
 
@@ -67,10 +73,28 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_broker: ThreadBroker) -> s
 
 
 @pytest.fixture
-def kafka_clean(kafka_broker: ThreadBroker) -> Iterator[None]:
-    """Remove everything from the broker after the test: topics, groups, transactions, dynamic settings."""
+def kafka_clean(request: pytest.FixtureRequest, kafka_broker: ThreadBroker) -> Iterator[None]:
+    """Remove everything from the broker after the test, but for the topics of the file that pytest's settings name."""
     yield
     kafka_broker.reset()
+    _create_topics(request.config, kafka_broker)
+
+
+@pytest.fixture
+def kafka_no_leaks(kafka_broker: ThreadBroker) -> Iterator[None]:
+    """Fail after the test if it has left an open transaction, a member of a group, or a connection to the broker."""
+    before = {*kafka_broker.leaks()}
+    yield
+    end = time.monotonic() + CLOSING_S
+    while (left := [line for line in kafka_broker.leaks() if line not in before]) and time.monotonic() < end:
+        time.sleep(LOOK_S)  # a client has closed its sockets, and the broker has not noticed yet
+    if left:
+        pytest.fail("the test has left behind:\n" + "\n".join(left), pytrace=False)
+
+
+def _create_topics(config: pytest.Config, broker: ThreadBroker) -> None:
+    if path := config.getini("kafka_topics"):
+        broker.create_topics(config.rootpath / path)
 
 
 def _settings(config: pytest.Config) -> dict[str, Any]:

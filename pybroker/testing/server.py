@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pybroker.broker.broker_server import BrokerServer
 from pybroker.broker.old_data import sqlite_path
 from pybroker.client.requests import request_parts
+from pybroker.log.checkpoints.checkpoint import CLEAN_SHUTDOWN_FILE
 from pybroker.metadata.store.sqlite import SqliteStore
 from pybroker.model import TopicId
 from pybroker.network.context import ConnectionContext, Outgoing
@@ -47,6 +48,20 @@ class GuestServer(BrokerServer):
         """Stop as a broker does, and wait for the ends of its threads."""
         await super().stop()
         self.disks.join()
+
+    async def kill(self) -> None:
+        """End as a killed process does, as far as clients and the next start can see.
+
+        Connections are cut at once, and the logs have no marker of a clean stop, so the next start recovers them.
+        """
+        self.server.abort()
+        await self.stop()
+        for path in self.config.log_dirs:
+            (Path(path) / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
+
+    def connections(self) -> list[ConnectionContext]:
+        """Return the open connections of clients."""
+        return [connection.context for connection in self.server.connections()]
 
     async def ask(self, ask: Ask) -> Any:
         """Return the response to a request that comes from no client. It takes the way of all others, but for the network."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LOOPBACK: Final = "127.0.0.1"
 ORIGIN: Final = "the test"
 
+OWN: Final = ("log.dirs", "log.dir", "metadata.store")
+
 DEFAULTS: Final = {
     "group.initial.rebalance.delay.ms": "0",  # else the first member of each group waits three seconds for others
     "group.consumer.min.heartbeat.interval.ms": "100",
@@ -32,9 +34,11 @@ DEFAULTS: Final = {
 
 
 def texts_of(settings: Mapping[str, Setting] | None) -> dict[str, str]:
-    """Return settings as texts, in Kafka's form. Raises ConfigError for a name that is unknown: in a test it is a mistake."""
+    """Return settings as texts, in Kafka's form. Raises ConfigError for an unknown name, which is a mistake, and for OWN."""
     texts = {}
     for name, value in (settings or {}).items():
+        if name in OWN:
+            raise ConfigError(name, value, "the data of a test's broker is in a directory of its own")
         if name not in BROKER_SETTINGS and family_of(name) is None:
             raise ConfigError(name, value, "no setting has this name; `pybroker config list` prints all of them")
         texts[name] = text_of(value)

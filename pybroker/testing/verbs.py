@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from pybroker.testing import groups, records, topics
+from pybroker.testing.topics_file import topics_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from pybroker.testing.groups import Group, Transaction
     from pybroker.testing.records import Batch, Headers, Record, Text
@@ -29,6 +31,11 @@ class AsyncVerbs:
     ) -> None:
         """Create a topic; clients can use it when this returns. Raises KafkaError, as TOPIC_ALREADY_EXISTS."""
         await self._carry_out(topics.create_topic(name, partitions, replication_factor=replication_factor, settings=settings))
+
+    async def create_topics(self, path: Path | str) -> None:
+        """Create the topics of a file of JSON or YAML. Raises OSError, ValueError, and KafkaError."""
+        for topic in topics_of_file(path):
+            await self.create_topic(topic.name, topic.partitions, settings=topic.settings)
 
     async def delete_topic(self, *names: str) -> None:
         """Delete topics. Raises KafkaError, as UNKNOWN_TOPIC_OR_PARTITION."""
@@ -103,6 +110,11 @@ class BlockingVerbs:
     ) -> None:
         """Create a topic; clients can use it when this returns. Raises KafkaError, as TOPIC_ALREADY_EXISTS."""
         self._carry_out(topics.create_topic(name, partitions, replication_factor=replication_factor, settings=settings))
+
+    def create_topics(self, path: Path | str) -> None:
+        """Create the topics of a file of JSON or YAML. Raises OSError, ValueError, and KafkaError."""
+        for topic in topics_of_file(path):
+            self.create_topic(topic.name, topic.partitions, settings=topic.settings)
 
     def delete_topic(self, *names: str) -> None:
         """Delete topics. Raises KafkaError, as UNKNOWN_TOPIC_OR_PARTITION."""

@@ -1,0 +1,66 @@
+"""Topics in a file of JSON or YAML:
+
+    orders:
+      partitions: 3
+      settings: {cleanup.policy: compact}
+    payments:
+
+A topic has one partition and the settings of the broker, unless the file gives it others.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pybroker.testing.settings import Setting
+
+FIELDS = {"partitions", "settings"}
+
+
+class WantedTopic(NamedTuple):
+    """A topic of the file."""
+
+    name: str
+    partitions: int
+    settings: Mapping[str, Setting]
+
+
+def topics_of_file(path: Path | str) -> list[WantedTopic]:
+    """Return the topics of a file. Raises OSError, and ValueError, which names the file and what is wrong in it."""
+    path = Path(path)
+    content = _content(path)
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: it must have topics by their names")  # noqa: TRY004  the file's fault, not a type's
+    return [_topic(path, str(name), described or {}) for name, described in content.items()]
+
+
+def _content(path: Path) -> Any:
+    text = path.read_text()
+    if path.suffix not in {".yaml", ".yml"}:
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"{path}: it is not JSON: {error}") from error
+    try:
+        import yaml  # noqa: PLC0415  only files of YAML need it
+    except ImportError as error:
+        raise ValueError(f"{path}: YAML needs a package: pip install PyYAML, or write the file in JSON") from error
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path}: it is not YAML: {error}") from error
+
+
+def _topic(path: Path, name: str, described: Any) -> WantedTopic:
+    if not isinstance(described, dict) or (unknown := described.keys() - FIELDS):
+        wrong = "" if not isinstance(described, dict) else f", not {', '.join(sorted(map(str, unknown)))}"
+        raise ValueError(f"{path}: {name} must have only partitions and settings{wrong}")
+    partitions, settings = described.get("partitions", 1), described.get("settings") or {}
+    if type(partitions) is not int or not isinstance(settings, dict):
+        raise ValueError(f"{path}: of {name}, partitions must be a number, and settings must have values by their names")
+    return WantedTopic(name, partitions, settings)
