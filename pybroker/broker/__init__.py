@@ -12,6 +12,7 @@ coordinating         makes the coordinators as soon as their topics exist
 replication          copies this broker's partitions from their leaders
 disks, disk_thread   the thread of each data directory, and how directories are closed
 leadership           whether a start raises the leader epochs
+alone                settings that only several brokers can keep, for a broker that is alone
 registration         what the broker registers with the cluster
 passes, periodic     work that is repeated: retention, checkpoints, expiry
 time_slice           has the scheduler let the loop run soon on a busy machine

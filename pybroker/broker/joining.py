@@ -6,10 +6,12 @@ A broker whose store no other one can use has only the entry of its life, in mem
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pybroker.broker.alone import warning_of
 from pybroker.broker.old_data import MEMORY, SQLITE, old_data, refusal_of, sqlite_path, why_not_start
 from pybroker.broker.registration import registration, registration_in_cluster
 from pybroker.log.checkpoints import checkpoint
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from pybroker.metadata.store.base import Session, Store
     from pybroker.model import TopicPartition
     from pybroker.replication.peers import Peers
+
+logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.2
 """The time between two looks at whether another process is still this broker."""
@@ -176,6 +180,8 @@ class Membership:
                 return
             await self._controller.register_broker(registration(self._config, bound))
             if self._session is None:
+                if (line := warning_of(self._config)) is not None:
+                    logger.warning("%s", line)
                 self._session = await go_live(self._controller, self._store, life, self._config)
         except StoreError as error:
             raise StartError(str(error)) from error

@@ -4,9 +4,11 @@ longer leads.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.model import BrokerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+REMIND_S: Final = 60.0
+"""The time after which the same reason is a line again."""
+
 
 class CoordinatorTopic:
     """The topic whose partitions hold the shards of a coordinator. It may be missing, because no client has needed it yet."""
@@ -28,6 +33,7 @@ class CoordinatorTopic:
         self._name = name
         self._controller = controller
         self._replicas = replicas
+        self._reported, self._reported_s = "", -math.inf
 
     @property
     def is_missing(self) -> bool:
@@ -45,9 +51,16 @@ class CoordinatorTopic:
         outcomes = await self._controller.create_missing_topics([self._name])
         error = outcomes[self._name].error
         if error is not None:
-            logger.warning("%s cannot be created: %s; clients get COORDINATOR_NOT_AVAILABLE", self._name, error.message)
+            self._report(error.message)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
+
+    def _report(self, reason: str) -> None:
+        """Log why the topic cannot be created. Clients ask again and again, so the same reason is a line once in a while."""
+        now_s = asyncio.get_running_loop().time()
+        if reason != self._reported or now_s >= self._reported_s + REMIND_S:
+            self._reported, self._reported_s = reason, now_s
+            logger.warning("%s cannot be created: %s; clients get COORDINATOR_NOT_AVAILABLE", self._name, reason)
 
     def leader_of(self, partition: Callable[[int], int]) -> BrokerId | None:
         """Return the leader of the partition that `partition` returns for the number of partitions, or None while that partition

@@ -20,8 +20,8 @@ class Refusals:
         self._by_reason: dict[str, list[TopicPartition]] = {}
 
     def add(self, topic_partition: TopicPartition, reason: str) -> None:
-        """Add an offline partition; `reason` is for people."""
-        self._by_reason.setdefault(reason, []).append(topic_partition)
+        """Add an offline partition; `reason` is for people. The partition's own name at its start is left out."""
+        self._by_reason.setdefault(reason.removeprefix(f"{topic_partition} is offline: "), []).append(topic_partition)
 
     def report(self) -> None:
         """Log the lines."""

@@ -3,11 +3,12 @@
 run, classes, install       which command a name means; commands by Java class; the scripts that start them
 options, target, errors     the command line, the brokers that a command talks to, what ends a command early
 connection, metadata        connects and waits, and reads Metadata without the codec, for health checks
-admin                       requests through the codec, for the other commands of administrators
+admin                       requests through the codec, to any broker or a certain one, for the other commands of administrators
+leaders                     offsets, asked of the leaders of partitions
 topics, topics_admin        kafka-topics
 configs, configs_admin      kafka-configs
 groups                      kafka-consumer-groups
-groups_admin                requests about groups, repeated while the coordinator is coming up
+groups_admin                requests about groups, to their coordinators, repeated while these are coming up
 groups_describe             what kafka-consumer-groups prints of groups
 groups_reset                resets and deletes committed offsets
 offsets, versions, cluster, storage, ready      the smaller commands

@@ -1,4 +1,4 @@
-"""Sends administrators' requests through the broker's own codec, one at a time, to any broker of the cluster.
+"""Sends administrators' requests through the broker's own codec, one at a time, to any broker of the cluster or to a certain one.
 
 Their errors come with the sentences that Kafka's tools print; a client library would hide some of those sentences.
 """
@@ -9,7 +9,9 @@ import base64
 from typing import TYPE_CHECKING, Any, Self
 
 from pybroker.client.connection import Connection
+from pybroker.client.errors import ClientError
 from pybroker.protocol.codec import EncodeError
+from pybroker.protocol.messages.metadata import MetadataRequest
 from pybroker.tools.errors import CommandError
 from pybroker.tools.kafka_errors import sentence_of
 
@@ -26,25 +28,59 @@ class RefusedError(Exception):
 
 
 class Admin:
-    """A client of one broker, and a context manager. Making it connects."""
+    """A client of a cluster, and a context manager. Making it connects to one of the brokers."""
 
     def __init__(self, target: Target) -> None:
+        self._target = target
         self._connection = Connection(target.connect())
+        self._brokers: dict[int, tuple[str, int]] | None = None
+        self._others: dict[int, Connection] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connection.close()
+        for connection in (self._connection, *self._others.values()):
+            connection.close()
 
-    def ask(self, request: object, version: int) -> Any:
-        """Return the response. Raises ClientError, and CommandError for a request that cannot be encoded, such as too large
-        a number.
+    @property
+    def brokers(self) -> dict[int, tuple[str, int]]:
+        """The host and the port of each live broker, as they were when they were first asked for. Raises ClientError."""
+        if self._brokers is None:
+            found = self.ask(MetadataRequest(topics=[]), 9).brokers
+            self._brokers = {broker.node_id: (broker.host, broker.port) for broker in found}
+        return self._brokers
+
+    def forget_brokers(self) -> None:
+        """Ask again which brokers are live, the next time."""
+        self._brokers = None
+
+    @property
+    def is_one_broker(self) -> bool:
+        """Whether there is nothing to choose: the one broker leads everything. It is asked over the first connection."""
+        return len(self.brokers) == 1
+
+    def ask(self, request: object, version: int, *, broker_id: int | None = None) -> Any:
+        """Return the response of a broker, of any one by default. Raises ClientError, and CommandError for a request that cannot
+        be encoded, such as too large a number.
         """
         try:
-            return self._connection.call(request, version)
+            return self._connected(broker_id).call(request, version)
         except EncodeError as error:
             raise CommandError(f"the request cannot be encoded: {error}") from error
+        except ClientError:
+            if broker_id is not None and broker_id in self._others:
+                self._others.pop(broker_id).close()
+            raise
+
+    def _connected(self, broker_id: int | None) -> Connection:
+        if broker_id is None or self.is_one_broker:
+            return self._connection
+        if broker_id not in self.brokers:
+            raise ClientError(f"broker {broker_id} is not live")
+        if broker_id not in self._others:
+            self._others[broker_id] = Connection(self._target.connect_to(*self.brokers[broker_id]))
+        return self._others[broker_id]
 
 
 def check(code: int, message: str | None = None) -> None:

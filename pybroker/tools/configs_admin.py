@@ -36,8 +36,10 @@ SET, DELETE = 0, 1
 OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
 
 
-def configs_of(admin: Admin, resource: int, names: Sequence[str], *, has_synonyms: bool = False) -> dict[str, list[Any]]:
-    """Return all settings of each resource, in the broker's order. Raises RefusedError."""
+def configs_of(
+    admin: Admin, resource: int, names: Sequence[str], *, has_synonyms: bool = False, broker_id: int | None = None
+) -> dict[str, list[Any]]:
+    """Return all settings of each resource, in the order of the broker that is asked. Raises RefusedError."""
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(resource_type=resource, resource_name=name, configuration_keys=None) for name in names
@@ -46,7 +48,7 @@ def configs_of(admin: Admin, resource: int, names: Sequence[str], *, has_synonym
         include_documentation=False,
     )
     found = {}
-    for result in admin.ask(request, 4).results:
+    for result in admin.ask(request, 4, broker_id=broker_id).results:
         check(result.error_code, result.error_message)
         found[result.resource_name] = list(result.configs)
     return found
@@ -72,8 +74,15 @@ def describe(target: Target, kind: str, name: str | None, *, is_all: bool) -> No
 def shown(admin: Admin, kind: str, name: str, *, is_all: bool, has_synonyms: bool) -> list[Any]:
     """Return the settings of a resource by name: those that were changed on it, or all."""
     source = {"topics": 1, "brokers": 2 if name else 3, "client-metrics": 7}.get(kind)
-    found = configs_of(admin, RESOURCES[kind], [name], has_synonyms=has_synonyms)[name]
+    owner = _owner(admin, kind, name)
+    found = configs_of(admin, RESOURCES[kind], [name], has_synonyms=has_synonyms, broker_id=owner)[name]
     return sorted((c for c in found if is_all or source in (None, c.config_source)), key=lambda config: str(config.name))
+
+
+def _owner(admin: Admin, kind: str, name: str) -> int | None:
+    """Return the broker that alone knows the settings of a resource; None for any, also where there is no such broker."""
+    is_number = kind in ("brokers", "broker-loggers") and name.isascii() and name.isdecimal()
+    return int(name) if is_number and int(name) in admin.brokers else None
 
 
 def _names(admin: Admin, kind: str) -> list[str]:
@@ -112,7 +121,8 @@ def alter(target: Target, kind: str, name: str, options: Options) -> None:
         changes = [AlterableConfig(name=key, config_operation=SET, value=value) for key, value in added.items()]
         changes += [AlterableConfig(name=key, config_operation=DELETE, value="") for key in deleted]
         resource = AlterConfigsResource(resource_type=RESOURCES[kind], resource_name=name, configs=changes)
-        for result in admin.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1).responses:
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        for result in admin.ask(request, 1, broker_id=_owner(admin, kind, name)).responses:
             check(result.error_code, result.error_message)
     if name:
         print(f"Completed updating config for {kind[:-1]} {name}.")

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from pybroker.client.errors import ClientError
-from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pybroker.protocol.messages.metadata import MetadataRequest
 from pybroker.tools.admin import Admin, RefusedError
 from pybroker.tools.errors import CommandError
 from pybroker.tools.kafka_errors import exception_of, sentence_of
+from pybroker.tools.leaders import list_offsets
 from pybroker.tools.options import FLAG, VALUE, Options, parse
 from pybroker.tools.target import OPTIONS, Target, client_properties, target_of
 from pybroker.tools.topics import TopicError, wanted
@@ -34,6 +34,8 @@ HELP = """An interactive shell for getting topic-partition offsets.
 --exclude-internal-topics     leave out internal topics
 """
 
+WAIT_S = 5.0
+"""How long a partition without a leader is waited for."""
 TIMES = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
 RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|([0-9]*)-([0-9]*)))?")
 Rule = Callable[[str, int], bool]
@@ -82,19 +84,14 @@ def _lines(admin: Admin, options: Options, at: int) -> list[str]:
     partitions = _partitions(topics, options)
     if not partitions:
         raise CommandError("Error occurred: Could not match any topic-partitions with the specified filters")
-    asked = [
-        ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=i, timestamp=at) for i in indexes])
-        for name, indexes in partitions.items()
-    ]
     found = {}
-    for topic in admin.ask(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=asked), 9).topics:
-        for one in topic.partitions:
-            name = f"{topic.name}-{one.partition_index}"
-            if one.error_code:
-                reason = f"{exception_of(one.error_code)}: {sentence_of(one.error_code)}"
-                print(f"Skip getting offsets for topic-partition {name} due to error: {reason}", file=sys.stderr)
-            elif one.offset >= 0:
-                found[name] = f"{topic.name}:{one.partition_index}:{one.offset}"
+    for topic, one in list_offsets(admin, partitions, at, version=9, wait_s=WAIT_S):
+        name = f"{topic}-{one.partition_index}"
+        if one.error_code:
+            reason = f"{exception_of(one.error_code)}: {sentence_of(one.error_code)}"
+            print(f"Skip getting offsets for topic-partition {name} due to error: {reason}", file=sys.stderr)
+        elif one.offset >= 0:
+            found[name] = f"{topic}:{one.partition_index}:{one.offset}"
     return [found[name] for name in sorted(found)]
 
 

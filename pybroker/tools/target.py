@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from pybroker.client.errors import ClientError
 from pybroker.client.frames import Frames  # noqa: TC001  `typing` is slow to import
 from pybroker.tools.connection import RESPONSE_S, WAIT_S, connect, servers
 from pybroker.tools.errors import NOT_SUPPORTED, CommandError, not_supported
@@ -30,6 +31,13 @@ class Target:
         if wait_s is None:
             wait_s = self._seconds("default.api.timeout.ms", WAIT_S)
         return connect(self.servers, wait_s=wait_s, response_s=request_s)
+
+    def connect_to(self, host: str, port: int) -> Frames:
+        """Return a connection to a broker that the cluster has named, without a second attempt. Raises ClientError."""
+        try:
+            return connect([(host, port)], wait_s=0, response_s=self._seconds("request.timeout.ms", RESPONSE_S))
+        except CommandError as error:  # its name does not resolve
+            raise ClientError(str(error)) from error
 
     def _seconds(self, name: str, otherwise: float) -> float:
         text = self.properties.get(name)

@@ -52,6 +52,7 @@ def test_each_broker_gets_the_options_of_all_and_its_own_properties(monkeypatch:
     [
         (["--port", "65535"], "listeners=PLAINTEXT://127.0.0.1:65535: PLAINTEXT has no free port that is 1 higher", 2),
         (["--override", "controller.quorum.voters=1@a:9093"], "--brokers runs brokers of one machine", 2),
+        (["--override", "node.id=7"], "node.id=7: --brokers numbers the brokers from 1, so leave it out", 2),
     ],
 )
 def test_what_several_brokers_cannot_have_is_one_line(options: list[str], words: str, code: int, tmp_path: Path) -> None:

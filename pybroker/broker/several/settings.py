@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "broker_"
 """With a hyphen, the names would be those of partitions of a topic `broker`."""
+UNIX: Final = "unix:"
+_NUMBERS_OF_ONE: Final = (-1, 1)
+"""The numbers that a file for a single broker may have, because the first of several has them, too."""
 
 
 def properties_of(config: BrokerConfig, number: int, store: str, *, port: int | None = None) -> dict[str, str]:
@@ -56,6 +59,11 @@ def check(config: BrokerConfig, count: int) -> None:
     ):
         if value:
             raise ConfigError(key, value, "names the controllers of several machines, but --brokers runs brokers of one machine")
+    for key, number in (("node.id", config.node_id), ("broker.id", config.broker_id)):
+        if key in config.origins and number not in _NUMBERS_OF_ONE:
+            raise ConfigError(key, number, "--brokers numbers the brokers from 1, so leave it out")
+    if config.metadata_store.startswith(UNIX):
+        raise ConfigError("metadata.store", config.metadata_store, "is that of another parent of brokers: leave it out")
     properties_of(config, count, "")
 
 

@@ -55,6 +55,9 @@ def test_a_broker_that_is_started_again_has_the_port_that_it_got() -> None:
     [
         ({"listeners": "PLAINTEXT://:65534"}, "listeners"),
         ({"controller.quorum.voters": "1@a:9093,2@b:9093"}, "controller.quorum.voters"),
+        ({"node.id": "7"}, "node.id"),
+        ({"broker.id": "0", "node.id": "0"}, "node.id"),
+        ({"metadata.store": "unix:/s"}, "metadata.store"),
     ],
 )
 def test_settings_that_several_brokers_cannot_have_are_refused(more: dict[str, str], key: str) -> None:

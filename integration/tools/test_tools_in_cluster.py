@@ -1,0 +1,95 @@
+"""Our commands in a cluster of three: whichever broker they are pointed at, each request goes to the broker that knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from testing.process.our_commands import run_command
+from testing.process.several import SeveralBrokers
+
+TIMEOUT_S = 60
+GROUPS = [f"group-{number}" for number in range(8)]
+PARTITIONS = 6
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """Three brokers with a topic whose partition N has N + 1 records, and groups that have read one of each."""
+    with SeveralBrokers(tmp_path_factory.mktemp("cluster"), 3) as brokers:
+        settings = {"bootstrap.servers": brokers.bootstrap}
+        admin = AdminClient(settings)  # a client that is not held ends its requests
+        admin.create_topics([NewTopic("orders", PARTITIONS, 2)])["orders"].result(TIMEOUT_S)
+        producer = Producer(settings)
+        for partition in range(PARTITIONS):
+            for _ in range(partition + 1):
+                producer.produce("orders", b"order", partition=partition)
+        assert producer.flush(TIMEOUT_S) == 0
+        for group in GROUPS:
+            consumer = Consumer({**settings, "group.id": group})
+            offsets = [TopicPartition("orders", partition, 1) for partition in range(PARTITIONS)]
+            consumer.commit(offsets=offsets, asynchronous=False)
+            consumer.close()
+        yield brokers.bootstrap.split(",")
+
+
+def run(tool: str, broker: str, *arguments: str) -> list[str]:
+    """Return the lines of a command, without empty ones."""
+    ran = run_command(f"kafka-{tool}", "--bootstrap-server", broker, *arguments)
+    assert ran.code == 0, ran
+    assert "rror" not in ran.out, ran.out
+    return [line for line in ran.out.splitlines() if line.strip()]
+
+
+def offsets(broker: str, group: str) -> dict[int, tuple[int, int, int]]:
+    """Return the current offset, the log end offset and the lag of each partition."""
+    rows = [line.split() for line in run("consumer-groups", broker, "--describe", "--group", group)[1:]]
+    return {int(row[2]): (int(row[3]), int(row[4]), int(row[5])) for row in rows}
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_groups_are_listed_and_described_whichever_broker_is_named(cluster: list[str], number: int) -> None:
+    broker = cluster[number]
+    assert run("consumer-groups", broker, "--list") == GROUPS
+    expected = {partition: (1, partition + 1, partition) for partition in range(PARTITIONS)}
+    assert all(offsets(broker, group) == expected for group in GROUPS)
+    states = {line.split()[0]: line.split()[2] for line in run("consumer-groups", broker, "--list", "--state", "--type")[1:]}
+    assert states == dict.fromkeys(GROUPS, "Empty")
+    coordinators = {run("consumer-groups", broker, "--describe", "--state", "--group", group)[1].split()[2] for group in GROUPS}
+    assert coordinators == {"(1)", "(2)", "(3)"}, "the groups are those of all brokers"
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_offsets_are_those_of_the_leaders(cluster: list[str], number: int) -> None:
+    found = run("get-offsets", cluster[number], "--topic", "orders")
+    assert found == [f"orders:{partition}:{partition + 1}" for partition in range(PARTITIONS)]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_settings_of_a_broker_are_its_own(cluster: list[str], number: int) -> None:
+    for node_id, address in enumerate(cluster, start=1):
+        lines = run("configs", cluster[number], "--describe", "--all", "--entity-type", "brokers", "--entity-name", str(node_id))
+        assert any(line.startswith(f"  node.id={node_id} ") for line in lines), (address, lines)
+    changed = "log.cleaner.threads=2"
+    for kind in (["--add-config", changed], ["--delete-config", "log.cleaner.threads"]):
+        run("configs", cluster[number], "--alter", "--entity-type", "brokers", "--entity-name", str((number + 1) % 3 + 1), *kind)
+
+
+def test_offsets_are_reset_and_deleted_by_the_coordinators(cluster: list[str]) -> None:
+    for number, group in enumerate(GROUPS):
+        broker = cluster[number % 3]
+        run("consumer-groups", broker, "--reset-offsets", "--group", group, "--all-topics", "--to-latest", "--execute")
+        assert {row[0] for row in offsets(cluster[(number + 1) % 3], group).values()} == set(range(1, PARTITIONS + 1))
+        run("consumer-groups", broker, "--delete-offsets", "--group", group, "--topic", "orders:0,1,2,3,4")
+        assert offsets(cluster[(number + 2) % 3], group) == {5: (6, 6, 0)}
+    run("consumer-groups", cluster[0], "--delete", *(word for group in GROUPS for word in ("--group", group)))
+    assert run("consumer-groups", cluster[1], "--list") == []
+
+
+def test_a_live_broker_is_not_unregistered(cluster: list[str]) -> None:
+    ran = run_command("kafka-cluster", "unregister", "--bootstrap-server", cluster[0], "--id", "3")
+    assert (ran.code, ran.out) == (1, "")
+    assert "InvalidRequestException: Broker 3 is live: stop it before it is unregistered" in ran.err
