@@ -6,7 +6,10 @@ Longer runs, with other seeds: `python -m benchmarks.cluster_faults`.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -14,7 +17,8 @@ from pybroker.sharing.turns.watchdog import SWITCH
 from testing.faults import replicas
 from testing.faults.clients import RELEASE
 from testing.faults.clusters import Cluster, Several, WithEtcd
-from testing.faults.run import run
+from testing.faults.faults import EVERYWHERE, WITH_ETCD, Fault, drawn
+from testing.faults.run import kinds_of, run
 from testing.process.tool_runner import ToolRunner
 
 pytestmark = pytest.mark.skipif(
@@ -22,13 +26,21 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize(("kind", "seed", "faults"), [(Several, 1, 4), (WithEtcd, 2, 3)], ids=["--brokers 3", "etcd"])
+@pytest.mark.parametrize(
+    ("kind", "faults", "seed", "count"), [(Several, EVERYWHERE, 1, 4), (WithEtcd, WITH_ETCD, 2, 3)], ids=["--brokers 3", "etcd"]
+)
 def test_nothing_acknowledged_is_lost_doubled_or_reordered(
-    kind: type[Several | WithEtcd], seed: int, faults: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: type[Several | WithEtcd],
+    faults: Sequence[Fault],
+    seed: int,
+    count: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(SWITCH, raising=False)  # a turn in which the broker was paused is no fault
+    random = Random(seed)
     with kind(tmp_path) as cluster:
-        result = run(cluster, seed, faults=faults)
+        result = run(cluster, kinds_of(random), islice(drawn(faults, random), count), random)
         assert not result.problems, str(result)
         assert all(one.acked and "committed" in one.outcomes.values() for one in result.clients)
         check_replicas(cluster, result.topics, tmp_path)

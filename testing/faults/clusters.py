@@ -20,7 +20,7 @@ from testing.process.several import SeveralBrokers
 from testing.waiting import until
 
 if TYPE_CHECKING:
-    from testing.process.etcd_peer import Member
+    from testing.process.etcd_peer import EtcdPeer, Member
 
 NUMBERS: Final = (1, 2, 3)
 TIMEOUT_S: Final = 60
@@ -40,8 +40,6 @@ SETTINGS: Final = {
 
 class Cluster(ABC):
     """Three brokers in a `with` block."""
-
-    has_etcd = False
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -134,23 +132,27 @@ class Several(Cluster):
 class WithEtcd(Cluster):
     """Three brokers that share an etcd of three members."""
 
-    has_etcd = True
-
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._stack = ExitStack()
         self._brokers: dict[int, BrokerProcess] = {}
 
     def __enter__(self) -> Self:
-        with self._stack:
-            self.etcd = self._stack.enter_context(etcd_peer.running(len(NUMBERS)))
+        with self._stack as stack:
+            self.etcd = self._started_etcd(stack)
             for number in NUMBERS:
-                settings = SETTINGS | {"metadata.store": f"etcd:{self.etcd.urls}/cluster", "node.id": str(number)}
-                self._brokers[number] = BrokerProcess(self.folder / str(number), settings)
-                self._stack.callback(self._brokers[number].close)
+                settings = {"metadata.store": f"etcd:{self.etcd.urls}/cluster", "node.id": str(number)}
+                self._brokers[number] = self._broker(number, SETTINGS | settings)
+                stack.callback(self._brokers[number].close)
             self.start(*NUMBERS)
-            self._stack = self._stack.pop_all()
+            self._stack = stack.pop_all()
         return self
+
+    def _started_etcd(self, stack: ExitStack) -> EtcdPeer:
+        return stack.enter_context(etcd_peer.running(len(NUMBERS)))
+
+    def _broker(self, number: int, settings: dict[str, str]) -> BrokerProcess:
+        return BrokerProcess(self.folder / str(number), settings)
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Final
 
@@ -107,12 +107,12 @@ def pause_etcd_leader(cluster: Cluster, random: Random, work: Work) -> None:
 
 Fault = Callable[[Cluster, Random, Work], None]
 EVERYWHERE: Final[tuple[Fault, ...]] = (kill, kill_two, kill_two_one_comes_back, pause, pause_shortly)
-WITH_ETCD: Final[tuple[Fault, ...]] = (stop, kill_etcd_leader, kill_etcd_leader_and_broker, pause_etcd_leader)
+WITH_ETCD: Final[tuple[Fault, ...]] = (*EVERYWHERE, stop, kill_etcd_leader, kill_etcd_leader_and_broker, pause_etcd_leader)
 
 
-def drawn(cluster: Cluster, random: Random) -> Iterator[Fault]:
+def drawn(kinds: Sequence[Fault], random: Random) -> Iterator[Fault]:
     """Yield faults without end. Each kind comes once before any comes again."""
     while True:
-        kinds = [*EVERYWHERE, *(WITH_ETCD if cluster.has_etcd else ())]
-        random.shuffle(kinds)
-        yield from kinds
+        shuffled = list(kinds)
+        random.shuffle(shuffled)
+        yield from shuffled

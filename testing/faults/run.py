@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -17,10 +15,10 @@ from testing.clients.sequences.roles import END
 from testing.faults import replicas
 from testing.faults.checker import problems
 from testing.faults.clients import PARTITIONS, PYTHON_CLIENTS, Clients, Seen, Where
-from testing.faults.faults import drawn
 
 if TYPE_CHECKING:
     from testing.faults.clusters import Cluster
+    from testing.faults.faults import Fault
 
 STEP_S: Final = 90
 """The limit of a step. A client that must wait for its own timeouts takes some tens of seconds."""
@@ -44,24 +42,29 @@ class Result:
         return "\n".join([*lines, *self.problems])
 
 
-def run(
-    cluster: Cluster,
-    seed: int,
-    *,
-    faults: int | None = None,
-    seconds: float | None = None,
-    rate: float = 40,
-    note: Callable[[str], None] = lambda _: None,
-) -> Result:
-    """Let that many faults happen, or faults for that many seconds, and return what was seen and what is wrong.
-
-    The seed draws the faults, their order, and the protocols of groups. `rate` is that of each client, in numbers a second.
-    Raises AssertionError if anything takes too long: clients that cannot write, replicas that do not come into sync.
-    """
-    random, result = Random(seed), Result()
+def kinds_of(random: Random) -> list[str]:
+    """Return all clients, with the protocols of their groups drawn."""
     kinds = [*PYTHON_CLIENTS, "java"]
     for index in (0, -1):
         kinds[index] += random.choice(("", "-consumer"))
+    return kinds
+
+
+def run(
+    cluster: Cluster,
+    kinds: list[str],
+    faults: Iterable[Fault],
+    random: Random,
+    *,
+    rate: float = 40,
+    note: Callable[[str], None] = lambda _: None,
+) -> Result:
+    """Let faults happen to a cluster while clients of these kinds work, and return what was seen and what is wrong.
+
+    `rate` is that of each client, in numbers a second. Raises AssertionError if anything takes too long: clients that cannot
+    write, replicas that do not come into sync.
+    """
+    result = Result()
     clients = Clients(kinds, cluster.bootstrap, rate, cluster.folder / "clients")
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
     for created in admin.create_topics([NewTopic(topic, PARTITIONS, 3) for topic in clients.topics]).values():
@@ -70,10 +73,7 @@ def run(
         note("clients start")
         clients.start()
         clients.advance(NUMBERS_PER_STEP, STEP_S, "all clients write before the first fault")
-        end = time.monotonic() + (seconds or 0)
-        for fault in islice(drawn(cluster, random), faults):
-            if seconds is not None and time.monotonic() > end:
-                break
+        for fault in faults:
             name = fault.__name__
             note(name)
             result.faults[name] = result.faults.get(name, 0) + 1

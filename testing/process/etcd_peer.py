@@ -14,7 +14,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -26,6 +26,7 @@ from testing.waiting import LONG_WAIT_S
 
 PACKAGE: Final = "etcd-server"
 START_S_MAX: Final = 60
+LOOPBACK: Final = "127.0.0.1"
 NAMES: Final = ("ca", "server", "client")
 
 
@@ -79,17 +80,25 @@ class Certificates:
 
 
 class Member:
-    """A member of etcd, which keeps its ports and its data over restarts."""
+    """A member of etcd, which keeps its ports and its data over restarts. `inside` begins a command that runs at `host`."""
 
-    def __init__(self, folder: Path, name: str, certificates: Certificates | None = None) -> None:
-        self.name, self._folder, self.certificates = name, folder / name, certificates
-        self.url = f"{'http' if certificates is None else 'https'}://127.0.0.1:{free_port()}"
-        self.peer_url = f"http://127.0.0.1:{free_port()}"
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        certificates: Certificates | None = None,
+        *,
+        host: str = LOOPBACK,
+        inside: Sequence[str] = (),
+    ) -> None:
+        self.name, self._folder, self.certificates, self._inside = name, folder / name, certificates, inside
+        self.url = f"{'http' if certificates is None else 'https'}://{host}:{free_port()}"
+        self.peer_url = f"http://{host}:{free_port()}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, cluster: str) -> None:
         """Start the process; `cluster` names all members."""
-        command = [str(executable()), "--name", self.name, "--data-dir", str(self._folder), "--log-level", "error"]
+        command = [*self._inside, str(executable()), "--name", self.name, "--data-dir", str(self._folder), "--log-level", "error"]
         command += ["--listen-client-urls", self.url, "--advertise-client-urls", self.url]
         command += ["--listen-peer-urls", self.peer_url, "--initial-advertise-peer-urls", self.peer_url]
         command += ["--initial-cluster", cluster, "--pre-vote"]
@@ -112,8 +121,8 @@ class Member:
 class EtcdPeer:
     """A cluster of etcd. `urls` is what follows `etcd:` in metadata.store."""
 
-    def __init__(self, folder: Path, count: int, certificates: Certificates | None = None) -> None:
-        self.members = [Member(folder, f"etcd-{number}", certificates) for number in range(count)]
+    def __init__(self, members: list[Member]) -> None:
+        self.members = members
         self.urls = ",".join(member.url for member in self.members)
         self._cluster = ",".join(f"{member.name}={member.peer_url}" for member in self.members)
 
@@ -135,7 +144,7 @@ class EtcdPeer:
 def running(count: int = 1, certificates: Certificates | None = None) -> Iterator[EtcdPeer]:
     """Run a cluster of etcd for as long as the context lasts; with certificates, its clients need TLS."""
     with tempfile.TemporaryDirectory() as folder:
-        etcd = EtcdPeer(Path(folder), count, certificates)
+        etcd = EtcdPeer([Member(Path(folder), f"etcd-{number}", certificates) for number in range(count)])
         try:
             etcd.start()
             etcd.become_ready()
