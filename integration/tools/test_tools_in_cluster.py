@@ -89,6 +89,20 @@ def test_offsets_are_reset_and_deleted_by_the_coordinators(cluster: list[str]) -
     assert run("consumer-groups", cluster[1], "--list") == []
 
 
+def test_replicas_on_brokers_that_do_not_exist_are_refused(cluster: list[str]) -> None:
+    for words, reason in (
+        (("--replica-assignment", "1:9"), "includes broker 9, but no such broker is registered."),
+        (
+            ("--replication-factor", "4"),
+            "factor of 4 cannot be reached because only 3 broker(s) are registered.",
+        ),
+    ):
+        ran = run_command("kafka-topics", "--bootstrap-server", cluster[1], "--create", "--topic", "refused", *words)
+        assert ran.code == 1
+        assert reason in ran.out, ran
+    assert run("topics", cluster[2], "--list") == ["__consumer_offsets", "orders"]
+
+
 def test_a_live_broker_is_not_unregistered(cluster: list[str]) -> None:
     ran = run_command("kafka-cluster", "unregister", "--bootstrap-server", cluster[0], "--id", "3")
     assert (ran.code, ran.out) == (1, "")

@@ -6,9 +6,13 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pybroker.listed import listed
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.directories import strays
 from pybroker.metadata.directories import read_directories, write_directories
+from pybroker.metadata.entries import apply_changes
+from pybroker.metadata.image import empty_image
+from pybroker.metadata.store.base import Change
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
@@ -45,7 +49,11 @@ async def described(store: Store, config: BrokerConfig, filesystem: Filesystem) 
 
 
 async def forget(store: Store, config: BrokerConfig, filesystem: Filesystem, directory_id: str) -> KnownDirectory:
-    """Give a directory up: its partitions are made again, empty, at the next start. Raises ForgetError, StoreError."""
+    """Give a directory up: its partitions are made again at the next start, empty, or copied from other brokers.
+
+    A broker that is live, and one that alone has been in sync for a partition of which others have replicas, gives up none. It
+    would come back with an empty log, lead, and have the others drop what they have. Raises ForgetError, StoreError.
+    """
     known = {one.directory_id: one for one in await read_directories(store, config.node_id)}
     path = _present(config, filesystem).get(directory_id)
     if path is not None:
@@ -53,9 +61,38 @@ async def forget(store: Store, config: BrokerConfig, filesystem: Filesystem, dir
     if directory_id not in known:
         names = ", ".join(f"{one.directory_id} ({one.path})" for one in known.values()) or "none"
         raise ForgetError(f"Directory {directory_id} is not known; the known directories are: {names}")
+    await _refuse_harm(store, config, filesystem)
     known[directory_id] = dataclasses.replace(known[directory_id], is_forgotten=True, is_away=True)
     await write_directories(store, config.node_id, known.values())
     return known[directory_id]
+
+
+async def _refuse_harm(store: Store, config: BrokerConfig, filesystem: Filesystem) -> None:
+    """Raise ForgetError if the broker is live, or if its lost logs would lead although others have more."""
+    entries, revision = await store.list()
+    image, _ = apply_changes(empty_image(config.node_id), [Change(*entry) for entry in entries], revision)
+    if config.node_id in image.members.sessions:
+        raise ForgetError(f"Broker {config.node_id} is live: stop it first, or wait until its session has ended")
+    here = {name for path in _paths(config) for name in _log_names(filesystem, path)}
+    alone = [
+        f"{topic.name}-{number}"
+        for topic in image.topics.values()
+        for number, partition in enumerate(topic.partitions)
+        if len(partition.replicas) > 1 and partition.isr == (config.node_id,) and f"{topic.name}-{number}" not in here
+    ]
+    if alone:
+        raise ForgetError(
+            f"Broker {config.node_id} has the only replica in sync of {len(alone)} partitions ({listed(alone)}), and others have "
+            "older ones. To keep what these have, let one of them lead first, by an unclean election: set "
+            "unclean.leader.election.enable=true for the topic until it has a leader, or use Kafka's kafka-leader-election"
+        )
+
+
+def _log_names(filesystem: Filesystem, path: str) -> list[str]:
+    try:
+        return [entry.name for entry in filesystem.list(path) if entry.is_dir()]
+    except OSError:
+        return []
 
 
 def _paths(config: BrokerConfig) -> list[str]:

@@ -438,12 +438,9 @@ class BrokerServer:
         gauges.register_network(metrics, self.server)
         gauges.register_free_memory(metrics, self.free_memory)
         gauges.register_replicas(metrics, self.replica_manager, self.fetch_sessions, lambda: self.replication)
+        timeout_ms_max = self.config.transaction_max_timeout_ms
         gauges.register_transactions(
-            metrics,
-            lambda: self._transactions,
-            self.log_manager,
-            self.clock,
-            timeout_ms_max=self.config.transaction_max_timeout_ms,
+            metrics, lambda: self._transactions, self.log_manager, self.clock, timeout_ms_max=timeout_ms_max
         )
         register_groups(metrics, lambda: self._groups, self.replica_manager)
         gauges.register_directories(metrics, self.log_manager)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.broker.alone import warning_of
 from pybroker.broker.old_data import MEMORY, SQLITE, old_data, refusal_of, sqlite_path, why_not_start
-from pybroker.broker.registration import registration, registration_in_cluster
+from pybroker.broker.registration import registration, registration_in_cluster, warn_of_unresolved
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.directories.claims import stored_cluster_id
 from pybroker.log.directories.directory import LOCK_FILE
@@ -127,6 +127,7 @@ class Membership:
         self._controller, self._store, self._config, self._clock = controller, store, config, clock
         self._directories: list[str] = []
         self._session: Session | None = None  # of a broker that is alone
+        self._looking_up: asyncio.Task[None] | None = None
         self.control: ClusterControl | None = None
         """The part of the cluster; None for a broker that is alone."""
         if is_shared(config) or controller.image.registered.keys() - {config.node_id}:
@@ -176,7 +177,10 @@ class Membership:
         life = BrokerSession(directory=next(iter(self._directories), ""), host=host, started_ms=now_ms)
         try:
             if self.control is not None:
-                await self.control.join(registration_in_cluster(self._config, bound), life)
+                registered = registration_in_cluster(self._config, bound)
+                await self.control.join(registered, life)
+                if bound:  # a look-up may take seconds, for which no client waits
+                    self._looking_up = asyncio.create_task(warn_of_unresolved(self._config, registered))
                 return
             await self._controller.register_broker(registration(self._config, bound))
             if self._session is None:
@@ -198,6 +202,8 @@ class Membership:
 
     async def close(self) -> None:
         """End the membership, at the end of a stop."""
+        if self._looking_up is not None:
+            self._looking_up.cancel()
         if self.control is not None:
             await self.control.close()
 

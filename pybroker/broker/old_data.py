@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 SQLITE: Final = "sqlite:"
 MEMORY: Final = "memory:"
 METADATA_FILE: Final = "metadata.sqlite"
+BROKER_PREFIX: Final = "broker_"
+"""The name of the data directory of one of several brokers, without its number. With a hyphen, it would be that of a partition."""
 CONTAINER_MARKS: Final = ("/.dockerenv", "/run/.containerenv")
 
 
@@ -153,10 +155,23 @@ def sqlite_path(config: BrokerConfig) -> str | None:
 def refusal_of(store: str, found: Sequence[OldData], filesystem: Filesystem) -> str:
     """Return why the broker does not start with the new `store` beside what was found, which may be an Apache Kafka's."""
     log_dirs = [one.path for one in found]
+    if (of_several := _several_of(log_dirs[0])) is not None:
+        return (
+            f"{log_dirs[0]} is the data directory of one of several brokers, whose metadata is in {of_several}: start all "
+            f"with 'pybroker start --brokers N --data-dir {of_several.parent}'"
+        )
     sign = sign_of_kafka(log_dirs, filesystem)
     if sign is None:
         return refusal(store, found)
     return f"The metadata store {store} is new, but {_named(found)}. {use_adopt(log_dirs, sign)}"
+
+
+def _several_of(log_dir: str) -> Path | None:
+    """Return the metadata of the brokers of one machine, if a directory is that of one of them."""
+    path = Path(log_dir)
+    store = path.parent / METADATA_FILE
+    is_one = path.name.startswith(BROKER_PREFIX) and path.name.removeprefix(BROKER_PREFIX).isdecimal()
+    return store if is_one and store.exists() else None
 
 
 def refusal(store: str, found: Sequence[OldData], environment: Mapping[str, str] = os.environ) -> str:

@@ -136,6 +136,13 @@ class BrokerPeers:
         """The name by which the other brokers know this one."""
         return self._client_id
 
+    def unresolved(self, broker_id: BrokerId, error: Exception) -> str:
+        """Return why a broker cannot be reached whose host has no address here, and what to do."""
+        return (
+            f"the host has no address here ({error}). Broker {broker_id} advertises it for its listener {self._listener}: set "
+            f"advertised.listeners of broker {broker_id} to an address that all brokers can resolve"
+        )
+
     def failed(self, broker_id: BrokerId, endpoint: Endpoint, reason: str) -> float:
         """Note that a broker cannot be reached. Returns for how many seconds it should not be tried again."""
         count = self._failures[broker_id] = self._failures.get(broker_id, 0) + 1
@@ -226,7 +233,10 @@ class _Lane:
                 transport, _ = await self._loop.create_connection(
                     lambda: self._connection, self.endpoint.host, self.endpoint.port
                 )
-        except (OSError, UnicodeError) as error:  # UnicodeError: the host is no name
+        except (socket.gaierror, UnicodeError) as error:  # UnicodeError: the host is no name
+            self.close(self._peers.unresolved(self._broker_id, error))
+            return
+        except OSError as error:
             self.close(str(error) or "no connection in time")
             return
         if self._peers.receive_buffer_bytes > 0:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
 
     from pybroker.config.broker import BrokerConfig
     from pybroker.network.limits import BoundListener
+
+logger = logging.getLogger(__name__)
 
 EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  compared, not bound
 
@@ -53,3 +58,19 @@ def registration(config: BrokerConfig, bound: Iterable[BoundListener]) -> Broker
             if endpoint.host and port:
                 endpoints[endpoint.listener_name] = Endpoint(endpoint.host, port)
     return BrokerRegistration(broker_id=config.node_id, endpoints=endpoints, rack=config.broker_rack)
+
+
+async def warn_of_unresolved(config: BrokerConfig, registered: BrokerRegistration) -> None:
+    """Log a warning if this machine itself cannot resolve the host by which other brokers are to reach this one."""
+    name = inter_broker_listener(config)
+    host, port = registered.endpoints[name]
+    try:
+        await asyncio.get_running_loop().getaddrinfo(host, port)
+    except (socket.gaierror, UnicodeError) as error:
+        logger.warning(
+            "This machine cannot resolve %s (%s), which this broker advertises for the listener %s: brokers that cannot either "
+            "do not reach this one. advertised.listeners sets another address",
+            host,
+            error,
+            name,
+        )

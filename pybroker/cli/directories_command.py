@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from pybroker.cli.main import ConfigurationError, RunError
-from pybroker.cli.start import env_option, load_configuration, override_option, properties_of
+from pybroker.cli.start import controllers_of, env_option, load_configuration, override_option, properties_of
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from pybroker.metadata.store.base import Store
 
 Result = TypeVar("Result")
+of_several_option = click.option(
+    "--broker",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Broker N of 'pybroker start --brokers'.",
+)
 _HEADINGS: Final = ("ID", "PATH", "STATE", "LOGS")
 
 
@@ -48,12 +54,14 @@ def _of_broker(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @command.command("list", short_help="Print the directories that the broker has used.")
+@of_several_option
 @_of_broker
-def list_(*, loaded: BrokerConfig) -> None:
+def list_(*, broker: int | None, loaded: BrokerConfig) -> None:
     """Print the directories that the broker has used, each as present, missing, away or forgotten, and the new ones."""
     from pybroker.adoption.known_directories import described
 
-    rows = with_store(loaded, lambda store: described(store, loaded, filesystem_of_disk()), is_made=False)
+    config = of_several(loaded, broker)
+    rows = with_any_store(config, lambda store: described(store, config, filesystem_of_disk()))
     widths = [max(len(row[column]) for row in (_HEADINGS, *rows)) for column in range(len(_HEADINGS))]
     for row in (_HEADINGS, *rows):
         click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
@@ -61,20 +69,23 @@ def list_(*, loaded: BrokerConfig) -> None:
 
 @command.command("forget", short_help="Give up a directory whose disk is lost for good.")
 @click.argument("directory_id", metavar="ID")
+@of_several_option
 @_of_broker
-def forget(*, directory_id: str, loaded: BrokerConfig) -> None:
-    """Give up the directory ID, whose disk is lost for good. The next start creates its partitions again, empty."""
+def forget(*, directory_id: str, broker: int | None, loaded: BrokerConfig) -> None:
+    """Give up the directory ID, whose disk is lost for good. The next start creates its partitions again, empty, or copies them
+    from other brokers.
+    """
     from pybroker.adoption import known_directories
 
+    config = of_several(loaded, broker)
     try:
-        forgotten: KnownDirectory = with_store(
-            loaded,
-            lambda store: known_directories.forget(store, loaded, filesystem_of_disk(), directory_id),
-            is_made=False,
+        forgotten: KnownDirectory = with_any_store(
+            config, lambda store: known_directories.forget(store, config, filesystem_of_disk(), directory_id)
         )
     except known_directories.ForgetError as error:
         raise RunError(str(error)) from error
-    click.echo(f"{forgotten.directory_id} ({forgotten.path}) is forgotten; the next start creates its partitions again, empty")
+    what = "the next start creates its partitions again, empty, or copies them from other brokers"
+    click.echo(f"{forgotten.directory_id} ({forgotten.path}) is forgotten; {what}")
 
 
 @command.command("adopt", short_help="Rebuild lost metadata from this broker's logs.")
@@ -169,6 +180,52 @@ def load_config(file: Path | None, data_dir: str | None, overrides: Sequence[str
         properties["log.dirs"] = data_dir
     set_up_logging({}, ["WARNING"], None)
     return load_configuration(file, properties, env=env).config
+
+
+def of_several(config: BrokerConfig, number: int | None) -> BrokerConfig:
+    """Return the configuration of broker `number` of several of one machine, made from that of all; the same for None. Raises
+    RunError.
+    """
+    from pybroker.broker.old_data import sqlite_path
+    from pybroker.broker.several.settings import brokers_in, directories_of
+
+    numbers = sorted({one for path in config.log_dirs for one in brokers_in(path)})
+    if number is None and numbers:
+        raise RunError(f"{', '.join(config.log_dirs)} has the data of {len(numbers)} brokers: name one of them by --broker")
+    if number is None:
+        return config
+    if number not in numbers:
+        raise RunError(f"{', '.join(config.log_dirs)} has no data of broker {number}, but of {numbers or 'none'}")
+    path = sqlite_path(config)
+    store = config.metadata_store if path is None else f"sqlite:{path}"
+    return config.model_copy(update={"node_id": number, "log_dirs": directories_of(config, number), "metadata_store": store})
+
+
+def with_any_store(config: BrokerConfig, work: Callable[[Store], Coroutine[Any, Any, Result]]) -> Result:
+    """Return the result of `work` on the broker's store, which may be one that other brokers use meanwhile. A store in a file is
+    locked, and not created.
+
+    Raises RunError and ConfigurationError.
+    """
+    from pybroker.metadata.store import open_store
+    from pybroker.metadata.store.base import StoreError
+
+    quorum = controllers_of(config)
+    url = config.metadata_store if quorum is None else quorum.metadata_store
+    if not url.startswith("etcd:"):
+        return with_store(config, work, is_made=False)
+
+    async def run() -> Result:
+        store = open_store(url, config=config)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    try:
+        return asyncio.run(run())
+    except StoreError as error:
+        raise RunError(str(error)) from error
 
 
 def _store_path(config: BrokerConfig) -> Path:

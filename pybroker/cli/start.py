@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.config.load import Loaded
     from pybroker.quorum.member import Member
+    from pybroker.quorum.members import Quorum
 
 logger = logging.getLogger(__name__)
 
@@ -249,22 +250,28 @@ def _with_quorum(config: BrokerConfig) -> tuple[BrokerConfig, Member | None]:
     """Return the configuration with the metadata in the controllers' etcd, and what runs that etcd, if the settings name
     controllers. Raises ConfigurationError.
     """
-    if not config.controller_quorum_voters and not config.controller_quorum_bootstrap_servers:
+    quorum = controllers_of(config)
+    if quorum is None:
         return config, None
-    from pybroker.config.setting import ConfigError
-    from pybroker.container.own_hosts import is_own_host
     from pybroker.quorum.etcd_command import DIRECTORY
     from pybroker.quorum.member import Member
+
+    member = Member(quorum, str(Path(config.log_dirs[0]) / DIRECTORY), config.cluster_id or "pybroker")
+    return config.model_copy(update={"metadata_store": quorum.metadata_store}), member
+
+
+def controllers_of(config: BrokerConfig) -> Quorum | None:
+    """Return the controllers that keep the metadata, if the settings name some. Raises ConfigurationError."""
+    if not config.controller_quorum_voters and not config.controller_quorum_bootstrap_servers:
+        return None
+    from pybroker.config.setting import ConfigError
+    from pybroker.container.own_hosts import is_own_host
     from pybroker.quorum.members import quorum_of
 
     try:
-        quorum = quorum_of(config, is_own_host)
+        return quorum_of(config, is_own_host)
     except ConfigError as error:
         raise ConfigurationError(str(error)) from error
-    if quorum is None:
-        return config, None
-    member = Member(quorum, str(Path(config.log_dirs[0]) / DIRECTORY), config.cluster_id or "pybroker")
-    return config.model_copy(update={"metadata_store": quorum.metadata_store}), member
 
 
 def properties_of(options: Sequence[str], option_name: str) -> dict[str, str]:

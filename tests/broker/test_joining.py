@@ -10,7 +10,7 @@ import pytest
 
 from pybroker.broker import joining
 from pybroker.broker.joining import Membership, StartError, read_cluster
-from pybroker.broker.registration import inter_broker_listener, registration_in_cluster
+from pybroker.broker.registration import inter_broker_listener, registration_in_cluster, warn_of_unresolved
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.hosts import HostLookups
@@ -48,6 +48,16 @@ def test_a_listener_at_a_certain_host_has_that_address_and_an_advertised_one_its
     )
     endpoints = registration_in_cluster(made, at).endpoints
     assert endpoints == {"PLAINTEXT": Endpoint("10.0.0.5", 1234), "OUT": Endpoint("kafka.example", 19093)}
+
+
+@pytest.mark.parametrize(("host", "lines"), [("nowhere.invalid", 1), ("127.0.0.1", 0), ("localhost", 0)])
+async def test_a_host_that_this_machine_cannot_resolve_is_a_warning(
+    host: str, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = config(listeners="PLAINTEXT://127.0.0.1:0", advertised_listeners=f"PLAINTEXT://{host}:9092")
+    await warn_of_unresolved(made, registration_in_cluster(made, bound(("PLAINTEXT", "127.0.0.1", 1234))))
+    assert len(caplog.messages) == lines
+    assert all("cannot resolve nowhere.invalid (" in line and "listener PLAINTEXT" in line for line in caplog.messages)
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])

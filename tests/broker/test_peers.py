@@ -187,6 +187,20 @@ async def test_without_a_connection_there_is_no_response(scene: Scene, host: str
     await scene.peer.start()
 
 
+@pytest.mark.parametrize("host", ["nowhere.invalid", "a..name"])
+async def test_a_host_without_an_address_is_one_line_with_what_to_do(
+    scene: Scene, host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.brokers[ID] = replace(scene.brokers[ID], endpoints={LISTENER: Endpoint(host, 9092)})
+    for number in range(3):
+        assert await scene.results(number) == [None]
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert line.startswith(f"Broker 2 at {host}:9092 cannot be reached: the host has no address here (")
+    assert line.endswith(
+        "advertises it for its listener INTERNAL: set advertised.listeners of broker 2 to an address that all brokers can resolve"
+    )
+
+
 async def test_after_a_failure_no_connection_is_opened_for_a_while(scene: Scene) -> None:
     scene.peer.respond = closing
     first = scene.send(0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pybroker.broker.old_data import old_data
+from pybroker.broker.old_data import BROKER_PREFIX, old_data
 from pybroker.config.listeners import with_address, with_ports_raised
 from pybroker.config.setting import ConfigError
 from pybroker.network.limits import host_and_port
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.log.files.filesystem import Filesystem
 
-PREFIX: Final = "broker_"
-"""With a hyphen, the names would be those of partitions of a topic `broker`."""
 UNIX: Final = "unix:"
 _NUMBERS_OF_ONE: Final = (-1, 1)
 """The numbers that a file for a single broker may have, because the first of several has them, too."""
@@ -36,7 +34,7 @@ def properties_of(config: BrokerConfig, number: int, store: str, *, port: int | 
         listeners = with_address(listeners, config.controller_listener_names or (), host=None, port=port)
     properties = {
         "node.id": str(number),
-        "log.dirs": ",".join(str(Path(path) / f"{PREFIX}{number}") for path in config.log_dirs),
+        "log.dirs": ",".join(directories_of(config, number)),
         "metadata.store": store,
         "listeners": listeners,
     }
@@ -49,6 +47,11 @@ def properties_of(config: BrokerConfig, number: int, store: str, *, port: int | 
         host, port_of_page = page
         properties["metrics.listener"] = host_and_port(host, port_of_page and port_of_page + more)
     return properties
+
+
+def directories_of(config: BrokerConfig, number: int) -> tuple[str, ...]:
+    """Return the data directories of broker `number`."""
+    return tuple(str(Path(path) / f"{BROKER_PREFIX}{number}") for path in config.log_dirs)
 
 
 def check(config: BrokerConfig, count: int) -> None:
@@ -86,5 +89,5 @@ def why_not_start(config: BrokerConfig, count: int, filesystem: Filesystem) -> s
 
 def brokers_in(path: str) -> list[int]:
     """Return the numbers of the brokers that have a directory in a data directory."""
-    names = [found.name.removeprefix(PREFIX) for found in Path(path).glob(f"{PREFIX}*") if found.is_dir()]
+    names = [found.name.removeprefix(BROKER_PREFIX) for found in Path(path).glob(f"{BROKER_PREFIX}*") if found.is_dir()]
     return sorted(int(name) for name in names if name.isascii() and name.isdecimal())

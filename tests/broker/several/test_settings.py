@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.broker.old_data import old_data, refusal_of
 from pybroker.broker.several.settings import check, properties_of, why_not_start
 from pybroker.config.load import load
 from pybroker.config.setting import ConfigError
@@ -93,3 +94,14 @@ def test_fewer_brokers_than_before_are_refused(tmp_path: Path) -> None:
     assert why_not_start(config, 3, Filesystem()) is None
     assert why_not_start(config, 4, Filesystem()) is None
     assert "has the data of 3 brokers: start with --brokers 3" in str(why_not_start(config, 2, Filesystem()))
+
+
+def test_the_directory_of_one_of_several_brokers_names_the_command_that_starts_them(tmp_path: Path) -> None:
+    own = tmp_path / "broker_2"
+    own.mkdir()
+    (own / "meta.properties").write_text("version=1\nnode.id=2\ncluster.id=c\n")
+    found = old_data([str(own)], Filesystem())
+    (tmp_path / "metadata.sqlite").write_text("")
+    reason = refusal_of(str(own / "metadata.sqlite"), found, Filesystem())
+    assert reason.endswith(f"start all with 'pybroker start --brokers N --data-dir {tmp_path}'")
+    assert "adopt" not in reason
