@@ -36,7 +36,7 @@ SQLITE: Final = "sqlite:"
 MEMORY: Final = "memory:"
 METADATA_FILE: Final = "metadata.sqlite"
 BROKER_PREFIX: Final = "broker_"
-"""The name of the data directory of one of several brokers, without its number. With a hyphen, it would be that of a partition."""
+"""The name of the data directory of one of several brokers, without its number. A hyphen would make it a partition of a topic."""
 CONTAINER_MARKS: Final = ("/.dockerenv", "/run/.containerenv")
 
 
