@@ -100,9 +100,9 @@ def offsets_text(offsets: Iterable[tuple[TopicPartition, Offset]]) -> bytes:
     return _entries_text(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets)
 
 
-def write_offsets(filesystem: Filesystem, path: str, offsets: Mapping[TopicPartition, Offset], *, sync: bool = True) -> None:
-    """Replace an offset checkpoint as another program would, without topic ids. Blocks if `sync`."""
-    filesystem.replace_file(path, offsets_text(sorted(offsets.items())), sync=sync)
+def write_offsets(filesystem: Filesystem, path: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+    """Replace an offset checkpoint as another program would, without topic ids. Blocks."""
+    filesystem.replace_file(path, offsets_text(sorted(offsets.items())), sync=True)
 
 
 def read_partition_metadata(filesystem: Filesystem, directory: str) -> TopicId | None:
