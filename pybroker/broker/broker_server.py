@@ -27,6 +27,7 @@ from pybroker.broker.disks import Disks
 from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, listeners_of, network_limits
 from pybroker.broker.free_memory import watch_free_memory
 from pybroker.broker.group_gauges import register_groups
+from pybroker.broker.handling import handler_of
 from pybroker.broker.joining import Membership, StartError, opened_store, peers_of, read_cluster
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
@@ -76,7 +77,6 @@ if TYPE_CHECKING:
     from pybroker.metadata.store.base import Store
     from pybroker.metrics.http_server import MetricsServer
     from pybroker.model import TopicId, TopicPartition
-    from pybroker.network.context import RequestHandler
     from pybroker.replication.peers import Peers
 
 logger = logging.getLogger(__name__)
@@ -368,7 +368,7 @@ class BrokerServer:
             conversions=self.conversions,
         )
         self.dispatcher = Dispatcher(self.services)
-        self.handler: RequestHandler = self.dispatcher.handle
+        self.handler = handler_of(self.dispatcher.handle, config, self.controller)
 
     async def _open_sockets(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
         config = self.config
@@ -457,9 +457,8 @@ class BrokerServer:
             scope = Scope(config.pybroker_metrics_topics, config.pybroker_metrics_groups, hidden)
             server = MetricsServer(self.metrics, scope, why_not_ready=lambda: self.lifecycle.why_not_ready)
             host, port = parse_address("metrics.listener", config.metrics_listener)
-            bound = host_and_port(host or "localhost", server.start(host, port))
+            logger.info("Metrics at http://%s/metrics", host_and_port(host or "localhost", server.start(host, port)))
             self._metrics_server = server
-            logger.info("Metrics at http://%s/metrics", bound)
 
     def _stop_metrics_page(self) -> None:
         if self._metrics_server is not None:

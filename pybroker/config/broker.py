@@ -221,6 +221,7 @@ class BrokerConfig(BaseSettings):
     pybroker_first_request_timeout_ms: int
     pybroker_metrics_groups: str
     pybroker_metrics_internal_topics: bool
+    pybroker_faults_file: str | None
     pybroker_metrics_topics: str
     pybroker_produce_inflation_max: int
     pybroker_replication_factor_accept: str

@@ -92,6 +92,11 @@ SERVER_SETTINGS: Final = (
         "pybroker's own: whether internal topics have series of their own among the metrics.",
     ),
     Setting(
+        "pybroker.faults.file", _S, None,
+        "pybroker's own, for tests of clients: a file of JSON or YAML with rules by which requests go wrong, from the start on"
+        " (docs/testing.md).",
+    ),
+    Setting(
         "pybroker.down.conversion.chunk.bytes", _I, 114688,
         "pybroker's own: bytes of whole batches that are converted at once for a client from before 0.11 (KIP-283). Kafka's are"
         " 131072.",

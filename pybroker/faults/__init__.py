@@ -1,5 +1,8 @@
-"""Requests as tests look at them from outside of the broker's code.
+"""Faults that tests ask for, and requests as tests look at them, from outside of the broker's code.
 
+faults      lets requests go wrong by rules
+rule        one rule: which requests, and what becomes of them
+documents   files of JSON or YAML
 about       the topics, partitions, groups and transactional ids that a request names
 trail       the last requests of clients
 """

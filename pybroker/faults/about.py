@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pybroker.model import TopicId
+
+if TYPE_CHECKING:
+    from pybroker.metadata.controller import Controller
 
 TOPICS: Final = (
     "topics", "topic_data", "topic_names", "topic_partitions", "subscribed_topic_names", "v3_and_below_topics",
@@ -17,6 +22,16 @@ INNER: Final = ("groups", "transactions", "markers")
 
 NameOf = Callable[[bytes], str | None]
 """Returns the name of the topic with an id; None for an unknown id."""
+
+
+def names_in(controller: Controller) -> NameOf:
+    """Return the function that finds the names of topics in the cluster as it is at each call."""
+
+    def name_of(topic_id: bytes) -> str | None:
+        topic = controller.image.topics_by_id.get(TopicId(topic_id))
+        return None if topic is None else topic.name
+
+    return name_of
 
 
 class About(NamedTuple):

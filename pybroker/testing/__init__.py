@@ -15,6 +15,7 @@ child           the program of the broker that is a process
 plugin          the fixtures for pytest
 verbs           the methods that work on what is in a broker
 topics, records, groups    these methods as steps: requests, and what becomes of their responses
+faults          the rules of faults, under a name for programs of users
 topics_file     topics in a file
 leaks           what a test has left behind
 snapshot        a copy of all files of a broker
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Broker", "KafkaError", "ProcessBroker", "ThreadBroker"]
 
 _PLACES: Final = {
+    "Rule": "pybroker.faults.rule",
+    "RuleError": "pybroker.faults.rule",
     "Broker": "pybroker.testing.broker",
     "KafkaError": "pybroker.protocol.error_codes",
     "ProcessBroker": "pybroker.testing.blocking",

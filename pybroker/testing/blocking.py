@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from types import TracebackType
 
+    from pybroker.faults.faults import Faults
     from pybroker.faults.trail import SeenRequest
     from pybroker.testing.settings import Setting
     from pybroker.testing.steps import Steps
@@ -123,13 +124,21 @@ class ThreadBroker(_BlockingBroker):
             thread.join()
 
     def reset(self) -> None:
-        """Delete all topics, groups, transactions and dynamic settings, and forget the requests. Clients stay connected."""
+        """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests.
+
+        Clients stay connected.
+        """
         self._run(self._broker.reset())
 
     @property
     def requests(self) -> list[SeenRequest]:
         """The last requests of clients, oldest first; `reset` forgets them."""
         return self._broker.requests
+
+    @property
+    def faults(self) -> Faults:
+        """The rules by which requests go wrong."""
+        return self._broker.faults
 
     def restart(self) -> None:
         """Stop the broker, unless it was killed, and start it again with its data, at the same address.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from pybroker.faults.faults import Faults
 from pybroker.faults.trail import SeenRequest, Trail
 from pybroker.network.limits import host_and_port
 from pybroker.testing.directory import Directory
@@ -42,6 +43,7 @@ class Broker(AsyncVerbs):
         self._server: GuestServer | None = None
         self._address = ("", 0)
         self._trail = Trail()
+        self.faults = Faults()
 
     @staticmethod
     def in_thread(settings: Mapping[str, Setting] | None = None) -> ThreadBroker:
@@ -133,7 +135,12 @@ class Broker(AsyncVerbs):
         return lines + open_connections(self._running.connections(), self._trail.all())
 
     async def reset(self) -> None:
-        """Delete all topics, groups, transactions and dynamic settings, and forget the requests. Clients stay connected."""
+        """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests.
+
+        Clients stay connected.
+        """
+        self.faults.clear()
+        self.faults.release()
         await self._carry_out(reset())
         self._trail.clear()
 
@@ -163,7 +170,7 @@ class Broker(AsyncVerbs):
         return self._directory
 
     async def _start(self, directory: Directory, port: int) -> None:
-        server = GuestServer(config_of(self._texts, directory.path, port=port), self._trail)
+        server = GuestServer(config_of(self._texts, directory.path, port=port), self._trail, self.faults)
         bound = await server.start()
         self._server = server
         self._address = (bound[0].host, bound[0].port)

@@ -9,32 +9,31 @@ from typing import TYPE_CHECKING, Any
 from pybroker.broker.broker_server import BrokerServer
 from pybroker.broker.old_data import sqlite_path
 from pybroker.client.requests import request_parts
+from pybroker.faults.about import names_in
+from pybroker.faults.faults import collected
 from pybroker.log.checkpoints.checkpoint import CLEAN_SHUTDOWN_FILE
 from pybroker.metadata.store.sqlite import SqliteStore
-from pybroker.model import TopicId
-from pybroker.network.context import ConnectionContext, Outgoing
+from pybroker.network.context import ConnectionContext
 from pybroker.protocol.codec import decode_response, response_class
-from pybroker.protocol.parts import SendPart
 from pybroker.protocol.schema import schema_of
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
+    from pybroker.faults.faults import Faults
     from pybroker.faults.trail import Trail
     from pybroker.metadata.store.base import Store
-    from pybroker.network.context import EncodedResponse
     from pybroker.network.limits import BoundListener
     from pybroker.testing.steps import Ask
 
 CLIENT_ID = "pybroker.testing"
-PULL_BYTES = 1 << 20
 
 
 class GuestServer(BrokerServer):
     """A broker whose threads end with it: none of its own remains, and it needs none of its host's event loop to start."""
 
-    def __init__(self, config: BrokerConfig, trail: Trail) -> None:
+    def __init__(self, config: BrokerConfig, trail: Trail, faults: Faults) -> None:
         super().__init__(config)
-        self._trail = trail
+        self._trail, self._faults = trail, faults
 
     async def start(self) -> list[BoundListener]:
         """Start as a broker does. Raises StartError, and OSError."""
@@ -46,6 +45,7 @@ class GuestServer(BrokerServer):
 
     async def stop(self) -> None:
         """Stop as a broker does, and wait for the ends of its threads."""
+        self._faults.release()
         await super().stop()
         self.disks.join()
 
@@ -67,7 +67,9 @@ class GuestServer(BrokerServer):
         """Return the response to a request that comes from no client. It takes the way of all others, but for the network."""
         parts = request_parts(ask.request, ask.version, correlation_id=0, client_id=CLIENT_ID)
         sent = self.dispatcher.handle(self._connection, memoryview(bytearray(b"".join(parts)))[4:])
-        data = _collected(await sent if isinstance(sent, asyncio.Future) else sent)
+        encoded = await sent if isinstance(sent, asyncio.Future) else sent
+        assert encoded is not None, "each request of these has a response"
+        data = collected(encoded)
         api_key = schema_of(type(ask.request)).api_key
         assert api_key is not None
         return decode_response(response_class(api_key), ask.version, memoryview(data)[4:])[1]
@@ -79,25 +81,5 @@ class GuestServer(BrokerServer):
 
     def _make_dispatcher(self) -> None:
         super()._make_dispatcher()
-        self.handler = self._trail.watching(self.dispatcher.handle, self._name_of)
-
-    def _name_of(self, topic_id: bytes) -> str | None:
-        topic = self.controller.image.topics_by_id.get(TopicId(topic_id))
-        return None if topic is None else topic.name
-
-
-def _collected(sent: EncodedResponse) -> bytes:
-    """Return all bytes of a response, as the network would send them."""
-    assert sent is not None, "each request of these has a response"
-    if not isinstance(sent, Outgoing):
-        return sent
-    data = bytearray()
-    for part in sent.parts:
-        if not isinstance(part, SendPart):
-            data += part
-            continue
-        while pieces := part.pull(PULL_BYTES):
-            for piece in pieces:
-                data += piece
-    sent.discard()
-    return bytes(data)
+        name_of = names_in(self.controller)
+        self.handler = self._trail.watching(self._faults.acting(self.handler, name_of), name_of)

@@ -10,9 +10,10 @@ A topic has one partition and the settings of the broker, unless the file gives 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pybroker.faults.documents import document_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,27 +34,10 @@ class WantedTopic(NamedTuple):
 def topics_of_file(path: Path | str) -> list[WantedTopic]:
     """Return the topics of a file. Raises OSError, and ValueError, which names the file and what is wrong in it."""
     path = Path(path)
-    content = _content(path)
+    content = document_of(path)
     if not isinstance(content, dict):
         raise ValueError(f"{path}: it must have topics by their names")  # noqa: TRY004  the file's fault, not a type's
     return [_topic(path, str(name), described or {}) for name, described in content.items()]
-
-
-def _content(path: Path) -> Any:
-    text = path.read_text()
-    if path.suffix not in {".yaml", ".yml"}:
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"{path}: it is not JSON: {error}") from error
-    try:
-        import yaml  # noqa: PLC0415  only files of YAML need it
-    except ImportError as error:
-        raise ValueError(f"{path}: YAML needs a package: pip install PyYAML, or write the file in JSON") from error
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path}: it is not YAML: {error}") from error
 
 
 def _topic(path: Path, name: str, described: Any) -> WantedTopic:

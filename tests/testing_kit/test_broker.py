@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.broker.joining import StartError
 from pybroker.config.setting import ConfigError
 from pybroker.testing import Broker, directory
 from pybroker.testing.settings import DEFAULTS, config_of, texts_of
@@ -101,3 +103,22 @@ async def test_a_broker_listens_at_the_address_of_the_settings() -> None:
         port = server.getsockname()[1]
     async with Broker({"listeners": f"PLAINTEXT://127.0.0.1:{port}"}) as broker:
         assert broker.port == port
+
+
+async def test_rules_of_a_file_are_in_force_from_the_start(tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("faults") / "faults.json"
+    path.write_text('[{"api": "ApiVersions", "close": true}]')
+    async with Broker({"pybroker.faults.file": str(path)}) as broker:
+        reader, writer = await asyncio.open_connection(broker.host, broker.port)
+        writer.write(bytes.fromhex("0000000a00120000000000070000"))
+        assert await reader.read() == b""
+        writer.close()
+
+
+@pytest.mark.parametrize("text", ["[", "{}", '[{"api": "ApiVersions"}]', None])
+async def test_a_file_of_faults_that_cannot_be_read_refuses_the_start(text: str | None, base: Path) -> None:
+    path = base / "faults.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(StartError, match=r"pybroker\.faults\.file="):
+        await Broker({"pybroker.faults.file": str(path)}).start()

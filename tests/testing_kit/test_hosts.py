@@ -41,12 +41,19 @@ def host() -> dict[str, Any]:
         "metrics": [*prometheus_client.REGISTRY._names_to_collectors],
         "limits": [resource.getrlimit(kind) for kind in LIMITS],
         "scheduling": (os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)),
-        "garbage": (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), [*gc.callbacks]),
+        "garbage": (gc.isenabled(), gc.get_threshold(), [*gc.callbacks]),
         "switch interval": sys.getswitchinterval(),
         "hooks": (sys.excepthook, threading.excepthook, sys.unraisablehook),
         "environment": dict(os.environ),
         "directory": Path.cwd(),
     }
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_frozen() -> Iterator[None]:
+    before = gc.get_freeze_count()
+    yield
+    assert gc.get_freeze_count() <= before, "frozen objects may end, and no others are frozen"
 
 
 def wake_up_descriptor() -> int:

@@ -1,0 +1,27 @@
+"""Files of JSON or YAML."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def document_of(path: Path) -> Any:
+    """Return the content of a file, by its suffix. Raises OSError, and ValueError, which names the file and its fault."""
+    text = path.read_text()
+    if path.suffix not in {".yaml", ".yml"}:
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"{path}: it is not JSON: {error}") from error
+    try:
+        import yaml  # noqa: PLC0415  only files of YAML need it
+    except ImportError as error:
+        raise ValueError(f"{path}: YAML needs a package: pip install PyYAML, or write the file in JSON") from error
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path}: it is not YAML: {error}") from error

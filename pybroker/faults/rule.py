@@ -1,0 +1,186 @@
+"""Rules about requests that go wrong: which requests, and what becomes of them. A rule is plain data, in Python as in files.
+
+    {"api": "Produce", "topic": "orders", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}
+
+A rule without a condition is about every request. Names may have the wildcards `*`, `?` and `[...]`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.api.registry import APIS
+from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.faults.trail import SeenRequest
+
+BEFORE: Final = "before"
+AFTER: Final = "after"
+ACTIONS: Final = ("error", "delay_s", "drop", "close", "cut", "throttle_ms", "corrupt_crc")
+FETCH: Final = "Fetch"
+
+_numbers: Final = itertools.count(1)
+_APIS: Final = {served.name for served in APIS.values()}
+
+
+class RuleError(ValueError):
+    """A rule that cannot be. The text names the rule, the field and the reason."""
+
+
+@dataclass(kw_only=True)
+class Rule:
+    """One rule. Exactly one of the fields of `ACTIONS` is set.
+
+    Which requests
+        api: Kafka's name of the API, as `Produce`; version: a version, or the first and the last of several.
+        topic, partition, group, transactional_id: a request that names one that fits; a partition is one of the topic.
+        client_id: that of the client.
+    How many of them
+        nth: only the nth one, from 1 on; times: at most this many.
+        probability: the share, drawn from `seed`, the same in each run.
+        after_s, for_s: only from this many seconds after the rule was added on, and for this long.
+    What becomes of a request
+        error: it gets this error, by Kafka's name, for everything that it names.
+        delay_s: its response is sent this many seconds late.
+        drop: it gets no response, and nothing else on its connection does.
+        close: its connection is closed.
+        cut: this many bytes of its response are sent, then its connection is closed.
+        throttle_ms: its response has this throttle time.
+        corrupt_crc: the batches of a Fetch response have a wrong checksum.
+        `error`, `drop` and `close` act before the broker does what the request asks for, unless `when` is `after`.
+
+    Attributes:
+        seen: how many requests have met the conditions.
+        count: of how many of them something became.
+    """
+
+    name: str = ""
+    api: str = "*"
+    version: int | tuple[int, int] | None = None
+    topic: str | None = None
+    partition: int | None = None
+    group: str | None = None
+    transactional_id: str | None = None
+    client_id: str | None = None
+    nth: int | None = None
+    times: int | None = None
+    probability: float = 1.0
+    seed: int = 0
+    after_s: float = 0.0
+    for_s: float | None = None
+    error: str | None = None
+    delay_s: float | None = None
+    drop: bool | None = None
+    close: bool | None = None
+    cut: int | None = None
+    throttle_ms: int | None = None
+    corrupt_crc: bool | None = None
+    when: str = BEFORE
+    seen: int = field(default=0, init=False)
+    count: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.name = self.name or f"rule-{next(_numbers)}"
+        self._random = Random(self.seed)  # noqa: S311  the same in each run
+        self._check()
+
+    @property
+    def action(self) -> str:
+        """The field that decides what becomes of a request."""
+        return next(name for name in ACTIONS if getattr(self, name) not in (None, False))
+
+    @property
+    def code(self) -> ErrorCode:
+        """The code of `error`."""
+        assert self.error is not None
+        return ErrorCode[self.error]
+
+    def takes(self, request: SeenRequest, age_s: float) -> bool:
+        """Count a request, and return whether something becomes of it. `age_s`: seconds since the rule was added."""
+        if not self._fits(request) or age_s < self.after_s or (self.for_s is not None and age_s >= self.after_s + self.for_s):
+            return False
+        self.seen += 1
+        is_taken = (
+            (self.nth is None or self.seen == self.nth)
+            and (self.times is None or self.count < self.times)
+            and (self.probability >= 1.0 or self._random.random() < self.probability)
+        )
+        self.count += is_taken
+        return is_taken
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the fields that are not as by default, and the counts."""
+        data = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
+        return {**data, "seen": self.seen, "count": self.count}
+
+    def _fits(self, request: SeenRequest) -> bool:
+        return (
+            fnmatchcase(request.api, self.api)
+            and (self.version is None or self._lowest <= request.version <= self._highest)
+            and (self.client_id is None or fnmatchcase(request.client_id, self.client_id))
+            and _any_fits(self.topic, request.topics)
+            and _any_fits(self.group, request.groups)
+            and _any_fits(self.transactional_id, request.transactional_ids)
+            and (self.partition is None or self._names_partition(request))
+        )
+
+    def _names_partition(self, request: SeenRequest) -> bool:
+        topic = "*" if self.topic is None else self.topic
+        return any(number == self.partition and fnmatchcase(name, topic) for name, number in request.partitions)
+
+    @property
+    def _lowest(self) -> int:
+        return self.version if isinstance(self.version, int) else (self.version or (0, 0))[0]
+
+    @property
+    def _highest(self) -> int:
+        return self.version if isinstance(self.version, int) else (self.version or (0, 0))[-1]
+
+    def _check(self) -> None:
+        """Raise RuleError for a rule that can never do what it is meant for."""
+        given = [name for name in ACTIONS if getattr(self, name) not in (None, False)]
+        if len(given) != 1:
+            found = " and ".join(given) or "none"
+            raise RuleError(f"{self.name}: a rule has exactly one of {', '.join(ACTIONS)}, not {found}")
+        if not any(fnmatchcase(api, self.api) for api in _APIS):
+            raise RuleError(f"{self.name}: api={self.api}: no API that is served has this name, such as Produce")
+        if self.corrupt_crc and self.api != FETCH:
+            raise RuleError(f"{self.name}: corrupt_crc is about api={FETCH} alone")
+        if self.error is not None and (self.error not in ErrorCode.__members__ or self.error == ErrorCode.NONE.name):
+            raise RuleError(f"{self.name}: error={self.error}: no error has this name, such as NOT_LEADER_OR_FOLLOWER")
+        if self.when not in (BEFORE, AFTER):
+            raise RuleError(f"{self.name}: when={self.when}: it is {BEFORE} or {AFTER}")
+        if isinstance(self.version, tuple) and len(self.version) != 2:
+            raise RuleError(f"{self.name}: version={self.version}: it is one, or the first and the last")
+        if not 0.0 <= self.probability <= 1.0:
+            raise RuleError(f"{self.name}: probability={self.probability}: it is from 0 to 1")
+
+
+def rule_of(data: Mapping[str, Any]) -> Rule:
+    """Return the rule of a file. Raises RuleError."""
+    known = {one.name: str(one.type) for one in fields(Rule) if one.init}
+    if unknown := data.keys() - known.keys():
+        raise RuleError(f"{data.get('name', data)}: a rule has no field {', '.join(sorted(map(str, unknown)))}")
+    for name, value in data.items():
+        _check_type(name, value, known[name])
+    version = data.get("version")
+    return Rule(**{**data, "version": tuple(version)} if isinstance(version, list) else data)
+
+
+def _check_type(name: str, value: Any, wanted: str) -> None:
+    """Raise RuleError unless the value of a file has the type of the field."""
+    kinds = {"str": str, "int": int, "float": (int, float), "bool": bool, "None": type(None), "tuple[int, int]": list}
+    allowed = [kinds[part.strip()] for part in wanted.split("|")]
+    is_flag = isinstance(value, bool)
+    if not any(isinstance(value, kind) and (kind is bool or not is_flag) for kind in allowed):  # type: ignore[arg-type]
+        raise RuleError(f"{name}={value!r}: it must be {wanted}")
+
+
+def _any_fits(pattern: str | None, names: tuple[str, ...]) -> bool:
+    return pattern is None or any(fnmatchcase(name, pattern) for name in names)

@@ -1,0 +1,137 @@
+"""A rule takes the requests that it is about, and no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pybroker.faults.rule import Rule, RuleError, rule_of
+from pybroker.faults.trail import SeenRequest
+
+
+def request(api: str = "Produce", version: int = 9) -> SeenRequest:
+    return SeenRequest(
+        api=api,
+        version=version,
+        client_id="app-1",
+        connection=1,
+        topics=("orders",),
+        partitions=frozenset({("orders", 2), ("other", 3)}),
+        groups=("g",),
+        transactional_ids=("t",),
+    )
+
+
+def rule(**fields: Any) -> Rule:
+    return Rule(drop=True, **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_taken"),
+    [
+        ({}, True),
+        ({"api": "Produce"}, True),
+        ({"api": "Fetch"}, False),
+        ({"api": "*Pro*"}, True),
+        ({"version": 9}, True),
+        ({"version": 8}, False),
+        ({"version": (8, 9)}, True),
+        ({"version": (10, 12)}, False),
+        ({"topic": "orders"}, True),
+        ({"topic": "ord*"}, True),
+        ({"topic": "payments"}, False),
+        ({"topic": "orders", "partition": 2}, True),
+        ({"topic": "orders", "partition": 3}, False),
+        ({"partition": 3}, True),
+        ({"partition": 4}, False),
+        ({"group": "g"}, True),
+        ({"group": "h"}, False),
+        ({"transactional_id": "t"}, True),
+        ({"transactional_id": "u"}, False),
+        ({"client_id": "app-?"}, True),
+        ({"client_id": "app"}, False),
+        ({"api": "Produce", "topic": "payments"}, False),
+    ],
+)
+def test_every_condition_has_to_be_met(fields: dict[str, Any], is_taken: bool) -> None:
+    one = rule(**fields)
+    assert one.takes(request(), 0.0) is is_taken
+    assert (one.seen, one.count) == (int(is_taken), int(is_taken))
+
+
+def taken(one: Rule, count: int, age_s: float = 0.0) -> list[int]:
+    return [number for number in range(1, count + 1) if one.takes(request(), age_s)]
+
+
+def test_the_nth_request_is_taken_alone() -> None:
+    assert taken(rule(nth=3), 5) == [3]
+
+
+def test_no_more_requests_are_taken_than_wanted() -> None:
+    one = rule(times=2)
+    assert taken(one, 5) == [1, 2]
+    assert (one.seen, one.count) == (5, 2)
+
+
+def test_a_share_is_drawn_by_the_seed() -> None:
+    first = taken(rule(probability=0.3, seed=7), 1000)
+    assert 200 < len(first) < 400
+    assert taken(rule(probability=0.3, seed=7), 1000) == first
+    assert taken(rule(probability=0.3, seed=8), 1000) != first
+
+
+def test_a_rule_has_its_time() -> None:
+    ages = [age for age in range(10) if rule(after_s=2, for_s=3).takes(request(), age)]
+    assert ages == [2, 3, 4]
+    assert [age for age in range(5) if rule(after_s=2).takes(request(), age)] == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({}, "exactly one of error, delay_s, .*not none"),
+        ({"drop": True, "delay_s": 1.0}, "not delay_s and drop"),
+        ({"drop": False}, "not none"),
+        ({"drop": True, "api": "Product"}, "no API that is served has this name"),
+        ({"error": "OOPS"}, "no error has this name"),
+        ({"error": "NONE"}, "no error has this name"),
+        ({"drop": True, "when": "later"}, "it is before or after"),
+        ({"corrupt_crc": True}, "about api=Fetch alone"),
+        ({"drop": True, "probability": 2.0}, "from 0 to 1"),
+        ({"drop": True, "version": (1, 2, 3)}, "the first and the last"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(fields: dict[str, Any], error: str) -> None:
+    with pytest.raises(RuleError, match=f"broken: .*{error}"):
+        Rule(name="broken", **fields)
+
+
+def test_each_rule_has_a_name() -> None:
+    first, second = rule(), rule()
+    assert first.name
+    assert first.name != second.name
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        ({"drop": True, "topics": "a"}, "no field topics"),
+        ({"error": 6}, "error=6: it must be str"),
+        ({"drop": True, "times": "2"}, "times='2': it must be int"),
+        ({"drop": True, "times": True}, "times=True"),
+        ({"drop": 1}, "drop=1"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named(data: dict[str, Any], error: str) -> None:
+    with pytest.raises(RuleError, match=error):
+        rule_of(data)
+
+
+def test_a_rule_is_the_same_data_in_and_out() -> None:
+    data = {"name": "a", "api": "Fetch", "version": [0, 3], "delay_s": 1, "times": 2}
+    one = rule_of(data)
+    assert one.takes(request("Fetch", 3), 0.0)
+    assert not one.takes(request("Fetch", 4), 0.0)
+    assert one.as_data() == {**data, "version": (0, 3), "seen": 1, "count": 1}
+    assert (one.action, rule_of({"error": "REQUEST_TIMED_OUT"}).code) == ("delay_s", 7)
