@@ -78,7 +78,9 @@ async def _refuse_harm(store: Store, config: BrokerConfig, filesystem: Filesyste
         f"{topic.name}-{number}"
         for topic in image.topics.values()
         for number, partition in enumerate(topic.partitions)
-        if len(partition.replicas) > 1 and partition.isr == (config.node_id,) and f"{topic.name}-{number}" not in here
+        if len(partition.replicas) > 1
+        and {*partition.isr, *partition.elr} == {config.node_id}
+        and f"{topic.name}-{number}" not in here
     ]
     if alone:
         raise ForgetError(
