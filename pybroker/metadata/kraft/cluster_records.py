@@ -46,6 +46,12 @@ OWN_BROKER_SETTINGS: Final = frozenset(
         "log.retention.granularity",
         "metadata.memory.set.logs.aside",
         "metadata.store",
+        "metadata.store.password",
+        "metadata.store.password.file",
+        "metadata.store.ssl.ca.file",
+        "metadata.store.ssl.certificate.file",
+        "metadata.store.ssl.key.file",
+        "metadata.store.user",
         "metrics.listener",
     }
 )
