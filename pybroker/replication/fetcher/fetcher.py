@@ -5,6 +5,10 @@ Order (KIP-74)
     it for any number of partitions, but a batch that is larger than every limit comes alone. A partition that had records goes to
     the end of the order, here and in the leader's half of the session, so none starves.
 
+Cost
+    A request looks at the partitions that may want something else than the leader knows: those of which the last response had
+    records, and those that were added. All are looked at every LOOK_AGAIN_MS, because the start of a log moves by itself.
+
 Errors
     A partition whose leader refuses it waits for `replica.fetch.backoff.ms`, and then is asked about again, unless the image has
     named another leader by then. Others are not held up. A fetch from before the leader's first record asks for that, and
@@ -20,8 +24,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.model import LeaderEpoch, Offset, TopicPartition
+from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData, ReplicaState
+from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
 from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pybroker.replication import following
 from pybroker.replication.fetcher.session import FetchSession
@@ -40,7 +45,17 @@ logger = logging.getLogger(__name__)
 _NONE: Final = ErrorCode.NONE
 _OUT_OF_RANGE: Final = ErrorCode.OFFSET_OUT_OF_RANGE
 _EARLIEST: Final = -2
+LOOK_AGAIN_MS: Final = 10_000
 _CODES: Final = {int(code): code for code in ErrorCode}
+_new_partition: Final = maker(
+    FetchPartition,
+    "partition",
+    "current_leader_epoch",
+    "fetch_offset",
+    "last_fetched_epoch",
+    "log_start_offset",
+    "partition_max_bytes",
+)
 _QUIET: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -56,14 +71,14 @@ _QUIET: Final = frozenset(
 
 
 class Followed:
-    """A partition that is copied. `leader_epoch` is the one in which this leader leads it."""
+    """A partition that is copied. `leader_epoch` is the one in which this leader leads it; `is_asked`: a request has named it."""
 
-    __slots__ = ("lag", "leader_epoch", "needs_start", "partition", "ready_ms", "topic_id")
+    __slots__ = ("is_asked", "lag", "leader_epoch", "partition", "ready_ms", "topic_id")
 
     def __init__(self, partition: Partition, topic_id: TopicId, leader_epoch: LeaderEpoch) -> None:
         self.partition, self.topic_id, self.leader_epoch = partition, topic_id, leader_epoch
         self.ready_ms = 0
-        self.needs_start = False
+        self.is_asked = False
         self.lag = 0
 
     @property
@@ -74,7 +89,7 @@ class Followed:
 
 
 class Request(NamedTuple):
-    """A request, and the partitions that it is about, as they were then."""
+    """A request, and the partitions that it names, as they were then."""
 
     message: FetchRequest | ListOffsetsRequest
     followed: dict[TopicPartition, Followed]
@@ -86,12 +101,31 @@ class ReplicaFetcher:
     `broker_epoch` returns that of this broker, by which the leader knows its present life.
     """
 
-    __slots__ = ("_broker_epoch", "_broker_id", "_config", "_followed", "_session", "bytes_count", "leader", "ready_ms")
+    __slots__ = (
+        "_behind",
+        "_broker_epoch",
+        "_broker_id",
+        "_by_id",
+        "_changed",
+        "_config",
+        "_followed",
+        "_look_again_ms",
+        "_resting",
+        "_session",
+        "bytes_count",
+        "leader",
+        "ready_ms",
+    )
 
     def __init__(self, leader: BrokerId, *, broker_id: BrokerId, broker_epoch: Callable[[], int], config: BrokerConfig) -> None:
         self.leader = leader
         self._broker_id, self._broker_epoch, self._config = broker_id, broker_epoch, config
         self._followed: dict[TopicPartition, Followed] = {}  # in the order of reading
+        self._by_id: dict[Key, TopicPartition] = {}
+        self._changed: dict[TopicPartition, None] = {}  # since they were named last
+        self._resting: dict[TopicPartition, Followed] = {}  # until their `ready_ms`
+        self._behind: dict[TopicPartition, Followed] = {}  # the leader's log begins behind their end
+        self._look_again_ms = 0
         self._session = FetchSession()
         self.ready_ms = 0
         """No request is due before this time: the leader did not respond."""
@@ -106,51 +140,82 @@ class ReplicaFetcher:
         before = self._followed.get(topic_partition)
         if before is not None and (before.partition, before.leader_epoch) == (followed.partition, followed.leader_epoch):
             return False
+        if before is not None and before.topic_id != followed.topic_id:
+            self.remove(topic_partition)
         self._followed[topic_partition] = followed
+        self._by_id[followed.topic_id, topic_partition.partition] = topic_partition
+        self._resting.pop(topic_partition, None)
+        self._behind.pop(topic_partition, None)
+        self._changed[topic_partition] = None
         return True
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """Copy a partition no more; a response that is under way does nothing to it."""
-        self._followed.pop(topic_partition, None)
+        followed = self._followed.pop(topic_partition, None)
+        if followed is not None:
+            key = followed.topic_id, topic_partition.partition
+            del self._by_id[key]
+            self._session.forget(key)
+            for some in (self._resting, self._behind, self._changed):
+                some.pop(topic_partition, None)
 
     def next_ms(self, now_ms: int) -> int | None:
         """Return when the next request is due; None if there is nothing to copy."""
         if not self._followed:
             return None
-        return max(now_ms, self.ready_ms, min(one.ready_ms for one in self._followed.values()))
+        resting = self._resting.values()
+        of_partitions = min(one.ready_ms for one in resting) if len(resting) == len(self._followed) else 0
+        return max(now_ms, self.ready_ms, of_partitions)
 
     def request(self, now_ms: int) -> Request | None:
         """Return the next request; None if every partition waits."""
-        ready = {key: one for key, one in self._followed.items() if one.ready_ms <= now_ms and one.is_current}
-        if not ready:
+        for key, one in list(self._resting.items()):
+            if one.ready_ms <= now_ms:
+                del self._resting[key]
+                self._changed[key] = None
+        if len(self._resting) == len(self._followed):
             return None
-        behind = {key: one for key, one in ready.items() if one.needs_start}
-        return Request(_starts_wanted(behind, self._broker_id), behind) if behind else Request(self._fetch(ready), ready)
+        behind = {key: one for key, one in self._behind.items() if key not in self._resting and one.is_current}
+        for one in behind.values():
+            one.is_asked = True
+        return Request(_starts_wanted(behind, self._broker_id), behind) if behind else self._fetch(now_ms)
 
-    def _fetch(self, ready: dict[TopicPartition, Followed]) -> FetchRequest:
-        config, limit = self._config, self._config.replica_fetch_max_bytes
-        wanted: dict[Key, FetchPartition] = {}
-        for (_, number), one in ready.items():
+    def _fetch(self, now_ms: int) -> Request | None:
+        """Return a request for records; None if it would be about nothing."""
+        session, config = self._session, self._config
+        if session.is_new or now_ms >= self._look_again_ms:
+            self._look_again_ms = now_ms + LOOK_AGAIN_MS
+            looked_at, self._changed = [key for key in self._followed if key not in self._resting], {}
+        else:
+            looked_at, self._changed = list(self._changed), {}
+        topics: list[FetchTopic] = []
+        named: dict[TopicPartition, Followed] = {}
+        for key in looked_at:
+            one = self._followed[key]
+            if not one.is_current:  # another image is on its way to this fetcher
+                session.forget((one.topic_id, key.partition))
+                continue
             log = one.partition.log
-            wanted[one.topic_id, number] = FetchPartition(
-                partition=number,
-                current_leader_epoch=one.leader_epoch,
-                fetch_offset=log.log_end_offset,
-                last_fetched_epoch=following.last_epoch(one.partition),
-                log_start_offset=log.log_start_offset,
-                partition_max_bytes=limit,
-            )
-        topics, forgotten = self._session.named(wanted)
-        return FetchRequest(
+            state = one.leader_epoch, log.log_end_offset, following.last_epoch(one.partition), log.log_start_offset
+            if session.name((one.topic_id, key.partition), state):
+                named[key] = one
+                one.is_asked = True
+                if not topics or topics[-1].topic_id != one.topic_id:  # the order is that of reading, so a topic may come again
+                    topics.append(FetchTopic(topic_id=one.topic_id, partitions=[]))
+                topics[-1].partitions.append(_new_partition(key.partition, *state, config.replica_fetch_max_bytes))
+        if session.is_new and not named:
+            return None
+        message = FetchRequest(
             replica_state=ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch()),
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
-            session_id=self._session.session_id,
-            session_epoch=self._session.epoch,
+            session_id=session.session_id,
+            session_epoch=session.epoch,
             topics=topics,
-            forgotten_topics_data=forgotten,
+            forgotten_topics_data=session.forgotten(),
         )
+        return Request(message, named)
 
     def give_up(self) -> None:
         """Forget the request that is under way, whose response will not be handled."""
@@ -172,12 +237,11 @@ class ReplicaFetcher:
             self.wait(now_ms())
         else:
             self._session.responded(response.session_id)
-            names = {one.topic_id: key.topic for key, one in request.followed.items()}
             for topic in response.responses:
                 for data in topic.partitions:
-                    key = TopicPartition(names.get(topic.topic_id, ""), data.partition_index)
-                    followed = request.followed.get(key)
-                    if followed is not None and self._followed.get(key) is followed and followed.is_current:
+                    key = self._by_id.get((topic.topic_id, data.partition_index))
+                    followed = None if key is None else self._followed.get(key)
+                    if key is not None and followed is not None and followed.is_asked and followed.is_current:
                         self._take(key, followed, data, now_ms())
                     yield None
 
@@ -187,17 +251,20 @@ class ReplicaFetcher:
         diverging = data.diverging_epoch
         try:
             if code is _OUT_OF_RANGE:
-                followed.needs_start = True
+                self._behind[key] = followed
             elif code is not _NONE:
                 self._wait(key, followed, code, now_ms)
             elif diverging.epoch >= 0 or diverging.end_offset >= 0:
                 before = partition.log.log_end_offset
+                self._changed[key] = None
                 following.truncate(partition, epoch=LeaderEpoch(diverging.epoch), end_offset=Offset(diverging.end_offset))
                 logger.info(
                     "%s: dropped the records from %d to %d, which leader %d does not have",
                     key, partition.log.log_end_offset, before, self.leader,
                 )  # fmt: skip
             else:
+                if data.records:
+                    self._changed[key] = None
                 size = following.append(partition, data, now_ms)
                 followed.lag = max(0, data.high_watermark - partition.log.log_end_offset)
                 if size:
@@ -207,9 +274,16 @@ class ReplicaFetcher:
             self._wait(key, followed, error.code, now_ms, error.message)
 
     def _wait(self, key: TopicPartition, followed: Followed, code: ErrorCode, now_ms: int, text: str = "") -> None:
-        followed.ready_ms = now_ms + self._config.replica_fetch_backoff_ms
+        self._rest(key, followed, now_ms)
         level = logging.DEBUG if code in _QUIET else logging.WARNING
         logger.log(level, "%s cannot be copied from leader %d now: %s %s", key, self.leader, code.name, text)
+
+    def _rest(self, key: TopicPartition, followed: Followed, now_ms: int) -> None:
+        """Ask about a partition again after a pause."""
+        followed.ready_ms = now_ms + self._config.replica_fetch_backoff_ms
+        self._resting[key] = followed
+        self._changed.pop(key, None)
+        self._session.forget((followed.topic_id, key.partition))
 
     def _start(self, request: Request, response: Any, now_ms: int) -> None:
         """Begin where the leader's logs begin, if that is behind the end of this broker's."""
@@ -219,8 +293,8 @@ class ReplicaFetcher:
                 followed = request.followed.get(key)
                 if followed is None or self._followed.get(key) is not followed or not followed.is_current:
                     continue
-                followed.needs_start = False
-                followed.ready_ms = now_ms + self._config.replica_fetch_backoff_ms  # a log in range by now is asked about later
+                self._behind.pop(key, None)
+                self._rest(key, followed, now_ms)  # a log in range by now is asked about later
                 if data.error_code:
                     self._wait(key, followed, _code(data.error_code), now_ms)
                     continue
@@ -234,7 +308,8 @@ class ReplicaFetcher:
         if partition.log.log_end_offset < log_start_offset:
             logger.info("%s begins at %d, as the log of leader %d", key, log_start_offset, self.leader)
             following.start_at(partition, log_start_offset)
-            followed.ready_ms = 0
+            del self._resting[key]
+            self._changed[key] = None
 
 
 def _code(code: int) -> ErrorCode:

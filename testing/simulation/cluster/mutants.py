@@ -103,7 +103,12 @@ def _takes_in_a_follower_that_is_behind() -> contextlib.AbstractContextManager[A
 
 def _appends_what_an_older_leader_sent() -> contextlib.AbstractContextManager[Any]:
     def handle(self: ReplicaFetcher, request: Request, response: Any | None, now_ms: Callable[[], int]) -> Work[None]:
-        with mock.patch.dict(self._followed, request.followed), mock.patch.object(Followed, "is_current", new=True):
+        ids = {(one.topic_id, key.partition): key for key, one in request.followed.items()}
+        with (
+            mock.patch.dict(self._followed, request.followed),
+            mock.patch.dict(self._by_id, ids),
+            mock.patch.object(Followed, "is_current", new=True),
+        ):
             yield from handle_as_it_is(self, request, response, now_ms)
 
     handle_as_it_is = ReplicaFetcher.handle
