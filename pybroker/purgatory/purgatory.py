@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -161,6 +161,10 @@ class Purgatory:
             self._timer.add(operation, timeout_ms)
         self.purge_if_due()
         return is_completed_here
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Call `work` in the next turn of the loop."""
+        self._timer.soon(work)
 
     def check_and_complete(self, key: Hashable) -> int:
         """Try the operations that are watched under `key`, after an event there. Returns how many of them that completed.

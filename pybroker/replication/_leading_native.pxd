@@ -22,7 +22,7 @@ cdef class LeaderState:
 
 cdef class LeaderAppends:
     cdef public object _metrics, fetch_purgatory, produce_purgatory
-    cdef public dict _partitions
+    cdef public dict _partitions, tracked
 
     @cython.locals(partition=LeaderState, log=_end_native.LogEnd, counts=_counts_native.TopicCounts, topics=dict)
     cpdef append_one(

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from pybroker.purgatory.purgatory import Purgatory
     from pybroker.records.validate import Checked
     from pybroker.records.work import Work
+    from pybroker.replication.fetch_data import SessionKey
     from pybroker.replication.partition import Partition
+    from pybroker.replication.session_tracker import SessionTracker
 
 __all__ = ["LeaderAppends", "LeaderState"]
 
@@ -107,12 +109,13 @@ class LeaderState:
 class LeaderAppends:
     """The replicas of a broker, as an append needs them. `ReplicaManager` has the rest, and sets all of it."""
 
-    __slots__ = ("_metrics", "_partitions", "fetch_purgatory", "produce_purgatory")
+    __slots__ = ("_metrics", "_partitions", "fetch_purgatory", "produce_purgatory", "tracked")
 
     _metrics: BrokerMetrics
     _partitions: dict[TopicPartition, Partition]
     fetch_purgatory: Purgatory
     produce_purgatory: Purgatory
+    tracked: dict[TopicPartition, dict[SessionTracker, SessionKey]]
 
     def append_one(  # noqa: PLR0917  (as above)
         self,
@@ -169,6 +172,8 @@ class LeaderAppends:
             produces.check_and_complete(topic_partition)
         if fetches.watchers and topic_partition in fetches.watchers:
             fetches.check_and_complete(topic_partition)
+        if self.tracked and topic_partition in self.tracked:
+            self._wake_trackers((topic_partition,))
 
     # -- what `ReplicaManager` does
 
@@ -178,6 +183,10 @@ class LeaderAppends:
 
     def _no_leader(self, topic_partition: TopicPartition, is_internal_allowed: bool) -> ErrorCode:
         """Return why nothing can be appended to a partition that is not here or that only the broker writes."""
+        raise NotImplementedError
+
+    def _wake_trackers(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        """Note changes of partitions that followers fetch in sessions."""
         raise NotImplementedError
 
     def _count_conversion(self, topic: str, *, record_count: int, took_ns: int) -> None:

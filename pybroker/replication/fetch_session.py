@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.model import TopicId
     from pybroker.replication.fetch_data import FetchPartition, SessionKey
+    from pybroker.replication.session_tracker import SessionTracker
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -91,6 +92,7 @@ class FetchSession:
         "last_used_ms",
         "partitions",
         "session_id",
+        "tracker",
         "unresolved",
         "uses_topic_ids",
         "was_old",
@@ -116,6 +118,8 @@ class FetchSession:
         self.has_impossible_name = False
         self.evictable_key: EvictableKey | None = None  # the key under which the cache has the session
         self.was_old = False
+        self.tracker: SessionTracker | None = None
+        """Of the usual requests of a follower; ends with one that is not."""
 
     def update(self, asked: Iterable[FetchPartition], forgotten: Iterable[SessionKey]) -> None:
         """Apply the changes of an incremental request."""
@@ -147,6 +151,12 @@ class FetchSession:
 def _counted(session: FetchSession) -> int:
     """Return how many partitions the cache counts for a session that it has: those after its last request."""
     return 0 if session.evictable_key is None else session.evictable_key[1]
+
+
+def _end_tracking(session: FetchSession) -> None:
+    tracker, session.tracker = session.tracker, None
+    if tracker is not None:
+        tracker.close()
 
 
 class FetchSessionCache:
@@ -210,6 +220,7 @@ class FetchSessionCache:
         )
         if not isinstance(session, FetchSession):
             return session
+        _end_tracking(session)
         session.update(partitions, forgotten)
         session.resolve(tuple(session.unresolved), topic_names)
         return self._advanced(session, session_epoch, partitions)
@@ -252,6 +263,11 @@ class FetchSessionCache:
         session.epoch = next_epoch(session_epoch)
         self._touch(session, now_ms)
         return IncrementalContext(session)
+
+    def advance(self, session: FetchSession) -> None:
+        """Use a session for its next request, which changes none of its partitions but their offsets."""
+        session.epoch = next_epoch(session.epoch)
+        self._touch(session, self._clock.monotonic_ms())
 
     def create(
         self, partitions: SessionPartitions, unresolved: set[SessionKey], *, is_privileged: bool, uses_topic_ids: bool
@@ -343,5 +359,6 @@ class FetchSessionCache:
                 del evictable[index]
 
     def _remove(self, session: FetchSession) -> None:
+        _end_tracking(session)
         del self._sessions[session.session_id]
         self._forget_worth(session)

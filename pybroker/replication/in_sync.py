@@ -128,6 +128,24 @@ class Followers:
         follower.fetched_ms, follower.leader_end_at_fetch = now_ms, leader_end
         return True
 
+    def was_caught_up(self, replica_id: BrokerId, fetched_ms: int) -> None:
+        """Note that a follower that is settled had all of the log when it last fetched."""
+        follower = self._by_id.get(replica_id)
+        if follower is not None and follower.end is not None:
+            follower.caught_up_ms = max(follower.caught_up_ms, fetched_ms)
+            follower.fetched_ms, follower.leader_end_at_fetch = follower.caught_up_ms, follower.end.offset
+
+    def is_settled_at(self, replica_id: BrokerId, end: Offset) -> bool:
+        """Return whether a follower is in sync and has fetched from `end`, so that another fetch from there changes nothing."""
+        follower = self._by_id.get(replica_id)
+        return (
+            follower is not None
+            and follower.end is not None
+            and follower.end.offset == end
+            and self.proposed is None
+            and replica_id in self._isr
+        )
+
     def slowest(self, leader_end: LogOffsetMetadata, cluster: Cluster) -> LogOffsetMetadata | None:
         """Return the end of the replica that is the farthest behind, of those for which the high watermark waits; None if one of
         the ISR has not fetched yet.

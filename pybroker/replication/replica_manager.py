@@ -37,6 +37,7 @@ from pybroker.replication.fetch_data import FetchIsolation, FetchParams, FetchPa
 from pybroker.replication.in_sync import Cluster
 from pybroker.replication.leading import LeaderAppends
 from pybroker.replication.own_partitions import OwnPartitions
+from pybroker.replication.session_tracker import wake_trackers
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock
@@ -102,6 +103,7 @@ class ReplicaManager(LeaderAppends):
         self._own.moves = self.moves = DirectoryMoves(log_manager, later=later, on_moved=self._own.on_moved)
         self.fetch_purgatory = fetch_purgatory
         self.produce_purgatory = produce_purgatory
+        self.tracked = {}
         self.consumer_fetch_expirations = 0
         self.follower_fetch_expirations = 0
         self.produce_expirations = 0
@@ -218,6 +220,8 @@ class ReplicaManager(LeaderAppends):
         for purgatory in (self.produce_purgatory, self.fetch_purgatory):
             if purgatory.watchers:
                 purgatory.check_all(topic_partitions)
+        if self.tracked:
+            self._wake_trackers(topic_partitions)
 
     def await_settled(
         self,
@@ -234,6 +238,9 @@ class ReplicaManager(LeaderAppends):
         operation = DelayedProduce(self, acks, results, unsettled, on_complete)
         self.produce_purgatory.try_complete_else_watch(operation, list(unsettled), timeout_ms)
         return operation
+
+    def _wake_trackers(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        wake_trackers(self.tracked, topic_partitions)
 
     def _no_leader(self, topic_partition: TopicPartition, is_internal_allowed: bool) -> ErrorCode:
         """Return why nothing can be appended to a partition that is not here or that only the broker writes."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -15,7 +14,7 @@ from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchReques
 from pybroker.replication import following
 from pybroker.replication.fetcher.fetcher import LOOK_AGAIN_MS, Followed, ReplicaFetcher, Request
 
-TOPIC_ID = TopicId(UUID(int=5))
+TOPIC_ID = TopicId(bytes(16))
 SESSION = 7
 
 
@@ -64,8 +63,9 @@ class Scene:
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     def append(partition: Any, data: PartitionData, now_ms: int) -> int:
-        partition.log.end += len(data.records or b"")
-        return len(data.records or b"")
+        assert isinstance(data.records, bytes)
+        partition.log.end += len(data.records)
+        return len(data.records)
 
     monkeypatch.setattr(following, "append", append)
     return Scene()

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.api.fetch.of_follower import fetch_of_follower
 from pybroker.api.fetch.responses import (
     ZSTD_VERSION,
     count_partition,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pybroker.api.context import RequestContext, Services
+    from pybroker.api.deferred import Deferred
     from pybroker.api.fetch.down_conversion import Converted
     from pybroker.model import TopicPartition
     from pybroker.replication.fetch_data import FetchParams, SessionKey
@@ -72,7 +74,9 @@ _COPIED_BYTES_MAX: Final = 64 << 10
 _new_response: Final = maker(FetchResponse, "error_code", "session_id", "responses")
 
 
-def handle(broker: Services, context: RequestContext, request: FetchRequest) -> FetchResponse | Future[FetchResponse]:
+def handle(
+    broker: Services, context: RequestContext, request: FetchRequest
+) -> FetchResponse | Future[FetchResponse] | Deferred[FetchResults, FetchResponse]:
     """Read the partitions of the request's session, and wait for more records where the request wants that."""
     version = context.api_version
     replica_id = request.replica_state.replica_id if version >= _REPLICA_STATE_VERSION else request.replica_id
@@ -81,6 +85,10 @@ def handle(broker: Services, context: RequestContext, request: FetchRequest) -> 
         response = _usual_response(broker, version, request)
         if response is not None:
             return response
+    if replica_id >= 0 and request.session_epoch > 0 and version >= _REPLICA_STATE_VERSION:
+        found = fetch_of_follower(broker, version, request, _params(broker, context, request, BrokerId(replica_id)))
+        if found is not None:
+            return found
     is_long = request.max_wait_ms > _LONG_WAIT_MS
     return in_slices(_fetch(broker, context, request, BrokerId(replica_id)), ends_with_connection=is_long)
 

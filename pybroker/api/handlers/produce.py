@@ -22,9 +22,9 @@ Source: KafkaApis.handleProduceRequest, ProduceRequest.validateRecords; KIP-98, 
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
+from pybroker.api.deferred import Deferred
 from pybroker.api.produce.layout import forget_records
 from pybroker.api.produce.one_partition import produce_one, repeated
 from pybroker.api.produce.operation import ProduceOperation
@@ -35,13 +35,14 @@ if TYPE_CHECKING:
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+    from pybroker.replication.produce_data import ProduceResults
 
 REPEATS: Final = repeated
 
 
 def handle(
     broker: Services, context: RequestContext, request: ProduceRequest
-) -> bytes | ProduceResponse | Awaitable[ProduceResponse | None] | None:
+) -> bytes | ProduceResponse | Awaitable[ProduceResponse | None] | Deferred[ProduceResults, ProduceResponse] | None:
     """Append the records of each partition, and wait until they are settled where `acks` wants that."""
     check = None
     try:
@@ -50,7 +51,7 @@ def handle(
         check = long.check
     else:
         if response is not None:
-            if type(response) is not bytes and isinstance(response, asyncio.Future):
+            if type(response) is Deferred:
                 forget_records(request)
                 context.connection.is_in_order = True
             return response

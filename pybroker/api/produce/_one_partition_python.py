@@ -28,8 +28,6 @@ from pybroker.records.work import ONE_BATCH_ON_LOOP, LongWorkError
 from pybroker.replication.produce_data import REFUSED, PartitionProduceResult
 
 if TYPE_CHECKING:
-    from asyncio import Future
-
     from pybroker.api.context import RequestContext, Services
     from pybroker.protocol.forms import RequestForm
     from pybroker.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
@@ -49,7 +47,7 @@ assert [one.name for one in schema_of(PartitionProduceData).fields] == ["index",
 
 def produce_one(
     broker: Services, context: RequestContext, request: ProduceRequest
-) -> bytes | ProduceResponse | Future[ProduceResponse] | None:
+) -> bytes | ProduceResponse | Deferred[ProduceResults, ProduceResponse] | None:
     """Append to the only partition of a usual request, and return its response. Returns None for any other, with nothing done.
 
     A usual request has a response, names its topic, and has records that are there and belong to no transaction. Its client
@@ -99,7 +97,7 @@ def append_only(  # noqa: PLR0917  (a call by position is a third of a call by n
     correlation_id: int,
     encoded_name: bytes,
     form: ResponseForm,
-) -> bytes | ProduceResponse | Future[ProduceResponse]:
+) -> bytes | ProduceResponse | Deferred[ProduceResults, ProduceResponse]:
     """Append to the only partition of a usual request, and return its response. Raises LongWorkError, with nothing done."""
     manager = broker.replica_manager
     result, required_offset = manager.append_one(
@@ -120,7 +118,7 @@ def append_only(  # noqa: PLR0917  (a call by position is a third of a call by n
         unsettled={topic_partition: required_offset},
         on_complete=deferred.complete,
     )
-    return deferred.response()
+    return deferred.later()
 
 
 class RepeatedProduce(repeats.Repeated):
@@ -140,7 +138,9 @@ class RepeatedProduce(repeats.Repeated):
         self._topic_partition = TopicPartition(topic.name, partition.index)
         self._response_form = form_of(context.api_version, len(self._encoded_name))
 
-    def handle(self, broker: Services, records: memoryview) -> bytes | ProduceResponse | Future[ProduceResponse] | None:
+    def handle(
+        self, broker: Services, records: memoryview
+    ) -> bytes | ProduceResponse | Deferred[ProduceResults, ProduceResponse] | None:
         """Append to the only partition of a request, and return its response. Returns None as `Repeated.handle`."""
         if kernels.is_of_transaction(records):
             return None
