@@ -76,12 +76,14 @@ def batch_of(count: int) -> bytes:
     return sample_batch([Sample(None, bytes([65 + number % 26]) * RECORD_BYTES, T0_MS) for number in range(count)], "none")
 
 
-def write(cluster: Cluster, topic: str, assignment: tuple[tuple[int, ...], ...], kilobytes: int, total_bytes: int) -> list[float]:
-    """Write to all partitions, and return the CPU-s per GB of the brokers 1 to 3."""
+def write(
+    cluster: Cluster, topic: str, assignment: tuple[tuple[int, ...], ...], kilobytes: int, total_bytes: int, acks: int = -1
+) -> list[float]:
+    """Write to all partitions, and return the CPU-s per GB of each broker."""
     addresses = cluster.bootstrap.split(",")
     connections = [raw.Connection(addresses[replicas[0] - 1]) for replicas in assignment]
     batch = batch_of(kilobytes)
-    bodies = [raw.produce_body(7, topic, {number: batch}) for number in range(len(assignment))]
+    bodies = [raw.produce_body(7, topic, {number: batch}, acks=acks) for number in range(len(assignment))]
     turns = max(total_bytes // (kilobytes * RECORD_BYTES * len(assignment)), UNDER_WAY)
     before = [procstat.cpu_s(pid) for pid in cluster.pids]
     for turn in range(turns + UNDER_WAY):

@@ -13,6 +13,7 @@ fetch_data           what the fetch handler and the replicas pass to each other
 produce_data         what the replicas and the produce handler pass to each other
 partition_data, _partition_data_*  what a fetch wants of one partition and what was read of it; one text for both builds
 fetch_session        incremental fetch sessions
+session_tracker      what a follower's usual requests read of its session
 fetch_context        one fetch request in terms of sessions
 cached_partition     one partition of such a session
 fetching             one fetch: it reads, waits and reads again

@@ -1,4 +1,4 @@
-"""What has changed in the partitions of a follower's fetch session, so that a request of the follower costs what has changed.
+"""The changes of partitions in a follower's fetch session, so that a request of the follower costs what has changed.
 
 A follower names its partitions once and then fetches again and again, at least every `replica.fetch.wait.max.ms`, however many
 they are. A partition is quiet when a response about it would have nothing new: the follower is in sync, has all of the log, and

@@ -96,6 +96,16 @@ def _stat(pid: int) -> list[str]:
     return text[text.rindex(")") + 2 :].split()
 
 
+def own_cpu_s(pid: int) -> float:
+    """Return the user and system seconds of one process so far, without its children."""
+    return sum(map(int, _stat(pid)[11:13])) / TICKS_PER_S
+
+
+def own_memory_bytes(pid: int, key: str = "VmRSS") -> int:
+    """Return a line of /proc/PID/status of one process."""
+    return _status(pid, key)
+
+
 def _status(pid: int, key: str) -> int:
     try:
         text = (PROC / str(pid) / "status").read_text()

@@ -73,6 +73,14 @@ class SeveralBrokers:
         """End one broker at once; the parent starts it again."""
         os.kill(self.pids()[number], signal.SIGKILL)
 
+    def hold(self, number: int) -> None:
+        """Let a broker do nothing, until `go_on`."""
+        os.kill(self.pids()[number], signal.SIGSTOP)
+
+    def go_on(self, number: int) -> None:
+        """Let a broker continue."""
+        os.kill(self.pids()[number], signal.SIGCONT)
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal to the parent, and return its exit code."""
         self.parent.send_signal(number)

@@ -56,7 +56,6 @@ class Scene:
     def append(self, *values: bytes) -> None:
         for value in values:
             self.replicas.produce(1, value)
-            self.leader.replicas.wake(TOPIC)
 
 
 async def quiet(tmp_path: Path) -> Scene:

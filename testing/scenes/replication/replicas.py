@@ -107,6 +107,7 @@ class Replicas:
             self.partition(broker).append_records_to_leader(
                 memoryview(bytearray(records.batch_of_values(value))), 1, self.clock.time_ms()
             )
+        self.brokers[broker].replicas.wake(TOPIC)
 
     def written(self, broker: int) -> bytes:
         """Return all bytes of the log."""

@@ -14,9 +14,9 @@ SEEDS = {
     "elects outside of the ISR": 0,
     "elects in an old epoch": 4,
     "truncates by the high watermark": 0,
-    "never truncates": 0,
+    "never truncates": 4,
     "counts only the leader": 5,
-    "counts the committed ISR": 46,
+    "counts the committed ISR": 38,
 }
 
 
