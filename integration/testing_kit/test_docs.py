@@ -11,14 +11,19 @@ from pathlib import Path
 from testing.places import ROOT
 
 PAGE = ROOT / "docs" / "testing.md"
+README = ROOT / "README.md"
 PLUGINS = ("pybroker.testing.plugin", "pytest_asyncio.plugin")
 TIMEOUT_S = 300
 TESTS = re.compile(r"^\s*(?:async )?def test_", re.MULTILINE)
 
 
-def blocks(language: str) -> list[str]:
-    """Return the fenced blocks of the page in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: Path = PAGE) -> list[str]:
+    """Return the fenced blocks of a page in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_readme_begins_with_the_example_of_the_page() -> None:
+    assert blocks("python", README)[0] == blocks("python")[0]
 
 
 def test_the_examples_pass(tmp_path: Path) -> None:
