@@ -71,7 +71,7 @@ def resets(broker: ThreadBroker, count: int) -> None:
         times.append(time.perf_counter() - began)
         if number in {count // 4, count // 2, count}:
             time.sleep(2.5)  # the files of deleted topics are removed after a second
-            descriptors = len(os.listdir("/proc/self/fd"))
+            descriptors = len([*Path("/proc/self/fd").iterdir()])
             rows.append((number, procstat.memory_bytes(os.getpid()) / 1e6, threading.active_count(), descriptors))
     print(
         f"\nreset: median {statistics.median(times) * 1000:.1f} ms, 99 % below {sorted(times)[int(count * 0.99)] * 1000:.1f} ms"
