@@ -415,7 +415,7 @@ class BrokerServer:
         logs, replicas = self.log_manager, self.replica_manager
         loop = asyncio.get_running_loop()
         schedule_passes(
-            self._periodic, config=self.config, clock=self.clock, logs=logs, replicas=replicas, on_room=self._report_room
+            self._periodic, config=self.config, clock=self.clock, logs=logs, replicas=replicas, on_room=self._see_room
         )
         self.log_cleaner = LogCleaner(
             logs,
@@ -481,17 +481,16 @@ class BrokerServer:
         )
 
     def _on_directory_failure(self, directory: LogDirectory) -> None:
-        """Take the partitions of a broken disk offline; stop the broker when no disk is left."""
-        logs = [log for log in self.log_manager.all_logs() if log.log_directory is directory]
-        if logs:  # none while the start opens them, in threads
+        """Take the partitions of a broken disk offline; stop the broker when no disk is left. At the start there is none yet."""
+        if logs := [log for log in self.log_manager.all_logs() if log.log_directory is directory]:
             self.background.run(f"failure of {directory.path}", self.replica_manager.follow_failure(logs))
-            self.membership.give_up(logs)
         if self.log_manager.is_dead:
             logger.critical("No log directory works any more; the broker stops")
             self.failed.set()
         elif all(one.is_offline for one in self.log_manager.directories):
             logger.critical("No log directory has room: clients can only delete topics; delete some, then start the broker again")
-        self._report_room()
+        self._see_room()
 
-    def _report_room(self) -> None:
+    def _see_room(self) -> None:
         self.lifecycle.room_changed(has_room=self.log_manager.has_room)
+        self.membership.see_room(self.log_manager)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pybroker.log.log import Log
     from pybroker.log.manager.manager import LogManager
     from pybroker.metadata.control import ClusterControl
+    from pybroker.metadata.image import ClusterImage
     from pybroker.metadata.store.base import Session, Store
     from pybroker.model import TopicPartition
     from pybroker.replication.peers import Peers
@@ -128,6 +129,7 @@ class Membership:
         self._directories: list[str] = []
         self._session: Session | None = None  # of a broker that is alone
         self._looking_up: asyncio.Task[None] | None = None
+        self._full: set[LogDirectory] = set()
         self.control: ClusterControl | None = None
         """The part of the cluster; None for a broker that is alone."""
         if is_shared(config) or controller.image.registered.keys() - {config.node_id}:
@@ -190,10 +192,20 @@ class Membership:
         except StoreError as error:
             raise StartError(str(error)) from error
 
-    def give_up(self, logs: Iterable[Log]) -> None:
-        """Have other brokers lead the partitions of logs whose directory failed."""
-        if self.control is not None:
-            self.control.give_up([log.topic_partition for log in logs])
+    def see_room(self, logs: LogManager) -> None:
+        """Have other brokers lead the partitions of directories that are offline or full, which take no records.
+
+        The logs of a directory that has become so leave all ISRs, so that no leader waits for them. Later looks give up those
+        that this broker leads again, as the preferred replica.
+        """
+        full = {one for one in logs.directories if one.room.is_full or one.is_offline}
+        before, self._full = self._full, full
+        if full and self.control is not None:
+            of_full = [log for log in logs.all_logs() if log.log_directory in full]
+            image, broker_id = self._controller.image, self._config.node_id
+            given = [log for log in of_full if log.log_directory not in before or _leads_beside(image, broker_id, log)]
+            if given:
+                self.control.give_up([log.topic_partition for log in given])
 
     async def leave(self) -> None:
         """Move leaders away, at the beginning of a stop."""
@@ -206,6 +218,15 @@ class Membership:
             self._looking_up.cancel()
         if self.control is not None:
             await self.control.close()
+
+
+def _leads_beside(image: ClusterImage, broker_id: int, log: Log) -> bool:
+    """Return whether a broker leads a partition that others could lead."""
+    topic = image.topics.get(log.topic_partition.topic)
+    if topic is None or log.topic_partition.partition >= len(topic.partitions):
+        return False
+    partition = topic.partitions[log.topic_partition.partition]
+    return partition.leader == broker_id and len(partition.isr) > 1
 
 
 def _is_whole(directory: LogDirectory, came_back: frozenset[str]) -> bool:

@@ -135,11 +135,12 @@ class ClusterControl:
                     await session.close()
 
     def give_up(self, partitions: Collection[TopicPartition]) -> None:
-        """Have other replicas lead these partitions, because this broker's disk failed. A partition for which there is none keeps
-        its leader.
+        """Have other replicas lead these partitions, because this broker's disk failed or is full. A partition for which there is
+        none keeps its leader.
         """
         task = asyncio.get_running_loop().create_task(self._give_up(partitions))
         self._tasks.append(task)
+        task.add_done_callback(self._tasks.remove)
 
     async def _give_up(self, partitions: Collection[TopicPartition]) -> None:
         def planned(image: ClusterImage, epoch: LeaderEpoch) -> Pausing[Sequence[PartitionChange]]:
@@ -155,7 +156,7 @@ class ClusterControl:
             try:
                 await carry_out(self._controller, self._store.limits.operations_max, planned)
             except StoreError as error:
-                logger.warning("Partitions of a failed disk have no other leaders yet: %s", error)
+                logger.warning("Partitions of a disk that failed or is full have no other leaders yet: %s", error)
                 await asyncio.sleep(RETRY_S)
             else:
                 return

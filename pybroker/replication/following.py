@@ -21,15 +21,20 @@ if TYPE_CHECKING:
 
 
 def append(partition: Partition, data: PartitionData, now_ms: int) -> int:
-    """Append the records, and follow the high watermark and the log start. Returns the bytes that were appended."""
+    """Append the records, and follow the high watermark and the log start. Returns the bytes that were appended.
+
+    A log on a full volume takes no records: KAFKA_STORAGE_ERROR. It follows the rest, which may make room.
+    """
     log, size = partition.log, 0
-    records = data.records
-    if records:
+    records, room = data.records, log.log_directory.room
+    if records and not room.is_full:
         assert isinstance(records, (bytes, bytearray, memoryview)), "received, and not to be sent"
         size = log.append_as_follower(memoryview(records), now_ms=now_ms).size
     _follow_high_watermark(partition, Offset(data.high_watermark))
     if log.log_start_offset < data.log_start_offset <= partition.high_watermark:
         log.increment_log_start_offset(Offset(data.log_start_offset), high_watermark=partition.high_watermark)
+    if records and room.is_full:  # a write that finds no room would take the directory offline
+        raise room.refusal()
     return size
 
 
