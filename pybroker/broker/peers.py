@@ -143,10 +143,12 @@ class BrokerPeers:
             f"advertised.listeners of broker {broker_id} to an address that all brokers can resolve"
         )
 
-    def failed(self, broker_id: BrokerId, endpoint: Endpoint, reason: str) -> float:
-        """Note that a broker cannot be reached. Returns for how many seconds it should not be tried again."""
+    def failed(self, broker_id: BrokerId, endpoint: Endpoint, reason: str, level: int) -> float:
+        """Note that a broker cannot be reached, the first time with a line of this level. Returns for how many seconds it should
+        not be tried again.
+        """
         count = self._failures[broker_id] = self._failures.get(broker_id, 0) + 1
-        level = logging.WARNING if count == 1 else logging.DEBUG
+        level = level if count == 1 else logging.DEBUG
         logger.log(level, "Broker %d at %s:%d cannot be reached: %s", broker_id, *endpoint, reason)
         return PAUSE_S[min(count, len(PAUSE_S)) - 1]
 
@@ -211,13 +213,15 @@ class _Lane:
         waiting.late.cancel()
         self._loop.call_later(PAUSE_S[-1], waiting.done, None)
 
-    def close(self, reason: str, *, is_expected: bool = False) -> None:
-        """End the connection; what waits gets no response. An end that is not expected has a pause after it. Idempotent."""
+    def close(self, reason: str, *, is_expected: bool = False, level: int = logging.WARNING) -> None:
+        """End the connection; what waits gets no response. An end that is not expected has a pause after it, and a line of this
+        level. Idempotent.
+        """
         if self._is_over:
             return
         self._is_over = True
         is_idle = self._versions is not None and not self._sent  # as after `connections.max.idle.ms`
-        pause_s = 0.0 if is_idle or is_expected else self._peers.failed(self._broker_id, self.endpoint, reason)
+        pause_s = 0.0 if is_idle or is_expected else self._peers.failed(self._broker_id, self.endpoint, reason, level)
         self._next_s = self._loop.time() + pause_s
         self._opening.cancel()
         self._connection.close(reason)
@@ -234,7 +238,7 @@ class _Lane:
                     lambda: self._connection, self.endpoint.host, self.endpoint.port
                 )
         except (socket.gaierror, UnicodeError) as error:  # UnicodeError: the host is no name
-            self.close(self._peers.unresolved(self._broker_id, error))
+            self.close(self._peers.unresolved(self._broker_id, error), level=logging.ERROR)
             return
         except OSError as error:
             self.close(str(error) or "no connection in time")

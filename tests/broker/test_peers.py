@@ -194,7 +194,7 @@ async def test_a_host_without_an_address_is_one_line_with_what_to_do(
     scene.brokers[ID] = replace(scene.brokers[ID], endpoints={LISTENER: Endpoint(host, 9092)})
     for number in range(3):
         assert await scene.results(number) == [None]
-    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert line.startswith(f"Broker 2 at {host}:9092 cannot be reached: the host has no address here (")
     assert line.endswith(
         "advertises it for its listener INTERNAL: set advertised.listeners of broker 2 to an address that all brokers can resolve"
