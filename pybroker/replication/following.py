@@ -65,10 +65,14 @@ def start_at(partition: Partition, log_start_offset: Offset) -> None:
 
 
 def _end_high_watermark_with_log(partition: Partition) -> None:
-    """Move the high watermark back to the log's end: an unclean election may drop records that were below it."""
-    end = partition.log.log_end_offset
-    if partition.high_watermark >= end:  # the same offset may be at another position now
-        partition.high_watermark_metadata = partition.log.offset_metadata(end)
+    """Move the high watermark back to the log's end: an unclean election may drop records that were below it. It is no smaller
+    than the log's start, where a log begins again that was cut before it.
+    """
+    log = partition.log
+    if partition.high_watermark >= log.log_end_offset:  # the same offset may be at another position now
+        partition.high_watermark_metadata = log.offset_metadata(log.log_end_offset)
+    elif partition.high_watermark < log.log_start_offset:
+        partition.high_watermark_metadata = log.offset_metadata(log.log_start_offset)
 
 
 def last_epoch(partition: Partition) -> LeaderEpoch:

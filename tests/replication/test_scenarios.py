@@ -131,6 +131,27 @@ async def test_a_follower_behind_the_leaders_log_begins_where_that_begins(replic
     assert replicas.written(1).endswith(replicas.written(2))
 
 
+async def test_an_empty_follower_behind_the_end_of_an_unclean_leader_copies_that_from_its_start(replicas: Replicas) -> None:
+    replicas.produce(1, b"a", b"b")
+    await replicas.fetch(3)
+    replicas.produce(1, b"c", b"d")
+    await replicas.decide(isr=(1,))
+    log = replicas.partition(1).log
+    log.increment_log_start_offset(Offset(4), high_watermark=Offset(4))
+    assert await replicas.fetch(2), "out of range"
+    assert not await replicas.fetch(2), "where the leader's log begins"
+    assert replicas.partition(2).log.log_end_offset == 4
+    await replicas.elect(3, isr=(3,))
+    assert await replicas.fetch(2), "out of range, without an epoch that the leader could end"
+    assert not await replicas.fetch(2), "where the leader's log begins"
+    assert await replicas.fetch(2)
+    follower = replicas.partition(2)
+    assert (follower.log.log_start_offset, follower.log.log_end_offset, follower.high_watermark) == (0, 2, 2)
+    assert replicas.written(2) == replicas.written(3)
+    await replicas.fetch(1)
+    assert replicas.partition(1).high_watermark == replicas.partition(1).log.log_start_offset == 2, "cut before its start"
+
+
 # In-sync replicas
 
 

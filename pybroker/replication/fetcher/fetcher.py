@@ -286,7 +286,7 @@ class ReplicaFetcher:
         self._session.forget((followed.topic_id, key.partition))
 
     def _start(self, request: Request, response: Any, now_ms: int) -> None:
-        """Begin where the leader's logs begin, if that is behind the end of this broker's."""
+        """Begin where the leader's logs begin, if that is behind the end of this broker's, or this broker's have nothing."""
         for topic in response.topics:
             for data in topic.partitions:
                 key = TopicPartition(topic.name, data.partition_index)
@@ -304,8 +304,10 @@ class ReplicaFetcher:
                     self._wait(key, followed, error.code, now_ms, error.message)
 
     def _start_one(self, key: TopicPartition, followed: Followed, log_start_offset: Offset) -> None:
-        partition = followed.partition
-        if partition.log.log_end_offset < log_start_offset:
+        partition, log = followed.partition, followed.partition.log
+        # a log without records or epochs has nothing that the leader could compare, and may end behind an unclean leader's end
+        has_nothing = log.log_end_offset == log.log_start_offset and following.last_epoch(partition) < 0
+        if log.log_end_offset < log_start_offset or has_nothing:
             logger.info("%s begins at %d, as the log of leader %d", key, log_start_offset, self.leader)
             following.start_at(partition, log_start_offset)
             del self._resting[key]
