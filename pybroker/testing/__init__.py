@@ -10,7 +10,8 @@ A broker in the process of a test changes nothing of that process: no signal han
 loops, no limit, nothing of the garbage collector. Each broker has its own port, directory, metadata and metrics.
 
 broker          a broker in the running event loop
-blocking        a broker in a thread, and one in a process
+cluster         several brokers that are one cluster
+blocking        a broker or a cluster in a thread, and a broker in a process
 child           the program of the broker that is a process
 plugin          the fixtures for pytest
 verbs           the methods that work on what is in a broker
@@ -31,18 +32,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pybroker.protocol.error_codes import KafkaError
-    from pybroker.testing.blocking import ProcessBroker, ThreadBroker
+    from pybroker.testing.blocking import ProcessBroker, ThreadBroker, ThreadCluster
     from pybroker.testing.broker import Broker
+    from pybroker.testing.cluster import Cluster
 
-__all__ = ["Broker", "KafkaError", "ProcessBroker", "ThreadBroker"]
+__all__ = ["Broker", "Cluster", "KafkaError", "ProcessBroker", "ThreadBroker", "ThreadCluster"]
 
 _PLACES: Final = {
     "Rule": "pybroker.faults.rule",
     "RuleError": "pybroker.faults.rule",
     "Broker": "pybroker.testing.broker",
+    "Cluster": "pybroker.testing.cluster",
     "KafkaError": "pybroker.protocol.error_codes",
     "ProcessBroker": "pybroker.testing.blocking",
     "ThreadBroker": "pybroker.testing.blocking",
+    "ThreadCluster": "pybroker.testing.blocking",
 }
 
 

@@ -1,4 +1,4 @@
-"""Brokers for tests that block: one in a thread of this process, and one that is a process."""
+"""Brokers for tests that block: one or a cluster in a thread of this process, and one that is a process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import sys
 import threading
 import time
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from pybroker.broker.joining import StartError
 from pybroker.client.connection import Connection
 from pybroker.client.frames import Frames
 from pybroker.network.limits import host_and_port
 from pybroker.testing.broker import Broker
+from pybroker.testing.cluster import Cluster
 from pybroker.testing.directory import Directory
 from pybroker.testing.leaks import leaks
 from pybroker.testing.server import CLIENT_ID
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pybroker.testing.steps import Steps
 
 Result = TypeVar("Result")
+Guest = TypeVar("Guest", bound=Broker | Cluster)
 
 START_S: Final = 60.0
 STOP_S: Final = 60.0
@@ -51,10 +53,7 @@ LINES_SHOWN: Final = 20
 
 
 class _BlockingBroker(BlockingVerbs):
-    """The parts that both kinds have in common."""
-
-    def __init__(self) -> None:
-        self._address = ("", 0)
+    """The parts that all kinds have in common."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -62,21 +61,6 @@ class _BlockingBroker(BlockingVerbs):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.stop()
-
-    @property
-    def bootstrap(self) -> str:
-        """The address for `bootstrap.servers`, as `127.0.0.1:40000`."""
-        return host_and_port(*self._address)
-
-    @property
-    def host(self) -> str:
-        """The host of `bootstrap`."""
-        return self._address[0]
-
-    @property
-    def port(self) -> int:
-        """The port of `bootstrap`."""
-        return self._address[1]
 
     def start(self) -> None:
         """Start the broker; clients can connect when this returns. Raises StartError, and OSError."""
@@ -91,12 +75,11 @@ class _BlockingBroker(BlockingVerbs):
         return self._carry_out(leaks())
 
 
-class ThreadBroker(_BlockingBroker):
-    """A broker in a thread with an event loop of its own; `Broker.in_thread()` makes it."""
+class _InThread(_BlockingBroker, Generic[Guest]):
+    """A broker or a cluster in a thread with an event loop of its own."""
 
-    def __init__(self, settings: Mapping[str, Setting] | None = None) -> None:
-        super().__init__()
-        self._broker = Broker(settings)
+    def __init__(self, guest: Guest) -> None:
+        self._guest: Guest = guest
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = asyncio.Event()
         self._thread: threading.Thread | None = None
@@ -112,7 +95,6 @@ class ThreadBroker(_BlockingBroker):
         except BaseException:
             self.stop()
             raise
-        self._address = (self._broker.host, self._broker.port)
 
     def stop(self) -> None:
         """Stop the broker and end its thread; idempotent."""
@@ -123,48 +105,18 @@ class ThreadBroker(_BlockingBroker):
                     self._loop.call_soon_threadsafe(self._stopped.set)
             thread.join()
 
-    def reset(self) -> None:
-        """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests.
-
-        Clients stay connected.
-        """
-        self._run(self._broker.reset())
+    @property
+    def bootstrap(self) -> str:
+        """The address for `bootstrap.servers`, as `127.0.0.1:40000`; of a cluster, those of all brokers."""
+        return self._guest.bootstrap
 
     @property
     def requests(self) -> list[SeenRequest]:
         """The last requests of clients, oldest first; `reset` forgets them."""
-        return self._broker.requests
-
-    @property
-    def faults(self) -> Faults:
-        """The rules by which requests go wrong."""
-        return self._broker.faults
-
-    def restart(self) -> None:
-        """Stop the broker, unless it was killed, and start it again with its data, at the same address.
-
-        Raises StartError, and OSError.
-        """
-        self._run(self._broker.restart())
-
-    def kill(self) -> None:
-        """End the broker as a killed process ends: connections are cut, and `restart` has to recover the logs."""
-        self._run(self._broker.kill())
-
-    def snapshot(self) -> Snapshot:
-        """Copy everything that the broker has: topics, records, groups, transactions, settings. Clients stay connected."""
-        return self._run(self._broker.snapshot())
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Put back what the broker had, which cuts all connections, and forget the requests. Raises StartError, and OSError."""
-        self._run(self._broker.restore(snapshot))
-
-    def leaks(self) -> list[str]:
-        """Return a line for each open transaction, each member of a group, and each connection of a client."""
-        return self._run(self._broker.leaks())
+        return self._guest.requests
 
     def _carry_out(self, steps: Steps[Result]) -> Result:
-        return self._run(self._broker._carry_out(steps))
+        return self._run(self._guest._carry_out(steps))
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run `work` in the broker's loop, and return its result."""
@@ -183,9 +135,85 @@ class ThreadBroker(_BlockingBroker):
 
     async def _serve(self, ready: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
-        async with self._broker:
+        async with self._guest:
             ready.set_result(None)
             await self._stopped.wait()
+
+
+class ThreadBroker(_InThread[Broker]):
+    """A broker in a thread with an event loop of its own; `Broker.in_thread()` makes it."""
+
+    def __init__(self, settings: Mapping[str, Setting] | None = None) -> None:
+        super().__init__(Broker(settings))
+
+    @property
+    def host(self) -> str:
+        """The host of `bootstrap`."""
+        return self._guest.host
+
+    @property
+    def port(self) -> int:
+        """The port of `bootstrap`."""
+        return self._guest.port
+
+    @property
+    def faults(self) -> Faults:
+        """The rules by which requests go wrong."""
+        return self._guest.faults
+
+    def reset(self) -> None:
+        """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests.
+
+        Clients stay connected.
+        """
+        self._run(self._guest.reset())
+
+    def restart(self) -> None:
+        """Stop the broker, unless it was killed, and start it again with its data, at the same address.
+
+        Raises StartError, and OSError.
+        """
+        self._run(self._guest.restart())
+
+    def kill(self) -> None:
+        """End the broker as a killed process ends: connections are cut, and `restart` has to recover the logs."""
+        self._run(self._guest.kill())
+
+    def snapshot(self) -> Snapshot:
+        """Copy everything that the broker has: topics, records, groups, transactions, settings. Clients stay connected."""
+        return self._run(self._guest.snapshot())
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put back what the broker had, which cuts all connections, and forget the requests. Raises StartError, and OSError."""
+        self._run(self._guest.restore(snapshot))
+
+    def leaks(self) -> list[str]:
+        """Return a line for each open transaction, each member of a group, and each connection of a client."""
+        return self._run(self._guest.leaks())
+
+
+class ThreadCluster(_InThread[Cluster]):
+    """Several brokers in a thread with an event loop of its own; `Cluster.in_thread()` makes it."""
+
+    def __init__(self, count: int = 3, settings: Mapping[str, Setting] | None = None) -> None:
+        super().__init__(Cluster(count, settings))
+
+    @property
+    def faults(self) -> dict[int, Faults]:
+        """The rules by which requests to each broker go wrong, by its node id."""
+        return self._guest.faults
+
+    def kill(self, node: int) -> None:
+        """End a broker as a killed process ends; the others lead its partitions then. `restart` starts it again."""
+        self._run(self._guest.kill(node))
+
+    def restart(self, node: int) -> None:
+        """Stop a broker, unless it was killed, and start it again with its data, at its address. Raises StartError, OSError."""
+        self._run(self._guest.restart(node))
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """Return the node id of the leader of a partition, as soon as there is one. Raises KafkaError."""
+        return self._run(self._guest.leader_of(topic, partition))
 
 
 class ProcessBroker(_BlockingBroker):
@@ -195,10 +223,25 @@ class ProcessBroker(_BlockingBroker):
     """
 
     def __init__(self, settings: Mapping[str, Setting] | None = None) -> None:
-        super().__init__()
         self._texts = texts_of(settings)
+        self._address = ("", 0)
         self._directory: Directory | None = None
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for `bootstrap.servers`, as `127.0.0.1:40000`."""
+        return host_and_port(*self._address)
+
+    @property
+    def host(self) -> str:
+        """The host of `bootstrap`."""
+        return self._address[0]
+
+    @property
+    def port(self) -> int:
+        """The port of `bootstrap`."""
+        return self._address[1]
 
     @property
     def pid(self) -> int:

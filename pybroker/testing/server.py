@@ -55,6 +55,8 @@ class GuestServer(BrokerServer):
         Connections are cut at once, and the logs have no marker of a clean stop, so the next start recovers them.
         """
         self.server.abort()
+        if self.membership.control is not None:
+            await self.membership.control.close()  # without a word to the others, which see its session end
         await self.stop()
         for path in self.config.log_dirs:
             (Path(path) / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)

@@ -36,6 +36,7 @@ class StoreServer:
         self._store = store
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def listen(self, path: Path) -> None:
         """Serve on a socket at `path`, in place of one that an earlier process left there. Raises OSError."""
@@ -47,10 +48,16 @@ class StoreServer:
             self._server.close()
         for connection in tuple(self._connections):
             await connection.end()
+        if self._serving:
+            await asyncio.wait(self._serving)  # each reads the end of its connection
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _Connection(self._store, writer)
         self._connections.add(connection)
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
         try:
             with contextlib.suppress(EOFError, OSError, StoreError):  # each of them ends the connection
                 while True:

@@ -1,0 +1,177 @@
+"""Several brokers that are one cluster, in the running event loop.
+
+    async with Cluster(3) as cluster:
+        await cluster.create_topic("orders", replication_factor=3)
+        await cluster.kill(await cluster.leader_of("orders"))
+
+The metadata store is in this process too, and outlasts the brokers that are killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from pybroker.faults.faults import Faults
+from pybroker.faults.trail import SeenRequest, Trail
+from pybroker.metadata.store.memory import MemoryStore
+from pybroker.metadata.store.shared.server import StoreServer
+from pybroker.network.limits import host_and_port
+from pybroker.testing.directory import Directory
+from pybroker.testing.server import GuestServer
+from pybroker.testing.settings import config_of, texts_of
+from pybroker.testing.steps import Ask, Patience, check
+from pybroker.testing.topics import RETRY_S, cluster, offsets_of
+from pybroker.testing.verbs import AsyncVerbs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from pybroker.testing.blocking import ThreadCluster
+    from pybroker.testing.settings import Setting
+    from pybroker.testing.steps import Steps
+
+Result = TypeVar("Result")
+
+COPIES: Final = 3
+"""The replicas of a topic that asks for no number, if there are as many brokers."""
+SOCKET: Final = "metadata.socket"
+LEADER_NOT_AVAILABLE: Final = 5
+LATEST: Final = -1
+
+
+class Cluster(AsyncVerbs):
+    """Brokers with the node ids 1, 2, 3 and so on, as long as the `async with` block lasts.
+
+    Args:
+        count: how many brokers there are.
+        settings: settings of all of them by Kafka's names.
+
+    Attributes:
+        faults: the rules by which requests to each broker go wrong, by its node id.
+    """
+
+    def __init__(self, count: int = 3, settings: Mapping[str, Setting] | None = None) -> None:
+        copies = str(min(count, COPIES))
+        topics = ("default", "offsets.topic", "transaction.state.log")
+        self._texts = {**{f"{name}.replication.factor": copies for name in topics}, **texts_of(settings)}
+        self._servers: dict[int, GuestServer | None] = dict.fromkeys(range(1, count + 1))
+        self._addresses: dict[int, tuple[str, int]] = {}
+        self._directory: Directory | None = None
+        self._store: StoreServer | None = None
+        self._trail = Trail()
+        self.faults = {node: Faults() for node in self._servers}
+
+    @staticmethod
+    def in_thread(count: int = 3, settings: Mapping[str, Setting] | None = None) -> ThreadCluster:
+        """Return a cluster for `with`, which runs in a thread with an event loop of its own."""
+        from pybroker.testing.blocking import ThreadCluster  # noqa: PLC0415  it is built on this module
+
+        return ThreadCluster(count, settings)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers for `bootstrap.servers`."""
+        return ",".join(host_and_port(*self._addresses[node]) for node in sorted(self._addresses))
+
+    @property
+    def requests(self) -> list[SeenRequest]:
+        """The last requests of clients to any broker, oldest first."""
+        return self._trail.all()
+
+    async def start(self) -> None:
+        """Start the brokers; clients can connect when this returns. Raises StartError, and OSError."""
+        assert self._directory is None, "a cluster starts once"
+        self._directory = Directory()
+        self._store = StoreServer(MemoryStore())
+        try:
+            await self._store.listen(self._directory.path / SOCKET)
+            for node in self._servers:
+                await self._start(node, self._directory.path)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop the brokers, and remove their data; idempotent."""
+        running = [server for server in self._servers.values() if server is not None]
+        self._servers = dict.fromkeys(self._servers)
+        directory, self._directory = self._directory, None
+        store, self._store = self._store, None
+        try:
+            for server in running:
+                await server.kill()  # their data ends with them, so no leader has to move
+            if store is not None:
+                await store.close()
+        finally:
+            if directory is not None:
+                directory.remove()
+
+    async def kill(self, node: int) -> None:
+        """End a broker as a killed process ends; the others lead its partitions then. `restart` starts it again."""
+        server = self._servers[node]
+        assert server is not None, f"the broker {node} does not run"
+        self._servers[node] = None
+        await server.kill()
+
+    async def restart(self, node: int) -> None:
+        """Stop a broker, unless it was killed, and start it again with its data, at its address. Raises StartError, OSError."""
+        assert self._directory is not None, "the cluster was not started"
+        server, self._servers[node] = self._servers[node], None
+        if server is not None:
+            await server.stop()
+        await self._start(node, self._directory.path)
+
+    async def leader_of(self, topic: str, partition: int = 0) -> int:
+        """Return the node id of the leader of a partition, as soon as there is one. Raises KafkaError."""
+        return await self._carry_out(self._leader_of(topic, partition))
+
+    def _leader_of(self, name: str, partition: int) -> Steps[int]:
+        patience = Patience()
+        while True:
+            found = yield from cluster([name])
+            (topic,) = found.topics
+            if not patience.allows(topic.error_code):
+                leaders = {one.partition_index: one.leader_id for one in topic.partitions}
+                check(0 if partition in leaders else 3, f"the topic {name} has no partition {partition}")
+                leader = leaders[partition]
+                served = yield from offsets_of([topic], LATEST)
+                if self._servers.get(leader) is not None and (name, partition) in served:
+                    return leader
+                check(0 if patience.left_s else LEADER_NOT_AVAILABLE)
+            yield RETRY_S
+
+    async def _start(self, node: int, path: Path) -> None:
+        own = {"node.id": str(node), "log.dirs": str(path / f"broker_{node}"), "metadata.store": f"unix:{path / SOCKET}"}
+        port = self._addresses[node][1] if node in self._addresses else 0
+        server = GuestServer(config_of({**self._texts, **own}, path, port=port), self._trail, self.faults[node])
+        bound = await server.start()
+        self._servers[node] = server
+        self._addresses[node] = (bound[0].host, bound[0].port)
+
+    async def _carry_out(self, steps: Steps[Result]) -> Result:
+        response: Any = None
+        while True:
+            try:
+                step = steps.send(response)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            response = await (self._server_for(step).ask(step) if isinstance(step, Ask) else asyncio.sleep(step))
+
+    def _server_for(self, ask: Ask) -> GuestServer:
+        """Return the broker of a request; any that runs if that one does not, whose response names the leader."""
+        wanted = None if ask.node is None else self._servers.get(ask.node)
+        server = wanted or next((one for one in self._servers.values() if one is not None), None)
+        assert server is not None, "no broker runs"
+        return server
