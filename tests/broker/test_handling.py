@@ -1,0 +1,34 @@
+"""Requests go to the dispatcher itself, unless a file of faults is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from pybroker.broker.handling import handler_of
+from pybroker.config.broker import BrokerConfig
+from pybroker.network.context import ConnectionContext
+from pybroker.protocol.messages.heartbeat import HeartbeatRequest
+from testing.scenes.api.whole import frame_of
+
+CONTROLLER: Any = SimpleNamespace(image=SimpleNamespace(topics_by_id={}))
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+def dispatcher(_connection: ConnectionContext, _frame: memoryview) -> bytes:
+    return b"response"
+
+
+def test_a_broker_without_rules_pays_nothing_for_them() -> None:
+    assert handler_of(dispatcher, BrokerConfig(log_dirs=("data",)), CONTROLLER) is dispatcher
+
+
+def test_a_broker_with_a_file_of_rules_lets_requests_go_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "faults.json"
+    path.write_text('[{"api": "Heartbeat", "group": "g", "error": "UNKNOWN_MEMBER_ID", "times": 1}]')
+    handle = handler_of(dispatcher, BrokerConfig(log_dirs=("data",), pybroker_faults_file=str(path)), CONTROLLER)
+    connection = ConnectionContext(connection_id=1)
+    first, second = (handle(connection, frame_of(HEARTBEAT, 3)) for _ in range(2))
+    assert isinstance(first, bytes)
+    assert first != second == b"response"
