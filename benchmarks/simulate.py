@@ -3,8 +3,8 @@
     python -m benchmarks.simulate --seeds 10000
     python -m benchmarks.simulate --seed 4711            this history alone, with all that was done in it
 
-Each seed is one history, the same in each run: clients produce, read and commit while brokers are killed, lose their power, are
-paused, or lose links or the store. The exit code is the number of seeds that failed, at most 100.
+Each seed is one history, the same in each run: clients produce, read, commit and carry out transactions while brokers are killed,
+lose their power, are paused, or lose links or the store. The exit code is the number of seeds that failed, at most 100.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ def main() -> int:
         )
     seeds, began_s, failed = range(options.seed, options.seed + options.seeds), time.monotonic(), 0
     with ProcessPoolExecutor(options.processes) as pool:
-        for seed, failure in zip(seeds, pool.map(failure_of, seeds, chunksize=4), strict=True):
+        for count, (seed, failure) in enumerate(zip(seeds, pool.map(failure_of, seeds, chunksize=4), strict=True), 1):
             if failure is not None:
                 failed += 1
                 shown = failure if options.seeds == 1 else failure.splitlines()[0]
                 print(f"{shown}\n    python -m benchmarks.simulate --seed {seed}", flush=True)
+            if count % 500 == 0:
+                print(f"{count} histories from seed {options.seed}: {failed} failed", flush=True)
     seconds = time.monotonic() - began_s
     print(f"{options.seeds} histories from seed {options.seed}: {failed} failed, {seconds / options.seeds:.2f} s for each")
     return min(failed, 100)

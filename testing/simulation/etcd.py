@@ -52,6 +52,10 @@ class SimulatedEtcd:
         """Return the value and the revision of every key."""
         return {key.decode(): found for key, found in self._keys.items()}
 
+    def has(self, key: str) -> bool:
+        """Return whether a key exists."""
+        return key.encode() in self._keys
+
     def changes(self) -> Iterator[tuple[str, bytes | None, int]]:
         """Yield each change since the last compaction: the key, its value or None if it was deleted, and the revision."""
         for revision, events in self._history:

@@ -10,4 +10,5 @@ network       the links between processes
 process       a life of a node
 scheduling    the turns of all event loops
 store         the metadata store in etcd
+transactions  a transactional producer, and what must be true of its transactions
 """

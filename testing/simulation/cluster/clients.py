@@ -7,6 +7,7 @@ an idempotent producer sends the same sequence again when it cannot know whether
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.error_counts import ERROR_NAMES
@@ -41,6 +42,7 @@ RETRIED: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.INVALID_REPLICATION_FACTOR,  # while brokers are away
     }
@@ -93,6 +95,15 @@ class Client:
             self.model.problems.append(f"{self.name}: {what} got {ERROR_NAMES[code]}")
             self.is_over = True
         return bool(code)
+
+    async def coordinator(self, kind: int, key: str) -> int | None:
+        """Ask some broker for a coordinator; None if there is none now."""
+        response = await self.ask_any(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
+        (one,) = response.coordinators
+        if not self.is_retried("the search for the coordinator", one.error_code):
+            return int(one.node_id)
+        await asyncio.sleep(PAUSE_S)
+        return None
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic with a replica on each broker; it may have been created already when the response was lost."""
@@ -152,12 +163,32 @@ class Producer(Client):
                 acknowledged[value] = Acknowledged(broker_id, base + number if base >= 0 else -1)
 
 
+class Stubborn(Client):
+    """A producer with acks=1 that takes any broker for the leader, and sends nothing again: no record of it has a promise."""
+
+    async def produce(self, topic: str, partitions: int) -> None:
+        """Send records until the history is over."""
+        random = self.cluster.random
+        for number in itertools.count():
+            if self.is_over:
+                return
+            partition, value = random.randrange(partitions), b"%s-%d" % (self.name.encode(), number)
+            model = self.model.of(topic, partition)
+            model.sent[value] = Sent(self.name, number)
+            model.without_order.add(self.name)
+            batch = build_batch([Record(Offset(0), self.cluster.clock.time_ms(), None, value)])
+            data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=bytes(batch))])
+            request = ProduceRequest(acks=1, timeout_ms=TIMEOUT_MS, topic_data=[data])
+            await self.ask(random.choice(self.cluster.nodes), request, 9)
+            await asyncio.sleep(0.2)
+
+
 class Reader(Client):
     """A consumer of one partition, which notes what it got at each offset."""
 
     async def read(self, topic: str, partition: int, *, isolation: int, knows_epochs: bool) -> None:
         """Read from the start until the history is over. A client that knows leader epochs is fenced by them (KIP-320)."""
-        position = 0
+        position, got, aborted = 0, list[tuple[int, bytes]](), set[int]()
         while not self.is_over:
             broker_id, epoch = await self.leader(topic, partition)
             wanted = FetchPartition(
@@ -178,15 +209,26 @@ class Reader(Client):
             if self.is_retried(f"a fetch at {position} of {topic}-{partition} from {broker_id}", one.error_code):
                 self.forget_leader(topic, partition)
                 await asyncio.sleep(PAUSE_S)
+            starts = sorted((of.first_offset, of.producer_id) for of in one.aborted_transactions or ())
             for batch in batches(memoryview(bytes(one.records or b""))):
-                for record in batch.records():
-                    if record.offset >= position and not batch.is_control:
+                while starts and starts[0][0] <= batch.last_offset:
+                    aborted.add(starts.pop(0)[1])
+                if batch.is_control:
+                    aborted.discard(batch.producer_id)
+                elif not (batch.is_transactional and batch.producer_id in aborted):
+                    records = [one for one in batch.records() if one.offset >= position]
+                    got += [(record.offset, record.value or b"") for record in records]
+                    for record in records:
                         self.model.saw(topic, partition, record.offset, record.value or b"")
                 position = max(position, batch.next_offset)
+            if isolation:
+                self.model.committed_reads[partition] = position, got
 
 
 class Committer(Client):
     """A group that commits growing offsets, one after the other, and reads them in between."""
+
+    group = GROUP
 
     async def commit(self) -> None:
         """Commit until the history is over."""
@@ -216,23 +258,20 @@ class Committer(Client):
             await asyncio.sleep(PAUSE_S)
 
     async def _coordinator(self) -> int:
-        while True:
-            response = await self.ask_any(FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]), 4)
-            (one,) = response.coordinators
-            if not self.is_retried("the search for the coordinator", one.error_code):
-                return int(one.node_id)
-            await asyncio.sleep(PAUSE_S)
+        while (found := await self.coordinator(0, self.group)) is None:
+            pass
+        return found
 
     async def _commit(self, coordinator: int, offset: int) -> bool:
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=None)
         topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
-        response = await self.ask(coordinator, OffsetCommitRequest(group_id=GROUP, topics=topics), 8)
+        response = await self.ask(coordinator, OffsetCommitRequest(group_id=self.group, topics=topics), 8)
         return response is not None and not self.is_retried("a commit", response.topics[0].partitions[0].error_code)
 
     async def fetched(self, coordinator: int) -> int | None:
         """Return the offset that the coordinator has, or None if it does not have it."""
         topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
-        response = await self.ask(coordinator, OffsetFetchRequest(group_id=GROUP, topics=topics), 7)
+        response = await self.ask(coordinator, OffsetFetchRequest(group_id=self.group, topics=topics, require_stable=True), 7)
         if response is None or self.is_retried("a fetch of offsets", response.error_code):
             return None
         one = response.topics[0].partitions[0]

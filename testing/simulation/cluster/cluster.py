@@ -24,7 +24,10 @@ from unittest import mock
 
 from pybroker.broker.joining import StartError
 from pybroker.config.broker import BrokerConfig
-from pybroker.model import TopicPartition
+from pybroker.metadata.elections import Election, candidates, plan_of_all
+from pybroker.metadata.partition_commits import carry_out
+from pybroker.metadata.store.base import StoreError
+from pybroker.model import BrokerId, TopicPartition
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import decode_response
 from pybroker.protocol.messages.produce import ProduceResponse
@@ -39,12 +42,17 @@ from testing.simulation.loop import SimulatedLock, SimulatedLoop
 
 if TYPE_CHECKING:
     from pybroker.log.log_state import LogServices
+    from pybroker.metadata.image import ClusterImage, PartitionChange, PartitionImage, TopicImage
     from pybroker.metadata.store.base import Store
+    from pybroker.model import LeaderEpoch
     from pybroker.network.context import ConnectionContext
     from pybroker.replication.peers import Peers
+    from pybroker.sharing.work import Pausing
 
 CLIENTS = -1
 LOOK_MS = 50
+SESSION_GRACE_MS = 300
+"""The time for which a broker may acknowledge after the end of its session: it is looked at every 100 ms only."""
 SESSION_MS = 2_000
 SETTINGS: dict[str, Any] = {
     "metadata_store": "etcd:http://127.0.0.1:1/simulated",
@@ -63,6 +71,7 @@ SETTINGS: dict[str, Any] = {
     "transaction_state_log_num_partitions": 1,
     "transaction_state_log_min_isr": 2,
     "controlled_shutdown_enable": True,
+    "transaction_abort_timed_out_transaction_cleanup_interval_ms": 2_000,
 }
 
 
@@ -117,6 +126,7 @@ class BrokerProcess(Process):
         cluster.disks[node].between_operations = self.loop.within_operation
         self._cluster = cluster
         self.has_started = self.is_stopping = False
+        self.resumed_ms = 0
         self.broker: ClusterBroker
         self.task = self.loop.create_task(self._live(cluster.config(node)))
 
@@ -137,6 +147,30 @@ class BrokerProcess(Process):
         await self.broker.stop()
         self._exit()
 
+    def move_leaders(self, topic: str, target: int) -> None:
+        """Let a replica that is in sync lead all partitions of a topic, as if it were the preferred one."""
+        self.loop.create_task(self._move_leaders(topic, BrokerId(target)))
+
+    async def _move_leaders(self, topic: str, target: BrokerId) -> None:
+        controller, is_planned = self.broker.controller, False
+
+        def planned(image: ClusterImage, epoch: LeaderEpoch) -> Pausing[list[PartitionChange]]:
+            nonlocal is_planned
+            election = Election(candidates(image), epoch)
+
+            def after(of: TopicImage, number: int) -> PartitionImage | None:
+                partition = of.partitions[number]
+                others = tuple(one for one in partition.replicas if one != target)
+                changed = None if is_planned else election.preferred(replace(partition, replicas=(target, *others)))
+                return None if changed is None else replace(changed, replicas=partition.replicas)
+
+            changes = yield from plan_of_all([image.topics[topic]] if topic in image.topics else [], after)
+            is_planned = True
+            return changes
+
+        with contextlib.suppress(StoreError):
+            await carry_out(controller, self.broker.store.limits.operations_max, planned)
+
     def _exit(self) -> None:
         self._cluster.scheduler.later(0, lambda: None if self.is_dead else self._cluster.kill(self.node))
 
@@ -145,15 +179,21 @@ class BrokerProcess(Process):
         return self.broker.dispatcher.handle(context, frame)
 
     def responds(self, key: ApiKey, version: int, response: bytes) -> None:
-        """Note which partitions the broker, which takes itself for their leader, acknowledges records of."""
+        """Note of which partitions the broker, as their leader, acknowledges records, and whether its session was over before."""
         if key == ApiKey.PRODUCE:
+            now_ms, cluster = self.loop.clock.monotonic_ms(), self._cluster
             _, decoded = decode_response(ProduceResponse, version, memoryview(bytearray(response))[4:])
             for topic in decoded.responses:
                 for one in topic.partition_responses:
                     tp = TopicPartition(topic.name, one.index)
                     partition = self.broker.replica_manager.partitions.get(tp)
                     if not one.error_code and partition is not None and partition.is_leader:
-                        self._cluster.acknowledged.setdefault((tp, partition.leader_epoch), set()).add(self.node)
+                        cluster.acknowledged.setdefault((tp, partition.leader_epoch), set()).add(self.node)
+                        over_ms = now_ms - max(cluster.had_session_ms.get(self.node, now_ms), self.resumed_ms)
+                        if over_ms > SESSION_GRACE_MS and not cluster.store.has_session(self.node):
+                            cluster.problems.append(
+                                f"I7: broker {self.node} acknowledged records of {tp} {over_ms} ms after the end of its session"
+                            )
 
 
 class Cluster:
@@ -174,6 +214,7 @@ class Cluster:
         self.lives: dict[int, BrokerProcess] = {}
         self.powerless: set[int] = set()  # the nodes that have lost their power, and have not been started since
         self.acknowledged: dict[tuple[TopicPartition, int], set[int]] = {}  # the brokers that did so, by leader epoch
+        self.had_session_ms: dict[int, int] = {}  # when each broker was last seen with a session
         self._settings = SETTINGS | settings
 
     @classmethod
@@ -250,14 +291,22 @@ class Cluster:
 
     def resume(self, node: int) -> None:
         """Let a paused process run again."""
-        self.lives[node].loop.is_paused = False
+        process = self.lives[node]
+        if process.loop.is_paused:
+            process.loop.is_paused, process.resumed_ms = False, self.clock.monotonic_ms()
+
+    def look_at_sessions(self) -> None:
+        """Note which brokers have a session now."""
+        for node in self.nodes:
+            if self.store.has_session(node):
+                self.had_session_ms[node] = self.clock.monotonic_ms()
 
     def heal(self) -> None:
         """Make all links whole, let all processes run, and lose no more calls of the store."""
         self.network.heal()
         self.store.lost_share = 0.0
-        for process in self.lives.values():
-            process.loop.is_paused = False
+        for node in self.lives:
+            self.resume(node)
         self.store.process.loop.is_paused = False
         self.start_all()
 

@@ -18,16 +18,23 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from testing.simulation.cluster import checks
-from testing.simulation.cluster.clients import Client, Committer, Producer, Reader
+from testing.simulation.cluster import checks, transactions
+from testing.simulation.cluster.clients import Client, Committer, Producer, Reader, Stubborn
 from testing.simulation.cluster.cluster import Cluster
 from testing.simulation.cluster.model import Model
 from testing.simulation.cluster.store import ETCD
+from testing.simulation.cluster.transactions import Transactor
 
 TOPIC = "t"
 HEAL_MS = 60_000
 """The time after which everything must work again."""
 LOOK_MS = 100
+SHORT_MS = 300
+"""The longest time between two faults of which the second meets what the first has begun."""
+SMALL_FETCHES = {"replica_fetch_max_bytes": 1, "replica_fetch_response_max_bytes": 1}
+"""Settings by which each fetch of a follower brings one batch, so that it is behind for long."""
+FAULTS = ("kill", "crash", "pause", "stop", "cut", "cut one way", "no store", "lossy store", "break", "mend", "move", "move")
+TRANSACTIONAL_SHARE = 0.5
 FINE_SHARE = 0.25
 """The share of the histories in which work that may give the loop back does so at each step; they take half as long again."""
 
@@ -70,7 +77,7 @@ class Plan:
     brokers: int = 3
     partitions: int = 2
     batches: int = 10
-    faults: int = 6
+    faults: int = 7
     pause_ms_max: int = 3_500
     interleaving: float = 0.0
     settings: dict[str, Any] = field(default_factory=dict)
@@ -83,6 +90,7 @@ class History:
         self.seed, self.plan = seed, plan or Plan()
         self.model = Model()
         self.chance = Random(seed ^ 0x5EED)  # of the faults, so that a change of the code does not change which these are
+        self._is_transactional = self.chance.random() < TRANSACTIONAL_SHARE
         self._watermarks = checks.Watermarks()
         self._clients: list[Client] = []
         self._tasks: list[asyncio.Task[Any]] = []
@@ -97,6 +105,7 @@ class History:
                 count=plan.brokers,
                 interleaving=plan.interleaving,
                 is_fine=self.chance.random() < FINE_SHARE,
+                **(SMALL_FETCHES if self.chance.random() < 0.4 else {}),
                 **plan.settings,
             ) as cluster,
         ):
@@ -114,7 +123,7 @@ class History:
         producers = self._start_clients()
         for _ in range(self.plan.faults):
             self._fault()
-            self._pass(self.chance.randrange(20, self.plan.pause_ms_max))
+            self._pass(self.chance.randrange(20, SHORT_MS if self.chance.random() < 0.4 else self.plan.pause_ms_max))
         self._note("all is healed")
         cluster.network.slow_share = 0.02
         cluster.heal()
@@ -136,6 +145,12 @@ class History:
                 work = partial(Reader.read, topic=TOPIC, partition=partition, isolation=isolation, knows_epochs=isolation == 1)
                 self._begin(Reader(cluster, model, f"reader-{isolation}"), work)
         self._begin(Committer(cluster, model, "committer"), Committer.commit)
+        if self._is_transactional:
+            for name, count in (("first", 5), ("second", 2)):
+                pause_s = self.chance.choice((0.1, 0.5, 1.5))
+                work = partial(Transactor.transact, topic=TOPIC, partitions=self.plan.partitions, count=count, pause_s=pause_s)
+                self._begin(Transactor(cluster, model, name), work)
+        self._begin(Stubborn(cluster, model, "stubborn"), partial(Stubborn.produce, topic=TOPIC, partitions=self.plan.partitions))
         return producers
 
     def _begin(self, client: Any, work: Callable[[Any], Coroutine[Any, Any, Any]]) -> asyncio.Task[Any]:
@@ -152,12 +167,23 @@ class History:
             work = partial(Producer.produce, topic=TOPIC, partition=partition, count=1)
             last.append(self._begin(Producer(cluster, model, f"last-{partition}"), work))
         self._require(self._until(lambda: all(one.done() for one in last), HEAL_MS), "a partition takes no writes")
+        if self._is_transactional:
+            ended = self._begin(Transactor(cluster, model, "last transactor"), Transactor.end)
+            self._require(self._until(ended.done, HEAL_MS), "the transactional id has no coordinator")
         acknowledged = model.offsets_acknowledged
         offset = self._begin(Committer(cluster, model, "last"), Committer.final)
         self._require(self._until(offset.done, HEAL_MS), "the group has no coordinator")
+        self._transacted = self._offset_of_transactions() if self._is_transactional else -1
         self._require(
             acknowledged <= offset.result() <= model.offsets_sent, f"I1: the group has {offset.result()}, not {acknowledged}"
         )
+
+    def _offset_of_transactions(self) -> int:
+        reader = Committer(self._cluster, self.model, "last of transactions")
+        reader.group = transactions.GROUP
+        offset = self._begin(reader, Committer.final)
+        self._require(self._until(offset.done, HEAL_MS), "the group of the transactions has no offset that is stable")
+        return int(offset.result())
 
     def _end_clients(self) -> None:
         self._pass(1_000)  # readers get the end
@@ -173,7 +199,7 @@ class History:
         cluster, chance = self._cluster, self.chance
         node = chance.choice([*cluster.nodes, *self._leaders()])
         other = chance.choice([one for one in cluster.nodes if one != node] or [ETCD])
-        kind = chance.choice(("kill", "crash", "pause", "stop", "cut", "cut one way", "no store", "lossy store", "break", "mend"))
+        kind = chance.choice(FAULTS)
         life = cluster.lives.get(node)
         if kind in {"kill", "crash", "stop", "pause"} and life is None:
             cluster.start(node)
@@ -198,9 +224,20 @@ class History:
             cluster.store.lost_share = chance.choice((0.05, 0.2))
         elif kind == "break":
             cluster.network.break_one()
+        elif kind == "move":
+            self._move_leaders()
         elif kind == "mend":
             cluster.heal()
         self._note(f"{kind} {node}" + (f" to {other}" if kind.startswith("cut") else ""))
+
+    def _move_leaders(self) -> None:
+        """Let some other replica that is in sync lead each partition, as if it were the preferred one, up to three times."""
+        lives = [life for life in self._cluster.lives.values() if life.has_started and not life.loop.is_paused]
+        for _ in range(self.chance.randint(1, 3) if lives else 0):
+            target = self.chance.choice(self._cluster.nodes)
+            life = self.chance.choice(lives)
+            life.post(life.move_leaders, TOPIC, target)
+            self._pass(self.chance.randrange(10, SHORT_MS))
 
     def _leaders(self) -> list[int]:
         """Return the leaders of the topic's partitions, whose faults show the most."""
@@ -236,19 +273,23 @@ class History:
         return is_done()
 
     def _pass(self, length_ms: int) -> None:
-        for _ in range(max(1, length_ms // LOOK_MS)):
-            self._cluster.scheduler.run_for(LOOK_MS)
+        for start_ms in range(0, length_ms, LOOK_MS):
+            self._cluster.scheduler.run_for(min(LOOK_MS, length_ms - start_ms))
             self._watermarks.look(self._cluster)
+            self._cluster.look_at_sessions()
             if self.model.problems or self._cluster.problems or self._logged:
                 self._fail("")
 
     # --- what is wrong ---
 
     def _check(self) -> None:
+        logs = checks.logs_of(self._cluster, TOPIC)
         found = [
             *self._watermarks.problems,
             *checks.wrong_elections(self._cluster),
             *checks.problems(self._cluster, self.model),
+            *transactions.wrongly_read(self.model, logs),
+            *(transactions.wrong_transactions(self.model, logs, self._transacted) if self._is_transactional else ()),
         ]
         if found:
             self._fail("\n".join(found))

@@ -22,20 +22,39 @@ class Acknowledged(NamedTuple):
 
 @dataclass
 class PartitionModel:
-    """One partition. `seen` has what readers got at each offset."""
+    """One partition. `seen` has what readers got at each offset; producers `without_order` do not send again what has failed."""
 
     sent: dict[bytes, Sent] = field(default_factory=dict)
     acknowledged: dict[bytes, Acknowledged] = field(default_factory=dict)
     seen: dict[int, bytes] = field(default_factory=dict)
+    without_order: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Transaction:
+    """A record for each partition. `is_to_be_committed`: its producer has asked for that, once or several times;
+    `is_acknowledged`: the end has a response.
+    """
+
+    values: dict[int, bytes]
+    has_offset: bool
+    is_to_be_committed: bool = False
+    is_acknowledged: bool = False
 
 
 @dataclass
 class Model:
-    """The partitions by topic and number, the offsets of the group, and what was wrong already while the history ran."""
+    """The partitions by topic and number, the offsets of the group, and what was wrong already while the history ran.
+
+    `transactions` are in the order of their numbers. `committed_reads` has, by partition, the position of a reader of what is
+    committed, and the records that it got.
+    """
 
     partitions: dict[tuple[str, int], PartitionModel] = field(default_factory=dict)
     offsets_sent: int = 0
     offsets_acknowledged: int = -1
+    transactions: list[Transaction] = field(default_factory=list)
+    committed_reads: dict[int, tuple[int, list[tuple[int, bytes]]]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def of(self, topic: str, partition: int) -> PartitionModel:

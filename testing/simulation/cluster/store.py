@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pybroker.metadata.entries import PARTITION_PREFIX, apply_changes, decode_partition
 from pybroker.metadata.image import empty_image
+from pybroker.metadata.member_entries import session_key
 from pybroker.metadata.store.base import Change
 from pybroker.metadata.store.etcd.gateway import CALL_S, Gateway, LostError, NotSentError, RefusedError
 from pybroker.metadata.store.etcd.store import EtcdStore
@@ -52,6 +53,10 @@ class SharedStore:
         for key, value, revision in self.etcd.changes():
             if key.startswith(f"{NAMESPACE}/entries/{PARTITION_PREFIX}") and value is not None:
                 yield decode_partition(key.removeprefix(f"{NAMESPACE}/entries/"), value, revision)
+
+    def has_session(self, node: int) -> bool:
+        """Return whether a life of the broker lasts, as the member has it."""
+        return self.etcd.has(f"{NAMESPACE}/entries/{session_key(BrokerId(node))}")
 
     def image(self) -> ClusterImage:
         """Return what the store has by now, which no broker may have seen yet."""
