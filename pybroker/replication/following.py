@@ -43,7 +43,7 @@ def _follow_high_watermark(partition: Partition, of_leader: Offset) -> None:
     high_watermark = min(of_leader, partition.log.log_end_offset)
     if high_watermark > partition.high_watermark:
         partition.high_watermark_metadata = partition.log.offset_metadata(high_watermark)
-        partition.log.producers.on_high_watermark(high_watermark)
+    partition.log.producers.on_high_watermark(partition.high_watermark)  # also if only the log was shortened
 
 
 def truncate(partition: Partition, *, epoch: LeaderEpoch, end_offset: Offset) -> None:
@@ -73,6 +73,7 @@ def _end_high_watermark_with_log(partition: Partition) -> None:
         partition.high_watermark_metadata = log.offset_metadata(log.log_end_offset)
     elif partition.high_watermark < log.log_start_offset:
         partition.high_watermark_metadata = log.offset_metadata(log.log_start_offset)
+    log.producers.on_high_watermark(partition.high_watermark)  # a shorter log takes no ended transaction as replicated
 
 
 def last_epoch(partition: Partition) -> LeaderEpoch:

@@ -149,7 +149,7 @@ class History:
             for name, count in (("first", 5), ("second", 2)):
                 pause_s = self.chance.choice((0.1, 0.5, 1.5))
                 work = partial(Transactor.transact, topic=TOPIC, partitions=self.plan.partitions, count=count, pause_s=pause_s)
-                self._begin(Transactor(cluster, model, name), work)
+                producers.append(self._begin(Transactor(cluster, model, name), work))
         self._begin(Stubborn(cluster, model, "stubborn"), partial(Stubborn.produce, topic=TOPIC, partitions=self.plan.partitions))
         return producers
 

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.model import Offset
+from pybroker.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from pybroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -61,7 +61,7 @@ class Transactor(Client):
 
     def __init__(self, cluster: Cluster, model: Model, name: str) -> None:
         super().__init__(cluster, model, name)
-        self._producer_id = self._epoch = -1
+        self._producer_id, self._epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
         self._coordinators: dict[int, int] = {}
         self._sequences: dict[int, int] = {}
 
@@ -76,7 +76,7 @@ class Transactor(Client):
                     await self._begin()
                 await self._transaction(topic, partitions, is_committed=random.random() < 0.7, has_offset=random.random() < 0.7)
             except _FencedError:
-                self._producer_id = -1
+                self._producer_id = NO_PRODUCER_ID
             await asyncio.sleep(pause_s)
 
     async def end(self) -> None:
@@ -93,7 +93,8 @@ class Transactor(Client):
                 return
 
     async def _transaction(self, topic: str, partitions: int, *, is_committed: bool, has_offset: bool) -> None:
-        model, who = self.model, {"producer_id": self._producer_id, "producer_epoch": self._epoch}
+        model = self.model
+        who: dict[str, Any] = {"producer_id": self._producer_id, "producer_epoch": self._epoch}
         number = len(model.transactions)
         values = {partition: b"%s-%d-%d" % (self.name.encode(), number, partition) for partition in range(partitions)}
         transaction = Transaction(values, has_offset=has_offset)

@@ -82,7 +82,7 @@ def test_a_member_that_waits_gets_a_response_as_soon_as_its_coordinator_has_lost
     ("kind", "topic", "key_type"), [("groups", "__consumer_offsets", 0), ("transactions", "__transaction_state", 1)]
 )
 def test_each_broker_coordinates_what_it_leads(kind: str, topic: str, key_type: int) -> None:
-    settings = {"offsets_topic_num_partitions": PARTITIONS, "transaction_state_log_num_partitions": PARTITIONS}
+    settings: dict[str, Any] = {"offsets_topic_num_partitions": PARTITIONS, "transaction_state_log_num_partitions": PARTITIONS}
     with Cluster.open(2, **settings) as cluster:
         started(cluster)
         request = FindCoordinatorRequest(key="x", key_type=key_type)
