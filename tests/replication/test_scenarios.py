@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pybroker.model import BrokerId, Offset
+from pybroker.model import BrokerId, CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.records.batch import Record
+from pybroker.records.build import build_batch
+from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from testing.scenes.api.whole import NOW_MS
 from testing.scenes.replication.replicas import LAG_MS_MAX, Replicas
 
 
@@ -64,6 +69,26 @@ async def test_liftbridge_38_no_record_above_its_high_watermark_is_dropped_by_a_
     await replicas.elect(1, isr=(1, 2))
     await replicas.settle()
     assert replicas.offsets() == [3, 3, 3]
+
+
+async def test_a_follower_that_drops_records_takes_the_transactions_below_its_high_watermark_as_replicated(
+    replicas: Replicas,
+) -> None:
+    of: dict[str, Any] = {"producer_id": ProducerId(7), "producer_epoch": ProducerEpoch(0), "leader_epoch": LeaderEpoch(0)}
+    batch = build_batch([Record(Offset(0), NOW_MS, None, b"a")], base_sequence=0, is_transactional=True, **of)
+    commit = TransactionMarker(ControlType.COMMIT, CoordinatorEpoch(0))
+    marker = build_transaction_marker(commit, timestamp_ms=NOW_MS, offset=Offset(1), **of)
+    log = replicas.partition(1).log
+    log.append_as_follower(memoryview(batch + marker), now_ms=NOW_MS)
+    await replicas.settle()
+    replicas.produce(1, b"b")
+    await replicas.fetch(2)
+    follower = replicas.partition(2)
+    assert (follower.log.log_end_offset, follower.high_watermark, follower.last_stable_offset) == (3, 2, 2)
+    await replicas.elect(3, isr=(3,))
+    replicas.produce(3, b"c")
+    await replicas.fetch(2)
+    assert (follower.log.log_end_offset, follower.last_stable_offset) == (2, 2)
 
 
 @pytest.mark.parametrize("more", [0, 1, 3])

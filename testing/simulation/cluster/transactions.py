@@ -94,7 +94,7 @@ class Transactor(Client):
 
     async def _transaction(self, topic: str, partitions: int, *, is_committed: bool, has_offset: bool) -> None:
         model = self.model
-        who: dict[str, Any] = {"producer_id": self._producer_id, "producer_epoch": self._epoch}
+        producer: dict[str, Any] = {"producer_id": self._producer_id, "producer_epoch": self._epoch}
         number = len(model.transactions)
         values = {partition: b"%s-%d-%d" % (self.name.encode(), number, partition) for partition in range(partitions)}
         transaction = Transaction(values, has_offset=has_offset)
@@ -116,20 +116,20 @@ class Transactor(Client):
         for partition, value in values.items():
             await self._write(topic, partition, value, number)
         if has_offset:
-            to_add = AddOffsetsToTxnRequest(transactional_id=TRANSACTIONAL_ID, group_id=GROUP, **who)
+            to_add = AddOffsetsToTxnRequest(transactional_id=TRANSACTIONAL_ID, group_id=GROUP, **producer)
             await self._must(_OF_TRANSACTIONS, to_add, 3, lambda response: response.error_code)
             offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=number, committed_metadata=None)
             offsets = TxnOffsetCommitRequest(
                 transactional_id=TRANSACTIONAL_ID,
                 group_id=GROUP,
                 topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[offset])],
-                **who,
+                **producer,
             )
             await self._must(_OF_GROUP, offsets, 3, lambda response: response.topics[0].partitions[0].error_code)
         if self.is_over:
             return
         transaction.is_to_be_committed = is_committed
-        end = EndTxnRequest(transactional_id=TRANSACTIONAL_ID, committed=is_committed, **who)
+        end = EndTxnRequest(transactional_id=TRANSACTIONAL_ID, committed=is_committed, **producer)
         await self._must(_OF_TRANSACTIONS, end, 3, lambda response: response.error_code)
         transaction.is_acknowledged = not self.is_over
 

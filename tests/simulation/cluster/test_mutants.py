@@ -1,6 +1,7 @@
-"""Histories find the faults that are planted in a broker, and find nothing without them; `test_store` has that of the store.
+"""Histories find the faults that are planted in a broker, and find nothing in the same history without them.
 
-Each seed is one that finds its fault. After a change of the simulation, another one may.
+Each fault has a seed that finds it. With other orders of sets, as `make random` has them, and after a change of the simulation,
+another one does.
 """
 
 from __future__ import annotations
@@ -10,18 +11,32 @@ import pytest
 from testing.simulation.cluster.history import FailedHistoryError, History
 from testing.simulation.cluster.mutants import planted
 
+FURTHER_SEEDS = 60
 SEEDS = {
     "elects outside of the ISR": 0,
-    "elects in an old epoch": 4,
+    "elects in an old epoch": 0,
     "truncates by the high watermark": 0,
-    "never truncates": 4,
-    "counts only the leader": 5,
-    "counts the committed ISR": 38,
+    "never truncates": 1,
+    "counts only the leader": 2,
+    "counts the committed ISR": 36,
+    "takes in a follower that is behind": 31,
+    "appends what an older leader sent": 3,
+    "leads after its session": 0,
+    "repeats commits blindly": 26,
 }
+
+
+def is_found(name: str, seed: int) -> bool:
+    try:
+        with planted(name):
+            History(seed).run()
+    except FailedHistoryError:
+        return True
+    return False
 
 
 @pytest.mark.parametrize(("name", "seed"), SEEDS.items())
 def test_a_planted_fault_is_found(name: str, seed: int) -> None:
-    with planted(name), pytest.raises(FailedHistoryError):
-        History(seed).run()
-    History(seed).run()
+    found = next((one for one in (seed, *range(FURTHER_SEEDS)) if is_found(name, one)), None)
+    assert found is not None
+    History(found).run()
