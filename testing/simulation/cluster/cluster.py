@@ -127,6 +127,7 @@ class BrokerProcess(Process):
         self._cluster = cluster
         self.has_started = self.is_stopping = False
         self.resumed_ms = 0
+        self._contexts: set[ConnectionContext] = set()
         self.broker: ClusterBroker
         self.task = self.loop.create_task(self._live(cluster.config(node)))
 
@@ -176,7 +177,18 @@ class BrokerProcess(Process):
 
     def handle(self, context: ConnectionContext, frame: memoryview) -> Any:
         """Serve a request."""
+        self._contexts.add(context)
         return self.broker.dispatcher.handle(context, frame)
+
+    def end(self) -> None:
+        """End the process at once, and its requests from the outside in: the garbage collector would have no such order."""
+        asyncio._set_running_loop(self.loop)
+        try:
+            for context in self._contexts:
+                context.lose()
+        finally:
+            asyncio._set_running_loop(None)
+        super().end()
 
     def responds(self, key: ApiKey, version: int, response: bytes) -> None:
         """Note of which partitions the broker, as their leader, acknowledges records, and whether its session was over before."""

@@ -119,6 +119,15 @@ def _leads_after_its_session() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(Partition, "step_down")
 
 
+def _takes_every_log_as_complete() -> contextlib.AbstractContextManager[Any]:
+    aside = Election.aside
+
+    def aside_completely(self: Election, partition: PartitionImage, broker_id: BrokerId, **options: Any) -> PartitionImage | None:
+        return aside(self, partition, broker_id, **{**options, "is_complete": True})
+
+    return mock.patch.object(Election, "aside", aside_completely)
+
+
 MUTANTS: Final[dict[str, Mutant]] = {
     "elects outside of the ISR": _elects_outside_of_the_isr,
     "elects in an old epoch": _elects_in_an_old_epoch,
@@ -129,6 +138,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "takes in a follower that is behind": _takes_in_a_follower_that_is_behind,
     "appends what an older leader sent": _appends_what_an_older_leader_sent,
     "leads after its session": _leads_after_its_session,
+    "takes every log as complete": _takes_every_log_as_complete,
     "repeats commits blindly": _repeats_commits_blindly,
 }
 
