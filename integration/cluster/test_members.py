@@ -83,6 +83,13 @@ def test_leaders_move_when_a_broker_dies_and_when_it_stops(three: dict[int, Brok
     assert partition(three[1])[0] == 1
 
 
+def test_a_client_that_knew_the_dead_controller_creates_a_topic(three: dict[int, BrokerProcess]) -> None:
+    servers = ",".join(broker.bootstrap for broker in three.values())
+    admin = AdminClient({"bootstrap.servers": servers})
+    three[admin.list_topics(timeout=TIMEOUT_S).controller_id].kill()
+    assert took_s(lambda: not admin.create_topics([NewTopic("t", 1, 1)])["t"].result(TIMEOUT_S), "it is there") < TIMEOUT_S / 2
+
+
 def test_a_broker_that_was_paused_for_too_long_steps_down_and_joins_again(three: dict[int, BrokerProcess]) -> None:
     admin = AdminClient({"bootstrap.servers": three[1].bootstrap})
     admin.create_topics([NewTopic("t", num_partitions=1, replica_assignment=[[3, 1]])])["t"].result(TIMEOUT_S)

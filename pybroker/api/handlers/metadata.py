@@ -7,6 +7,8 @@ Behaviour
     nothing, as in Kafka.
     If the request has a topic id, only ids count and names are ignored, as in Kafka. A topic that the request has twice is in the
     response once. The structures of a response are made once per image of the cluster and shared by all responses.
+    The controller of a response is this broker, because any broker does what clients ask a controller for. Kafka with KRaft names
+    any live broker. The elected one may be dead, and librdkafka's admin client would wait for it for a minute.
 Versions
     v0 an empty list asks for all topics, and a partition with replicas out of reach is REPLICA_NOT_AVAILABLE. v1 null asks for
     all, rack, controller. v2 cluster id. v4 whether to create topics. v5 offline replicas. v6 LISTENER_NOT_FOUND instead of
@@ -140,10 +142,11 @@ async def _create_and_respond(
 def _respond(
     broker: Services, context: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
+    reachable, own = reach(broker, context), broker.controller.broker_id
     response = MetadataResponse(
         brokers=metadata_brokers(broker, context),
         cluster_id=broker.controller.image.cluster_id,
-        controller_id=reach(broker, context).controller_id,
+        controller_id=own if own in reachable.ids else reachable.controller_id,
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
