@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from testing.places import ROOT
 
 PAGE = ROOT / "docs" / "testing.md"
+EXAMPLES = ROOT / "examples"
 README = ROOT / "README.md"
 PLUGINS = ("pybroker.testing.plugin", "pytest_asyncio.plugin")
 TIMEOUT_S = 300
@@ -40,6 +42,15 @@ def test_the_examples_pass(tmp_path: Path) -> None:
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"{sum(len(TESTS.findall(example)) for example in examples)} passed" in run.stdout
+
+
+def test_the_example_files_pass(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)  # out of reach of this repository's settings of pytest
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", PLUGINS[0]]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"{len([*EXAMPLES.glob('test_*.py')])} passed" in run.stdout
 
 
 def test_the_settings_of_the_page_are_taken(tmp_path: Path) -> None:
