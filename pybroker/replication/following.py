@@ -29,6 +29,7 @@ def append(partition: Partition, data: PartitionData, now_ms: int) -> int:
     records, room = data.records, log.log_directory.room
     if records and not room.is_full:
         assert isinstance(records, (bytes, bytearray, memoryview)), "received, and not to be sent"
+        _begin_with_batch(partition, Offset(int.from_bytes(records[:8], "big")))
         size = log.append_as_follower(memoryview(records), now_ms=now_ms).size
     _follow_high_watermark(partition, Offset(data.high_watermark))
     if log.log_start_offset < data.log_start_offset <= partition.high_watermark:
@@ -36,6 +37,16 @@ def append(partition: Partition, data: PartitionData, now_ms: int) -> int:
     if records and room.is_full:  # a write that finds no room would take the directory offline
         raise room.refusal()
     return size
+
+
+def _begin_with_batch(partition: Partition, base_offset: Offset) -> None:
+    """Begin an empty log where its first batch begins, because DeleteRecords may move the leader's log start into a batch.
+
+    Source: Partition.doAppendRecordsToFollowerOrFutureReplica, for UnexpectedAppendOffsetException.
+    """
+    log = partition.log
+    if base_offset < log.log_end_offset == log.log_start_offset:
+        start_at(partition, base_offset)
 
 
 def _follow_high_watermark(partition: Partition, of_leader: Offset) -> None:

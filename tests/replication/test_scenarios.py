@@ -12,6 +12,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import Record
 from pybroker.records.build import build_batch
 from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
+from testing.scenes.api import records
 from testing.scenes.api.whole import NOW_MS
 from testing.scenes.replication.replicas import LAG_MS_MAX, Replicas
 
@@ -154,6 +155,24 @@ async def test_a_follower_behind_the_leaders_log_begins_where_that_begins(replic
     follower = replicas.partition(2).log
     assert (follower.log_start_offset, follower.log_end_offset) == (2, 4)
     assert replicas.written(1).endswith(replicas.written(2))
+
+
+async def test_a_follower_begins_with_the_batch_that_has_the_start_of_the_leaders_log(replicas: Replicas) -> None:
+    batch = records.batch_of_values(b"a", b"b", b"c", b"d")
+    replicas.partition(1).append_records_to_leader(memoryview(bytearray(batch)), 1, replicas.clock.time_ms())
+    await replicas.fetch(3)
+    await replicas.fetch(3)
+    await replicas.decide(isr=(1, 3))
+    replicas.produce(1, b"e")
+    await replicas.fetch(3)
+    await replicas.fetch(3)
+    replicas.partition(1).log.increment_log_start_offset(Offset(2), high_watermark=Offset(5))
+    assert await replicas.fetch(2), "out of range"
+    assert not await replicas.fetch(2), "where the leader's log begins"
+    assert await replicas.fetch(2)
+    follower = replicas.partition(2).log
+    assert (follower.log_start_offset, follower.log_end_offset) == (2, 5)
+    assert replicas.written(1) == replicas.written(2)
 
 
 async def test_an_empty_follower_behind_the_end_of_an_unclean_leader_copies_that_from_its_start(replicas: Replicas) -> None:
