@@ -6,7 +6,7 @@ I3    what a reader got is what is there
 I4    neither the high watermark nor the last stable offset of a replica goes back
 I5    at most one broker acknowledges in a leader epoch
 I6    a partition's state follows from the one before: a leader was in sync or eligible, and its epoch is new in the cluster
-I7    a broker acknowledges nothing after its session has ended
+I7    a broker acknowledges nothing of partitions with several replicas after its session has ended
 """
 
 from __future__ import annotations

@@ -202,7 +202,8 @@ class BrokerProcess(Process):
                     if not one.error_code and partition is not None and partition.is_leader:
                         cluster.acknowledged.setdefault((tp, partition.leader_epoch), set()).add(self.node)
                         over_ms = now_ms - max(cluster.had_session_ms.get(self.node, now_ms), self.resumed_ms)
-                        if over_ms > SESSION_GRACE_MS and not cluster.store.has_session(self.node):
+                        is_over = over_ms > SESSION_GRACE_MS and not cluster.store.has_session(self.node)
+                        if is_over and len(partition.replicas) > 1:  # no other broker can lead one with a single replica
                             cluster.problems.append(
                                 f"I7: broker {self.node} acknowledged records of {tp} {over_ms} ms after the end of its session"
                             )

@@ -232,7 +232,9 @@ class History:
 
     def _move_leaders(self) -> None:
         """Let some other replica that is in sync lead each partition, as if it were the preferred one, up to three times."""
-        lives = [life for life in self._cluster.lives.values() if life.has_started and not life.loop.is_paused]
+        lives = [
+            life for life in self._cluster.lives.values() if life.has_started and not (life.loop.is_paused or life.is_stopping)
+        ]
         for _ in range(self.chance.randint(1, 3) if lives else 0):
             target = self.chance.choice(self._cluster.nodes)
             life = self.chance.choice(lives)
@@ -260,7 +262,7 @@ class History:
         for node in self._cluster.nodes:
             if node not in lives:
                 self._cluster.start(node)  # it did not start, as when the store did not respond
-        return [node for node in self._cluster.nodes if not lives[node].has_started]
+        return [node for node in self._cluster.nodes if not lives[node].has_started or lives[node].is_stopping]
 
     def _is_well(self, producers: list[asyncio.Task[Any]]) -> bool:
         return not self._must_start() and all(one.done() for one in producers) and not checks.whats_not_full(self._cluster)
