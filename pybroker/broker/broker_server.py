@@ -252,7 +252,7 @@ class BrokerServer:
             image=self.controller.image,
             metrics=self.metrics,
             fetch_purgatory=Purgatory("Fetch", self.timer, config.fetch_purgatory_purge_interval_requests),
-            produce_purgatory=Purgatory("Produce", self.timer, config.producer_purgatory_purge_interval_requests),
+            timer=self.timer,
             later=lambda work: loop.call_later(MOVE_PAUSE_S, work),
         )
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pybroker.network.counters import ListenerCounters
     from pybroker.network.server import SocketServer
     from pybroker.purgatory.purgatory import Purgatory
+    from pybroker.replication.delayed_produce import ProducePurgatory
     from pybroker.replication.fetch_session import FetchSessionCache
     from pybroker.replication.partition import Partition
     from pybroker.replication.replica_manager import ReplicaManager
@@ -240,10 +241,13 @@ def register_replicas(
     metrics.gauge(
         f"{prefix}_offlinereplicacount", "Partitions that are offline because their disk failed", lambda: replicas.offline_count
     )
-    purgatories = (replicas.fetch_purgatory, replicas.produce_purgatory)
+    purgatories: dict[str, Purgatory | ProducePurgatory] = {
+        "Fetch": replicas.fetch_purgatory,
+        "Produce": replicas.produce_purgatory,
+    }
 
-    def by_operation(read: Callable[[Purgatory], int]) -> Callable[[], Mapping[tuple[str, ...], Number]]:
-        return lambda: {(purgatory.name,): read(purgatory) for purgatory in purgatories}
+    def by_operation(read: Callable[[Purgatory | ProducePurgatory], int]) -> Callable[[], Mapping[tuple[str, ...], Number]]:
+        return lambda: {(name,): read(purgatory) for name, purgatory in purgatories.items()}
 
     prefix, labels = "kafka_server_delayedoperationpurgatory", ("delayedOperation",)
     metrics.labelled_gauge(f"{prefix}_purgatorysize", "Operations watched", labels, by_operation(lambda one: one.watched))
@@ -256,7 +260,7 @@ def register_replicas(
         lambda: {
             ("Fetch", "consumer"): replicas.consumer_fetch_expirations,
             ("Fetch", "follower"): replicas.follower_fetch_expirations,
-            ("Produce", ""): replicas.produce_expirations,
+            ("Produce", ""): replicas.produce_purgatory.expirations,
         },
     )
     prefix = "kafka_server_fetchsessioncache"

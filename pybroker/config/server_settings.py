@@ -268,7 +268,7 @@ SERVER_SETTINGS: Final = (
     ),
     Setting(
         "producer.purgatory.purge.interval.requests", _I, 1000,
-        "Completed produce requests that are still watched; this many start a purge.",
+        "Completed produce requests that are still watched, in Kafka; pybroker forgets each at once.", None, _NEVER,
     ),
     Setting("delete.records.purgatory.purge.interval.requests", _I, 1, "The same for requests to delete records.", None, _LATER),
     Setting(

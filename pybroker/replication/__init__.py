@@ -17,7 +17,8 @@ session_tracker      what a follower's usual requests read of its session
 fetch_context        one fetch request in terms of sessions
 cached_partition     one partition of such a session
 fetching             one fetch: it reads, waits and reads again
-delayed_fetch, delayed_produce    the operations that wait in purgatory
+delayed_fetch        a fetch that waits in its purgatory
+delayed_produce      a produce request that waits, and the queues of its partitions
 reading, _reading_*  the short ways to read usual partitions; its twins, of which `_reading_python` has the contract
 failed_append        the result of an append that failed
 refusals             one log line for all partitions that are offline for the same reason

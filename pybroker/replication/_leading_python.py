@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pybroker.purgatory.purgatory import Purgatory
     from pybroker.records.validate import Checked
     from pybroker.records.work import Work
+    from pybroker.replication.delayed_produce import ProducePurgatory
     from pybroker.replication.fetch_data import SessionKey
     from pybroker.replication.partition import Partition
     from pybroker.replication.session_tracker import SessionTracker
@@ -114,7 +115,7 @@ class LeaderAppends:
     _metrics: BrokerMetrics
     _partitions: dict[TopicPartition, Partition]
     fetch_purgatory: Purgatory
-    produce_purgatory: Purgatory
+    produce_purgatory: ProducePurgatory
     tracked: dict[TopicPartition, dict[SessionTracker, SessionKey]]
 
     def append_one(  # noqa: PLR0917  (as above)

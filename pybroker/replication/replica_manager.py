@@ -10,9 +10,9 @@ How a fetch is limited (KIP-74)
     its partition's limit is cut there.
 
 Waiting
-    A request that cannot be completed at once waits in one of two purgatories, under its partitions. Everything that
-    moves a log's end, a high watermark or a replica's role calls `wake` for both, which costs two lookups if no
-    request waits.
+    A request that cannot be completed at once waits under its partitions, in the purgatory of fetches or in that of
+    produces. Everything that moves a log's end, a high watermark or a replica's role calls `wake` for both, which costs
+    two lookups if no request waits.
 
 Each request calls back exactly once, often before the call returns.
 
@@ -31,7 +31,7 @@ from pybroker.model import FIRST_OFFSET, BrokerId, Offset, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.replication import reading
 from pybroker.replication.delayed_fetch import DelayedFetch
-from pybroker.replication.delayed_produce import DelayedProduce
+from pybroker.replication.delayed_produce import ProducePurgatory
 from pybroker.replication.failed_append import failed_append
 from pybroker.replication.fetch_data import FetchIsolation, FetchParams, FetchPartition, FetchPartitionData, FetchResults
 from pybroker.replication.in_sync import Cluster
@@ -48,8 +48,10 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.purgatory.purgatory import Purgatory
+    from pybroker.purgatory.timer import PurgatoryTimer
     from pybroker.records.validate import Checked
     from pybroker.replication.cold_lookups import ColdLookups
+    from pybroker.replication.delayed_produce import DelayedProduce
     from pybroker.replication.partition import Partition
     from pybroker.replication.partition_data import ResponseLimit
     from pybroker.replication.produce_data import PartitionProduceResult, ProduceResults, Unsettled
@@ -72,7 +74,6 @@ class ReplicaManager(LeaderAppends):
         "consumer_fetch_expirations",
         "follower_fetch_expirations",
         "moves",
-        "produce_expirations",
     )
 
     def __init__(
@@ -85,7 +86,7 @@ class ReplicaManager(LeaderAppends):
         image: ClusterImage,
         metrics: BrokerMetrics,
         fetch_purgatory: Purgatory,
-        produce_purgatory: Purgatory,
+        timer: PurgatoryTimer,
         later: Callable[[Callable[[], None]], object] = lambda work: work(),
     ) -> None:
         """Prepare the manager; `later` runs a function after other work had its turn.
@@ -102,11 +103,10 @@ class ReplicaManager(LeaderAppends):
         self._partitions = self._own.online
         self._own.moves = self.moves = DirectoryMoves(log_manager, later=later, on_moved=self._own.on_moved)
         self.fetch_purgatory = fetch_purgatory
-        self.produce_purgatory = produce_purgatory
+        self.produce_purgatory = ProducePurgatory(self, timer)
         self.tracked = {}
         self.consumer_fetch_expirations = 0
         self.follower_fetch_expirations = 0
-        self.produce_expirations = 0
 
     # The cluster's image; `own_partitions` has the steps
 
@@ -217,9 +217,10 @@ class ReplicaManager(LeaderAppends):
 
     def wake_all(self, topic_partitions: Sequence[TopicPartition]) -> None:
         """Do what `wake` does for each partition; for many of them, and many requests, in slices."""
-        for purgatory in (self.produce_purgatory, self.fetch_purgatory):
-            if purgatory.watchers:
-                purgatory.check_all(topic_partitions)
+        if self.produce_purgatory.watchers:
+            self.produce_purgatory.check_all(topic_partitions)
+        if self.fetch_purgatory.watchers:
+            self.fetch_purgatory.check_all(topic_partitions)
         if self.tracked:
             self._wake_trackers(topic_partitions)
 
@@ -235,9 +236,7 @@ class ReplicaManager(LeaderAppends):
         """Return what waits until all that is unsettled is as `acks` requires, at most `timeout_ms` from now; it may be complete
         already.
         """
-        operation = DelayedProduce(self, acks, results, unsettled, on_complete)
-        self.produce_purgatory.try_complete_else_watch(operation, list(unsettled), timeout_ms)
-        return operation
+        return self.produce_purgatory.wait(acks, results, unsettled, timeout_ms, on_complete)
 
     def _wake_trackers(self, topic_partitions: Sequence[TopicPartition]) -> None:
         wake_trackers(self.tracked, topic_partitions)

@@ -52,7 +52,7 @@ class StoredScene(ReplicaScene):
             image=self.image,
             metrics=BrokerMetrics(),
             fetch_purgatory=Purgatory("Fetch", self.timer),
-            produce_purgatory=Purgatory("Produce", self.timer),
+            timer=self.timer,
             later=self.turns.append,
         )
 

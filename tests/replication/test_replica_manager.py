@@ -142,7 +142,7 @@ def test_at_the_start_a_log_that_cannot_be_had_is_offline_and_the_others_are_ser
         log_manager=scene.logs,  # type: ignore[arg-type]  # a model of it
         image=scene.image,
         fetch_purgatory=old.fetch_purgatory,
-        produce_purgatory=old.produce_purgatory,
+        timer=scene.timer,
         metrics=BrokerMetrics(),
     )
     with caplog.at_level(logging.ERROR):

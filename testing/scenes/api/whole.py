@@ -75,7 +75,7 @@ class Whole:
             image=self.controller.image,
             metrics=self.metrics,
             fetch_purgatory=Purgatory("Fetch", self.timer),
-            produce_purgatory=Purgatory("Produce", self.timer),
+            timer=self.timer,
         )
         self.controller.subscribe(self.replicas.follow, self.replicas.prepare)
         self.serve()

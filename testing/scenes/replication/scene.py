@@ -48,7 +48,7 @@ class ReplicaScene:
             image=self.image,
             metrics=BrokerMetrics(),
             fetch_purgatory=Purgatory("Fetch", self.timer),
-            produce_purgatory=Purgatory("Produce", self.timer),
+            timer=self.timer,
         )
 
     def topic(

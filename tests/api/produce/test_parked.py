@@ -83,5 +83,5 @@ async def test_only_partitions_that_are_not_durable_in_time_have_timed_out(tmp_p
     whole.pass_time(1000)
     (topic,) = whole.read(await response, request, VERSION).responses
     assert sorted(one.error_code for one in topic.partition_responses) == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
-    assert whole.replicas.produce_expirations == 1
+    assert whole.replicas.produce_purgatory.expirations == 1
     assert whole.replicas.produce_purgatory.delayed == 0
