@@ -33,7 +33,7 @@ from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.passes import schedule_passes
 from pybroker.broker.periodic import Periodic
-from pybroker.clock import SystemClock
+from pybroker.broker.times import GROUPS, REQUESTS, TRANSACTIONS, Times
 from pybroker.config.hosts import HostLookups, connection_limits
 from pybroker.config.listeners import parse_address
 from pybroker.config.setting import ConfigError
@@ -54,12 +54,10 @@ from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.server import SocketServer
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.purgatory.purgatory import Purgatory
-from pybroker.purgatory.timer import OperationTimer
 from pybroker.replication.fetch_session import FetchSessionCache
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.sharing.background import Background
 from pybroker.sharing.turns.watchdog import current
-from pybroker.sharing.work import SLICE_S
 
 if TYPE_CHECKING:
     import socket
@@ -98,15 +96,18 @@ class BrokerServer:
         lifecycle: Lifecycle | None = None,
         *,
         freeze: Callable[[], None] | None = None,
+        times: Times | None = None,
     ) -> None:
         """Build what needs no disk. `filesystem` is where the log directories lie, for tests; the machine's by default.
+        `times` has other times than that of `clock`, for tests.
 
         A process that has only this broker gives `freeze`, which is called while groups are loaded, and has its memory watched.
         """
         self.config = config
         self.lifecycle = lifecycle or Lifecycle()
         self.filesystem = filesystem or Filesystem()
-        self.clock = clock or SystemClock()
+        self.times = times or Times(clock)
+        self.clock = self.times.clock
         self.metrics = BrokerMetrics()
         self.failed = asyncio.Event()  # set when the broker cannot work any more
         self.stopping = asyncio.Event()  # set when the sockets take no new requests
@@ -114,7 +115,7 @@ class BrokerServer:
         self.conversions = LongWork("convert", CONVERSIONS)
         self.disks = Disks(self._count_bug)
         self.background = Background(self._count_bug)
-        self._periodic = Periodic(self._count_bug)
+        self._periodic = Periodic(self._count_bug, self.times.later)
         self._freeze = freeze
         self._held = ExitStack()  # what the broker holds of its process from the start to the stop
         self._metrics_server: MetricsServer | None = None
@@ -243,7 +244,7 @@ class BrokerServer:
             thread_of=self.disks.thread_of,
             run_work=self.background.run,
         )
-        self.timer = OperationTimer(self.clock, lambda when_ms, callback: loop.call_at(when_ms / 1000, callback), slice_s=SLICE_S)
+        _, self.timer = self.times.of(REQUESTS)
         self.replica_manager = ReplicaManager(
             broker_id=config.node_id,
             config=config,
@@ -301,10 +302,11 @@ class BrokerServer:
         if self._groups is None:
             from pybroker.coordinator.service import GroupCoordinator  # noqa: PLC0415  a tenth of a start
 
+            clock, timer = self.times.of(GROUPS)
             self._groups = GroupCoordinator(
                 self.controller.config,
-                clock=self.clock,
-                timer=self.timer,
+                clock=clock,
+                timer=timer,
                 replicas=self.replica_manager,
                 controller=self.controller,
                 call_soon=asyncio.get_running_loop().call_soon,
@@ -319,10 +321,11 @@ class BrokerServer:
         if self._transactions is None:
             from pybroker.coordinator.transaction.service import TransactionCoordinator  # noqa: PLC0415  only where it is used
 
+            clock, timer = self.times.of(TRANSACTIONS)
             self._transactions = TransactionCoordinator(
                 self.controller.config,
-                clock=self.clock,
-                timer=self.timer,
+                clock=clock,
+                timer=timer,
                 replicas=self.replica_manager,
                 controller=self.controller,
                 groups=self._coordinate_groups,
@@ -421,7 +424,7 @@ class BrokerServer:
             logs,
             config=lambda: self.controller.config,
             high_watermark=replicas.high_watermark,
-            later=loop.call_later,
+            later=self.times.later,
             run=self.background.run,
             thread_of=self.disks.helper,
             on_bug=self._count_bug,

@@ -54,6 +54,16 @@ class Disks:
             helper.stop()
         await asyncio.gather(*(self._close_directory(directory, logs, high_watermark) for directory in logs.directories))
 
+    async def idle(self) -> None:
+        """Wait until all threads have done and reported all jobs."""
+        for thread in (*self._threads.values(), *self._helpers):
+            await thread.idle()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a thread has a job that is not done and reported."""
+        return any(thread.unreported for thread in (*self._threads.values(), *self._helpers))
+
     def join(self) -> None:
         """Wait for the ends of the threads, after `close`; not for threads whose disk does not respond."""
         for thread in () if self.has_hung else (*self._threads.values(), *self._helpers):

@@ -74,6 +74,18 @@ class Background:
         self._jobs.append(_Job(name, work))
         self._request_slice()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job waits for its slice."""
+        return bool(self._jobs)
+
+    def hurry(self) -> None:
+        """Begin the next slice in a later turn without the rest of the pause, because something waits for the jobs."""
+        if self._wake_up is not None and self._now_ns() < self._pause_until_ns:
+            self._wake_up.cancel()
+            self._wake_up, self._pause_until_ns = None, 0
+            self._request_slice()
+
     def stop(self) -> None:
         """End all jobs where they are; a thread finishes what it does."""
         self.is_stopped = True

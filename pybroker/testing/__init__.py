@@ -17,6 +17,8 @@ plugin          the fixtures for pytest
 verbs           the methods that work on what is in a broker
 topics, records, groups    these methods as steps: requests, and what becomes of their responses
 faults          the rules of faults, under a name for programs of users
+clock           the time of a broker, as a test sees and moves it
+lanes, virtual_times   what moves it
 topics_file     topics in a file
 leaks           what a test has left behind
 snapshot        a copy of all files of a broker
@@ -34,9 +36,10 @@ if TYPE_CHECKING:
     from pybroker.protocol.error_codes import KafkaError
     from pybroker.testing.blocking import ProcessBroker, ThreadBroker, ThreadCluster
     from pybroker.testing.broker import Broker
+    from pybroker.testing.clock import RealClockError
     from pybroker.testing.cluster import Cluster
 
-__all__ = ["Broker", "Cluster", "KafkaError", "ProcessBroker", "ThreadBroker", "ThreadCluster"]
+__all__ = ["Broker", "Cluster", "KafkaError", "ProcessBroker", "RealClockError", "ThreadBroker", "ThreadCluster"]
 
 _PLACES: Final = {
     "Rule": "pybroker.faults.rule",
@@ -45,6 +48,7 @@ _PLACES: Final = {
     "Cluster": "pybroker.testing.cluster",
     "KafkaError": "pybroker.protocol.error_codes",
     "ProcessBroker": "pybroker.testing.blocking",
+    "RealClockError": "pybroker.testing.clock",
     "ThreadBroker": "pybroker.testing.blocking",
     "ThreadCluster": "pybroker.testing.blocking",
 }

@@ -20,6 +20,7 @@ from pybroker.client.connection import Connection
 from pybroker.client.frames import Frames
 from pybroker.network.limits import host_and_port
 from pybroker.testing.broker import Broker
+from pybroker.testing.clock import BlockingClock
 from pybroker.testing.cluster import Cluster
 from pybroker.testing.directory import Directory
 from pybroker.testing.leaks import leaks
@@ -143,8 +144,9 @@ class _InThread(_BlockingBroker, Generic[Guest]):
 class ThreadBroker(_InThread[Broker]):
     """A broker in a thread with an event loop of its own; `Broker.in_thread()` makes it."""
 
-    def __init__(self, settings: Mapping[str, Setting] | None = None) -> None:
-        super().__init__(Broker(settings))
+    def __init__(self, settings: Mapping[str, Setting] | None = None, *, virtual_time: bool = False) -> None:
+        super().__init__(Broker(settings, virtual_time=virtual_time))
+        self.clock = BlockingClock(self._guest.clock, self._run)
 
     @property
     def host(self) -> str:

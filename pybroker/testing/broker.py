@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from pybroker.faults.faults import Faults
 from pybroker.faults.trail import SeenRequest, Trail
 from pybroker.network.limits import host_and_port
+from pybroker.testing.clock import TestClock
 from pybroker.testing.directory import Directory
+from pybroker.testing.lanes import Lanes
 from pybroker.testing.leaks import leaks, open_connections
 from pybroker.testing.server import GuestServer
 from pybroker.testing.settings import config_of, texts_of
@@ -33,28 +35,34 @@ class Broker(AsyncVerbs):
 
     Args:
         settings: settings of the broker by Kafka's names, as `{"num.partitions": 3}`.
+        virtual_time: whether `clock.advance` can move the broker's time.
+
+    Attributes:
+        clock: the broker's time, which is the machine's until `advance`.
+        faults: the rules by which requests go wrong.
 
     Raises ConfigError for a name that no setting has, and for a bad value.
     """
 
-    def __init__(self, settings: Mapping[str, Setting] | None = None) -> None:
+    def __init__(self, settings: Mapping[str, Setting] | None = None, *, virtual_time: bool = False) -> None:
         self._texts = texts_of(settings)
         self._directory: Directory | None = None
         self._server: GuestServer | None = None
         self._address = ("", 0)
         self._trail = Trail()
         self.faults = Faults()
+        self.clock = TestClock(Lanes() if virtual_time else None)
 
     @staticmethod
-    def in_thread(settings: Mapping[str, Setting] | None = None) -> ThreadBroker:
+    def in_thread(settings: Mapping[str, Setting] | None = None, *, virtual_time: bool = False) -> ThreadBroker:
         """Return a broker for `with`, which runs in a thread with an event loop of its own. The arguments are those of Broker."""
         from pybroker.testing.blocking import ThreadBroker  # noqa: PLC0415  it is built on this module
 
-        return ThreadBroker(settings)
+        return ThreadBroker(settings, virtual_time=virtual_time)
 
     @staticmethod
     def subprocess(settings: Mapping[str, Setting] | None = None) -> ProcessBroker:
-        """Return a broker for `with`, which is a process, and ends with this one. The arguments are those of Broker."""
+        """Return a broker for `with`, which is a process, and ends with this one. It has the machine's time."""
         from pybroker.testing.blocking import ProcessBroker  # noqa: PLC0415  as above
 
         return ProcessBroker(settings)
@@ -170,7 +178,7 @@ class Broker(AsyncVerbs):
         return self._directory
 
     async def _start(self, directory: Directory, port: int) -> None:
-        server = GuestServer(config_of(self._texts, directory.path, port=port), self._trail, self.faults)
+        server = GuestServer(config_of(self._texts, directory.path, port=port), self._trail, self.faults, self.clock.lanes)
         bound = await server.start()
         self._server = server
         self._address = (bound[0].host, bound[0].port)

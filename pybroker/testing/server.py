@@ -16,6 +16,7 @@ from pybroker.metadata.store.sqlite import SqliteStore
 from pybroker.network.context import ConnectionContext
 from pybroker.protocol.codec import decode_response, response_class
 from pybroker.protocol.schema import schema_of
+from pybroker.testing.virtual_times import VirtualTimes
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
@@ -23,21 +24,30 @@ if TYPE_CHECKING:
     from pybroker.faults.trail import Trail
     from pybroker.metadata.store.base import Store
     from pybroker.network.limits import BoundListener
+    from pybroker.testing.lanes import Lanes
     from pybroker.testing.steps import Ask
 
 CLIENT_ID = "pybroker.testing"
+SETTLED_TURNS = 4
+"""The turns of the loop without work after which nothing follows from what was begun."""
 
 
 class GuestServer(BrokerServer):
     """A broker whose threads end with it: none of its own remains, and it needs none of its host's event loop to start."""
 
-    def __init__(self, config: BrokerConfig, trail: Trail, faults: Faults) -> None:
-        super().__init__(config)
-        self._trail, self._faults = trail, faults
+    def __init__(self, config: BrokerConfig, trail: Trail, faults: Faults, lanes: Lanes | None = None) -> None:
+        super().__init__(config, times=None if lanes is None else VirtualTimes(lanes))
+        self._trail, self._faults, self._lanes = trail, faults, lanes
 
     async def start(self) -> list[BoundListener]:
         """Start as a broker does. Raises StartError, and OSError."""
-        bound = await super().start()
+        try:
+            bound = await super().start()
+        except BaseException:
+            self._end_time()
+            raise
+        if self._lanes is not None:
+            self._lanes.settle = self._settled
         self._connection = ConnectionContext(
             connection_id=0, peer_host=bound[0].host, local_host=bound[0].host, local_port=bound[0].port
         )
@@ -46,8 +56,11 @@ class GuestServer(BrokerServer):
     async def stop(self) -> None:
         """Stop as a broker does, and wait for the ends of its threads."""
         self._faults.release()
-        await super().stop()
-        self.disks.join()
+        try:
+            await super().stop()
+            self.disks.join()
+        finally:
+            self._end_time()
 
     async def kill(self) -> None:
         """End as a killed process does, as far as clients and the next start can see.
@@ -85,3 +98,16 @@ class GuestServer(BrokerServer):
         super()._make_dispatcher()
         name_of = names_in(self.controller)
         self.handler = self._trail.watching(self._faults.acting(self.handler, name_of), name_of)
+
+    def _end_time(self) -> None:
+        if self._lanes is not None:
+            self._lanes.close()
+
+    async def _settled(self) -> None:
+        """Wait until the broker has done what it has begun: in its threads, in the background, in the next turns of the loop."""
+        turns = 0
+        while turns < SETTLED_TURNS:
+            await self.disks.idle()
+            self.background.hurry()
+            await asyncio.sleep(0)
+            turns = 0 if self.disks.is_busy or self.background.is_busy else turns + 1

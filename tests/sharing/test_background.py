@@ -71,6 +71,20 @@ def test_a_slice_is_bounded_and_a_pause_follows(loop: Loop) -> None:
     assert loop.timers == [], "an idle background costs nothing"
 
 
+def test_a_job_for_which_something_waits_needs_no_pause(loop: Loop) -> None:
+    ran: list[str] = []
+    loop.background.run("retention", loop.steps(8, ran))
+    loop.round()
+    loop.round()
+    assert len(ran) == 4, "the second half is after the pause"
+    loop.timers.clear()  # as when it is cancelled
+    loop.background.hurry()
+    loop.background.hurry()
+    assert len(loop.timers) == 1, "the slice that is due stays as it is"
+    loop.round()
+    assert len(ran) == 8
+
+
 @pytest.mark.parametrize("requests_ns", [100_000, 5_000_000, 20_000_000, 200_000_000])
 def test_under_any_load_each_round_after_the_pause_has_a_slice(loop: Loop, requests_ns: int) -> None:
     ran: list[str] = []

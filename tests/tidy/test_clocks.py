@@ -30,6 +30,8 @@ WALL: dict[str, str] = {
     "pybroker/log/log.py": "a new segment has the time of its file",
     "pybroker/log/recovery/recovery.py": "producers expire by the timestamps of their batches",
     "pybroker/log/timestamp_lookup.py": "the times of segments are those of their files",
+    "pybroker/testing/clock.py": "a test gives records the time of its broker",
+    "pybroker/testing/lanes.py": "it is the clock of a broker whose time a test moves",
     "pybroker/testing/records.py": "records that a test writes have the time at which it does",
     "pybroker/log/truncate.py": "a new segment has the time of its file",
     "pybroker/api/produce/appends.py": STORED,
