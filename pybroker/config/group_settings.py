@@ -159,7 +159,7 @@ FAMILIES: Final = (
     Family("internal.", "Kafka's own tests."),
     Family("socket.connection.setup.timeout.", "Connections between brokers.", _LATER),
     Family("security.providers", "Java's security providers."),
-    Family("eligible.leader.replicas.enable", "A feature of Kafka's controller."),
+    Family("eligible.leader.replicas.enable", "Eligible leader replicas are always on here."),
     Family("unclean.leader.election.interval.ms", "A task of Kafka's controller.", _LATER),
     Family("unstable.", "Unreleased versions of Kafka's protocol."),
     Family("alter.config.policy.kraft.compatibility.enable", "Kafka's move away from ZooKeeper."),

@@ -144,6 +144,10 @@ class LeaderEpochCache:
         self._leading = EpochEntry(epoch, start_offset)
         self._drop_contradictions(self._leading)
 
+    def follow(self) -> None:
+        """Forget the epoch in which this broker led without a record: the leader may have records of an older one there."""
+        self._leading = None
+
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Note that records from `start_offset` on have `epoch`; entries that contradict it are dropped."""
         known = self._known()

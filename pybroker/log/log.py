@@ -147,6 +147,10 @@ class Log(LogState):
         """Note that this broker leads in `leader_epoch` from `start_offset` on, where the log ended when it became the leader."""
         self.epochs.lead(leader_epoch, start_offset)
 
+    def follow(self) -> None:
+        """Note that this broker does not lead: what comes has the epochs of another leader."""
+        self.epochs.follow()
+
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
         """Return the largest epoch up to `epoch` and where it ends; both -1 if unknown. A leader's own is known without
         any record.

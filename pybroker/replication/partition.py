@@ -109,6 +109,8 @@ class Partition(LeaderState):
         if self.is_leader and not is_same_leader:
             self.leader_epoch_start_offset = self.log.log_end_offset
             self.log.lead(image.leader_epoch, self.leader_epoch_start_offset)
+        elif not self.is_leader:
+            self.log.follow()
         if not self.is_leader or len(image.replicas) == 1:
             self.followers = None
         elif self.followers is None or not is_same_leader:  # fetches from the leader of an older epoch prove nothing

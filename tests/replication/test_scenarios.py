@@ -106,6 +106,22 @@ async def test_kip_279_logs_agree_after_consecutive_unclean_elections(replicas: 
     assert replicas.offsets() == [end] * 3
 
 
+async def test_a_leader_that_wrote_nothing_leaves_no_epoch_before_the_records_of_an_older_one(replicas: Replicas) -> None:
+    replicas.produce(1, b"a")
+    await replicas.settle()
+    replicas.produce(1, b"b")  # which broker 2 does not have
+    await replicas.fetch(3)
+    older = replicas.image.leader_epoch
+    await replicas.elect(2, isr=(2, 3))
+    await replicas.elect(3, isr=(2, 3))
+    await replicas.fetch(2)
+    replicas.produce(3, b"c")
+    await replicas.settle()
+    assert replicas.offsets() == [3, 3, 3]
+    ends = [replicas.partition(broker).log.end_offset_for_epoch(older) for broker in (1, 2, 3)]
+    assert ends == [(older, 2)] * 3
+
+
 async def test_kafka_10706_elections_without_records_end_in_agreement(replicas: Replicas) -> None:
     replicas.produce(1, b"a")
     await replicas.settle()

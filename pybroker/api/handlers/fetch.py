@@ -9,7 +9,7 @@ Versions
     offset. v7 sessions. v9 leader epoch. v10 zstd. v11 rack. v12 flexible, diverging epochs. v13 topic ids. v15 replica state.
     v16 addresses of new leaders.
 Not done
-    Reading from a follower near the client (KIP-392): there is one replica.
+    Reading from a follower near the client (KIP-392): clients are sent to leaders.
 Source: KafkaApis.handleFetchRequest, FetchResponse.of; KIP-74, KIP-227, KIP-283, KIP-516.
 """
 

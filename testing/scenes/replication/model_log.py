@@ -142,6 +142,9 @@ class ModelLog(LogEnd):
     def lead(self, leader_epoch: LeaderEpoch, start_offset: int) -> None:
         self.leads.append((leader_epoch, start_offset))
 
+    def follow(self) -> None:
+        pass
+
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
         known = [entry for entry in self.epochs if entry.epoch <= epoch]
         return known[-1] if known else EpochEndOffset(LeaderEpoch(-1), Offset(-1))

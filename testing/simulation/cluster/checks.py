@@ -1,7 +1,7 @@
 """Checks of a cluster, while a history runs and after it: each function returns a line for everything that is wrong.
 
 I1    what was acknowledged with acks=all and min.insync.replicas=2 is there once, at its offset, in the order of its producer
-I2    the replicas of a partition are equal, byte for byte
+I2    the replicas of a partition are equal, byte for byte, and each knows the leader epochs of its records
 I3    what a reader got is what is there
 I4    neither the high watermark nor the last stable offset of a replica goes back
 I5    at most one broker acknowledges in a leader epoch
@@ -78,7 +78,7 @@ def problems(cluster: Cluster, model: Model) -> list[str]:
         for number, partition in enumerate(topic.partitions):
             tp = TopicPartition(topic.name, number)
             logs = _logs(cluster, tp)
-            found += _unequal(tp, logs)
+            found += [*_unequal(tp, logs), *_wrong_epochs(tp, logs)]
             records = _records(logs[partition.leader])
             if (topic.name, number) in model.partitions:
                 found += _wrong(tp, records, model.partitions[topic.name, number])
@@ -153,6 +153,13 @@ def _unequal(tp: TopicPartition, logs: dict[int, Log]) -> Iterator[str]:
         theirs = _read(other)
         if theirs != data:
             yield f"I2: {tp} is not equal on {first} and {node}: {_shape(data)} and {_shape(theirs)}"
+
+
+def _wrong_epochs(tp: TopicPartition, logs: dict[int, Log]) -> Iterator[str]:
+    for node, log in logs.items():
+        for batch in batches(memoryview(_read(log))):
+            if (known := log.epoch_for_offset(batch.base_offset)) != batch.partition_leader_epoch:
+                yield f"I2: {tp} on {node} has epoch {known} at {batch.base_offset}, its batch has {batch.partition_leader_epoch}"
 
 
 def _shape(data: bytes) -> list[tuple[int, int, int]]:
