@@ -448,7 +448,7 @@ class BrokerServer:
         register_groups(metrics, lambda: self._groups, self.replica_manager)
         gauges.register_directories(metrics, self.log_manager)
         gauges.register_logs(metrics, self.log_manager, self.log_cleaner)
-        gauges.register_cluster(metrics, self.controller)
+        gauges.register_cluster(metrics, self.controller, lambda: self.membership.control)
 
     def _start_metrics_page(self) -> None:
         config = self.config

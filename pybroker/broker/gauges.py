@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pybroker.log.cleaner.cleaner import LogCleaner
     from pybroker.log.log import Log
     from pybroker.log.manager.manager import LogManager
+    from pybroker.metadata.control import ClusterControl
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage
     from pybroker.metrics.broker_metrics import BrokerMetrics, Number
@@ -408,8 +409,8 @@ def _register_cleaner(metrics: BrokerMetrics, cleaner: LogCleaner, clock: Clock)
         metrics.gauge(f"{prefix}_{name}", text, read_cleaner)
 
 
-def register_cluster(metrics: BrokerMetrics, controller: Controller) -> None:
-    """Register what the controller knows."""
+def register_cluster(metrics: BrokerMetrics, controller: Controller, control: Callable[[], ClusterControl | None]) -> None:
+    """Register what the controller knows; `control` returns None for a broker that is alone, which has no elections."""
     prefix = "kafka_controller_kafkacontroller"
     brokers = "Brokers of the cluster that are"
     metrics.gauge(f"{prefix}_globaltopiccount", "Topics of the cluster", lambda: len(controller.image.topics))
@@ -433,6 +434,16 @@ def register_cluster(metrics: BrokerMetrics, controller: Controller) -> None:
         f"{prefix}_offlinepartitionscount",
         "Partitions of the cluster without a live leader",
         lambda: _offline_partitions(controller.image),
+    )
+    metrics.counter(
+        "pybroker_leader_elections_total",
+        "Partitions that got another leader while this broker was the controller, unclean elections included",
+        lambda: 0 if (one := control()) is None else one.counts.elections,
+    )
+    metrics.counter(
+        "kafka_controller_controllerstats_uncleanleaderelections_total",
+        "Partitions that got a leader that was not in sync while this broker was the controller",
+        lambda: 0 if (one := control()) is None else one.counts.unclean,
     )
 
 

@@ -7,6 +7,7 @@ members, member_entries    the brokers of the cluster; the same as entries
 membership           makes a broker live
 control              a broker of a cluster: its session, the elections of the controller
 elections, partition_commits    which replica leads; commits what was planned for partitions
+election_counts      how often leaders were elected, for the metrics
 isr_changes, isr_commits        another set of in-sync replicas, which a leader requests; how it is committed
 store/               where the entries are kept: in memory, or in a SQLite file
 kraft/               the metadata log of a KRaft Kafka: read when its directory is adopted, and written

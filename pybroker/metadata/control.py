@@ -25,10 +25,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.topic import TopicConfig
+from pybroker.metadata.election_counts import ElectionCounts
 from pybroker.metadata.elections import Election, candidates, min_isr_of, plan_of_all, plan_of_named
 from pybroker.metadata.image import NO_LEADER
 from pybroker.metadata.isr_commits import IsrCommits
@@ -73,6 +74,7 @@ class ClusterControl:
         self._tasks: list[asyncio.Task[None]] = []
         self._isr = IsrCommits(controller, store.limits.operations_max, lambda: self._session is not None)
         self.alter_isr: AlterIsr = self._isr.alter_isr
+        self.counts = ElectionCounts()
 
     @property
     def is_controller(self) -> bool:
@@ -218,7 +220,7 @@ class ClusterControl:
 
     # The controller
 
-    def _follow(self, old: ClusterImage, new: ClusterImage, delta: ImageDelta) -> None:
+    def _follow(self, old: ClusterImage, new: ClusterImage, delta: ImageDelta) -> Iterator[None] | None:
         broker_id = self._controller.broker_id
         if delta.brokers_changed:
             if broker_id in old.members.sessions and broker_id not in new.members.sessions:
@@ -226,6 +228,7 @@ class ClusterControl:
             self._look_at_all()
         elif delta.added or delta.changed:
             self._look_at([*delta.added, *(topic for _, topic in delta.changed)])
+        return self.counts.count(delta.changed) if delta.changed and self.is_controller else None
 
     def _look_at_all(self) -> None:
         self._topics = None

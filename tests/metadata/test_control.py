@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+from pybroker.broker.gauges import register_cluster
 from pybroker.config.broker import BrokerConfig
 from pybroker.metadata import control as control_module
 from pybroker.metadata import isr_commits
@@ -22,6 +23,7 @@ from pybroker.metadata.membership import end_predecessor
 from pybroker.metadata.new_topic import NewTopic
 from pybroker.metadata.store.base import OutcomeUnknownError, Session, StoreError
 from pybroker.metadata.store.memory import MemoryStore
+from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.model import BrokerId, LeaderEpoch, TopicPartition
 from pybroker.protocol.error_codes import KafkaError
 
@@ -467,6 +469,40 @@ async def test_an_unclean_leader_is_elected_by_request_where_there_is_none(clust
     await until(lambda: cluster[2].leader() == NO_LEADER)
     await cluster[2].controller.elect_leaders([T0], is_unclean=True)
     assert (cluster[2].leader(), cluster[2].partition().isr) == (2, (2,))
+
+
+def elections(broker: Broker) -> tuple[float, float]:
+    """Return how many elections a broker's metrics have, and how many of them were unclean."""
+    metrics = BrokerMetrics()
+    register_cluster(metrics, broker.controller, lambda: broker.control)
+    found = {one.name: one.read()[()] for one in metrics.readings}
+    unclean = found["kafka_controller_controllerstats_uncleanleaderelections_total"]
+    return found["pybroker_leader_elections_total"], unclean
+
+
+async def test_only_the_controller_counts_elections_and_it_counts_all(cluster: Cluster) -> None:
+    def counted() -> list[tuple[float, float]]:
+        return [elections(broker) for broker in cluster.brokers.values()]
+
+    await cluster.create((2, 3, 1), (1, 2, 3))
+    assert counted() == [(0, 0), (0, 0), (0, 0)], "the first leader of a partition is no election"
+    await cluster[2].die()
+    await until(lambda: cluster[1].leader() == 3)
+    assert counted() == [(1, 0), (0, 0), (0, 0)]
+    await cluster[3].control.leave()
+    await until(lambda: cluster[1].leader() == 1)
+    assert counted() == [(2, 0), (0, 0), (0, 0)], "a broker that stops elects others for what it leads"
+
+
+async def test_unclean_elections_are_counted_whoever_makes_them(cluster: Cluster) -> None:
+    await cluster.create((3, 2, 1))
+    assert await cluster[3].alter(cluster[3].shrink(3))
+    await cluster[3].die()
+    await until(lambda: cluster[1].leader() == NO_LEADER)
+    assert elections(cluster[1]) == (0, 0), "no leader is none"
+    await cluster[2].controller.elect_leaders([T0], is_unclean=True)
+    assert cluster[1].leader() == 2
+    assert elections(cluster[1]) == (1, 1)
 
 
 async def test_the_controller_gives_leaders_back_from_time_to_time() -> None:
