@@ -280,7 +280,11 @@ class Controller:
                 if broker_id not in self.image.registered:
                     raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
                 if broker_id in self.image.brokers:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is live: stop it before it is unregistered")
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"Broker {broker_id} is live: stop it before it is unregistered. If it was killed, try again when its "
+                        f"session has ended, {self.config.broker_session_timeout_ms} ms after that (broker.session.timeout.ms)",
+                    )
                 failure = await self._commit(deletes=[broker_key(broker_id)], compare={session_key(broker_id): ABSENT})
                 if isinstance(failure, KafkaError):
                     raise failure

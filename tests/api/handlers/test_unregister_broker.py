@@ -41,10 +41,17 @@ async def test_a_broker_that_is_gone_for_good_is_taken_out() -> None:
 async def test_a_live_broker_and_an_unknown_one_are_refused() -> None:
     cluster = await three()
     for broker_id, code, text in (
-        (2, ErrorCode.INVALID_REQUEST, "Broker 2 is live: stop it before it is unregistered"),
+        (
+            2,
+            ErrorCode.INVALID_REQUEST,
+            (
+                "Broker 2 is live: stop it before it is unregistered. If it was killed, try again when its session has ended, "
+                "9000 ms after that (broker.session.timeout.ms)"
+            ),
+        ),
         (9, ErrorCode.BROKER_ID_NOT_REGISTERED, "Broker ID 9 is not currently registered"),
     ):
-        with pytest.raises(KafkaError, match=text) as caught:
+        with pytest.raises(KafkaError) as caught:
             await unregister(cluster, broker_id)
-        assert caught.value.code is code
+        assert (caught.value.code, caught.value.message) == (code, text)
     assert sorted(cluster.controller.image.registered) == [1, 2, 3]
