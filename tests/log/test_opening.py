@@ -147,6 +147,14 @@ def test_progress_is_logged_while_it_lasts(
     assert f"{paths[0]}: 0 of 3 logs are recovered, 0 bytes" in caplog.text
 
 
+def test_a_recovery_is_one_line_for_each_directory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    disk, paths, _ = filled(tmp_path, was_clean=False)
+    with caplog.at_level(logging.INFO):
+        start(manager(disk, paths, Filesystem())).abandon()
+    lines = [record.getMessage() for record in caplog.records if "recover" in record.getMessage().lower()]
+    assert lines == [f"{path}: 3 logs after an unclean stop, recovered in 0.0 s" for path in paths]
+
+
 @pytest.mark.parametrize("batches", [60, 600])
 def test_a_clean_start_reads_the_end_of_each_log_and_nothing_of_its_other_segments(tmp_path: Path, batches: int) -> None:
     disk, paths, _ = filled(tmp_path, was_clean=True, batches=batches)

@@ -111,8 +111,9 @@ class Loader:
                 lambda one=directory, all_of=logs: openers.update({one: [self._opener(log) for log in all_of]}),  # type: ignore[misc]
             )
         outcomes = open_logs(openers, threads_per_directory=self._services.recovery_threads)
+        took_s = (self._services.clock.monotonic_ms() - self._now_ms) / 1000
         for directory in openers:
-            self._guarded(directory, lambda one=directory: self._take_all(one, found[one], outcomes[one]))  # type: ignore[misc]
+            self._guarded(directory, lambda one=directory: self._take_all(one, found[one], outcomes[one], took_s))  # type: ignore[misc]
         for future in self._futures:
             self._guarded(future.directory, lambda one=future: self._settle_future(one))  # type: ignore[misc]
         for directory in self._directories:
@@ -200,7 +201,7 @@ class Loader:
 
     # --- opening ---
 
-    def _take_all(self, directory: LogDirectory, found: list[FoundLog], outcomes: list[Log | Exception]) -> None:
+    def _take_all(self, directory: LogDirectory, found: list[FoundLog], outcomes: list[Log | Exception], took_s: float) -> None:
         count = 0
         for one, outcome in zip(found, outcomes, strict=True):
             log = self._opened(one, outcome)
@@ -209,8 +210,10 @@ class Loader:
                 self._take(log)
             elif directory.is_offline:
                 return
-        if count:
-            logger.info("%s: %d logs after %s stop", directory.path, count, "a clean" if directory.was_clean else "an unclean")
+        if count and directory.was_clean:
+            logger.info("%s: %d logs after a clean stop", directory.path, count)
+        elif count:
+            logger.info("%s: %d logs after an unclean stop, recovered in %.1f s", directory.path, count, took_s)
         else:
             logger.info("%s: no logs yet", directory.path)
 

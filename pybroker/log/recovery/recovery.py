@@ -100,7 +100,7 @@ def load(log: LogState, last: LastRun) -> None:
 
 def _recover_from(log: LogState, recovery_point: Offset, *, durable_below: Offset, may_be_compacted: bool = False) -> None:
     segments = list(log.segments.starting_with(recovery_point))
-    logger.info("Recovering %s from offset %d: %d segments", log.topic_partition, segments[0].base_offset, len(segments))
+    logger.debug("Recovering %s from offset %d: %d segments", log.topic_partition, segments[0].base_offset, len(segments))
     rebuild_producers(log, segments[0].base_offset, was_clean=False)
     next_offset = segments[0].base_offset
     for index, segment in enumerate(segments):
