@@ -47,7 +47,7 @@ class BridgeScene:
         command = [sys.executable, "-m", "pybroker", "start", "--data-dir", str(self.folder / "data")]
         for override in arguments:
             command += ["--override", override]
-        self.made.start(self.container.command(*command), r"READY \[::\]:9092", self.log, environment)
+        self.made.start(self.container.command(*command), r"READY 127.0.0.1:9092", self.log, environment)
 
     def forward(self, address: str, out_of: Namespace, to: str = f"{CONTAINER}:9092") -> None:
         """Forward a published port of the host."""

@@ -22,7 +22,7 @@ def container(tmp_path: Path) -> Iterator[Container]:
 
 def test_a_container_without_variables_gets_ready_and_stops_at_sigterm(container: Container) -> None:
     broker = container.broker()
-    assert broker.wait_for(READY) == "READY [::]:9092"
+    assert broker.wait_for(READY) == "READY 127.0.0.1:9092"
     assert container.seen("/tmp/pybroker-ready").read_text().split() == ["127.0.0.1", "9092"]
     assert container.seen("/var/lib/kafka/data/meta.properties").exists()
     assert broker.stop() < 5
@@ -122,7 +122,7 @@ def test_pybroker_start_keeps_the_ready_file_that_the_image_names(container: Con
     command = ["pybroker", "start", "--data-dir", "/var/lib/kafka/data", "--env"]
     environment = {"PYBROKER_READY_FILE": "/tmp/pybroker-ready", "KAFKA_LISTENERS": "PLAINTEXT://:9093"}
     broker = container.start(command, environment)
-    assert broker.wait_for(READY) == "READY [::]:9093"
+    assert broker.wait_for(READY) == "READY 127.0.0.1:9093"
     assert container.seen("/tmp/pybroker-ready").read_text().split() == ["127.0.0.1", "9093"]
     broker.stop()
     assert not container.seen("/tmp/pybroker-ready").exists()
@@ -203,7 +203,7 @@ def test_the_start_scripts_of_other_images_start_a_broker(container: Container) 
         (["/etc/confluent/docker/run", "KAFKA_BROKER_ID=3"], r"\[KafkaServer id=3\] started"),
         (["/opt/bitnami/scripts/kafka/entrypoint.sh", "/opt/bitnami/scripts/kafka/run.sh"], r"\[KafkaServer id=\d+\] started"),
         (["start-kafka.sh"], r"\[KafkaServer id=\d+\] started"),
-        (["kafka-server-start.sh", "/tmp/my.properties", "--override", "node.id=5"], r"READY \[::\]:9099"),
+        (["kafka-server-start.sh", "/tmp/my.properties", "--override", "node.id=5"], r"READY 127.0.0.1:9099"),
         (["/opt/kafka/bin/kafka-server-start.sh", "/opt/kafka/config/server.properties", "--override", "node.id=7"], READY),
         (["sh", "-c", "cd $KAFKA_HOME && exec bin/kafka-server-start.sh config/server.properties"], READY),
         (

@@ -74,7 +74,7 @@ class Lifecycle:
             if self.has_room:
                 self._ready_file.write(*address)
         self._address = address
-        await print_line(f"{self.lines(node_id)}READY {host_and_port(bound[0].host, bound[0].port)}\n")
+        await print_line(f"{self.lines(node_id)}READY {host_and_port(*address)}\n")
 
     async def announce_controller(self) -> None:
         """Announce that a controller without a broker serves; the ready file has the port 0."""
@@ -108,7 +108,7 @@ class Lifecycle:
 
 
 def local_address(listener: BoundListener) -> tuple[str, int]:
-    """Return the host and port by which the health check, which is on this machine, reaches a listener."""
+    """Return the host and port by which programs of this machine, the health check among them, reach a listener."""
     return ("127.0.0.1" if listener.host in ("::", "0.0.0.0") else listener.host), listener.port  # noqa: S104  compared, not bound
 
 

@@ -6,7 +6,7 @@ default settings. When the groups are loaded too, the ready file exists and thes
     [BrokerLifecycleManager id=1] Transitioning from RECOVERY to RUNNING
     [KafkaRaftServer nodeId=1] Kafka Server started
     [KafkaServer id=1] started
-    READY [::]:9092
+    READY 127.0.0.1:9092
 
 Programs that start Kafka's images, foremost the Testcontainers libraries, wait for the first three lines: these programs choose
 the words. The ready file holds `HOST PORT` of a listener, for the image's health check, and is the first thing to go when the

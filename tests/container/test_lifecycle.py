@@ -66,7 +66,7 @@ async def test_it_is_ready_when_the_groups_are_loaded(tmp_path: Path, capsys: py
         "[BrokerLifecycleManager id=7] Transitioning from RECOVERY to RUNNING",
         "[KafkaRaftServer nodeId=7] Kafka Server started",
         "[KafkaServer id=7] started",
-        "READY 0.0.0.0:9092",
+        "READY 127.0.0.1:9092",
     ]
     lifecycle.stopping()
     assert not ready.exists()
@@ -83,7 +83,7 @@ async def test_a_broker_without_a_container_keeps_the_file_too_where_it_is_named
 
     await lifecycle.announce(BrokerId(7), BOUND, groups_loaded)
     assert ready.read_text().split() == ["127.0.0.1", "9092"]
-    assert capsys.readouterr().out == "READY 0.0.0.0:9092\n"
+    assert capsys.readouterr().out == "READY 127.0.0.1:9092\n"
     lifecycle.stopping()
     assert not ready.exists()
 

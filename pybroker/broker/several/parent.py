@@ -24,7 +24,7 @@ from pybroker.broker.lifecycle import STARTING, STOPPING, print_line
 from pybroker.broker.old_data import MEMORY, sqlite_path
 from pybroker.broker.parent_process import stop_without
 from pybroker.broker.several.child import Child, FailedStartError
-from pybroker.config.listeners import EVERYWHERE, parse_address
+from pybroker.config.listeners import parse_address
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
 from pybroker.metadata.store.shared.server import StoreServer
@@ -123,7 +123,7 @@ class _Brokers:
             return
         if addresses:
             host, port = parse_address("READY", addresses[0])
-            self._ready_file.write("127.0.0.1" if host in EVERYWHERE else host, port)
+            self._ready_file.write(host, port)
         else:
             self._ready_file.forget(NONE_READY)
 
