@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,3 +58,41 @@ def test_a_node_is_replaced_by_one_without_data_and_then_another_one_dies(nodes:
     assert values == list(range(300))
     nodes[1].start()
     until(lambda: is_whole(nodes[1]), "the killed one is back", TIMEOUT_S)
+
+
+@pytest.mark.parametrize("is_at_once", [True, False])
+def test_all_nodes_stop_within_seconds_and_log_no_more_than_that(nodes: ThreeNodes, is_at_once: bool) -> None:
+    admin = AdminClient({"bootstrap.servers": nodes[1].bootstrap})
+    admin.create_topics([NewTopic("t", 3)])["t"].result(TIMEOUT_S)
+    until(lambda: is_whole(nodes[1]), "all replicas are in sync", TIMEOUT_S)
+    before = {number: len(nodes[number].log_text) for number in NUMBERS}
+
+    def lines(number: int) -> list[str]:
+        return nodes[number].log_text[before[number] :].splitlines()
+
+    def is_stopped(number: int) -> bool:
+        return any("Stopped after" in line for line in lines(number))
+
+    with ThreadPoolExecutor() as pool:
+        ends = []
+        for number in NUMBERS:
+            ends.append(pool.submit(nodes[number].stop))
+            if not is_at_once:
+                until(partial(is_stopped, number), f"node {number} stops", TIMEOUT_S)
+        took_s = [end.result(TIMEOUT_S) for end in ends]
+    assert max(took_s) < 6  # without a majority, each call would wait for its session, and a leader of etcd for seven seconds
+    for number in NUMBERS:
+        assert sum("msg=Stopping" in line for line in lines(number)) == 1
+        assert "Stopped after" in lines(number)[-1]
+        assert not [line for line in lines(number) if "level=info" not in line and "A turn of the event loop" not in line]
+
+
+def test_a_node_that_waits_for_the_others_logs_that_it_stops(tmp_path: Path) -> None:
+    with ThreeNodes(tmp_path, is_started=False) as nodes:
+        nodes[1].begin()
+        until(lambda: "Waiting for a majority of the controllers" in nodes[1].log_text, "the node waits", TIMEOUT_S)
+        nodes[1].stop()
+        assert [line.partition("msg=")[2] for line in nodes[1].log_text.splitlines()[-2:]] == [
+            '"Stopping, before the broker is ready"',
+            '"Stopped before the broker was ready"',
+        ]

@@ -209,6 +209,7 @@ class Membership:
 
     async def leave(self) -> None:
         """Move leaders away, at the beginning of a stop."""
+        self._store.hasten()
         if self.control is not None and self._config.controlled_shutdown_enable:
             await self.control.leave()
 

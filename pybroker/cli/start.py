@@ -11,7 +11,6 @@ import gc
 import logging
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -37,6 +36,13 @@ ADDRESS_IN_USE: Final = (
 )
 
 _FIRST: Final = 1
+
+
+class StoppedEarly(SystemExit):
+    """A signal has ended the process before the broker was ready, which is no error."""
+
+    code = 0
+
 
 env_option = click.option("--env", is_flag=True, help="Read KAFKA_* environment variables as properties, as the image does.")
 override_option = click.option(
@@ -157,10 +163,11 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 
 def _stop_while_starting(_number: int, _frame: object) -> None:
-    """Exit at a signal before the broker runs: there is nothing to stop, and an interrupted recovery begins again at the next
-    start.
+    """Exit at a signal before the broker runs: there is nothing to stop but an etcd beside it, and an interrupted recovery
+    begins again at the next start.
     """
-    sys.exit(0)
+    logger.info("Stopping, before the broker is ready")
+    raise StoppedEarly
 
 
 def _refuse_data_of_several(log_dirs: Sequence[str]) -> None:
@@ -238,6 +245,9 @@ def serve(loaded: Loaded, lifecycle: Lifecycle | None = None, *, parent: int | N
         return pybroker.broker.process.run(config, lifecycle, stop_signals=stop_signals(), parent=parent, member=member)
     except pybroker.broker.process.StartError as error:
         raise RunError(str(error)) from error
+    except StoppedEarly:
+        logger.info("Stopped before the broker was ready")
+        raise
     except OSError as error:
         logger.debug("The broker cannot run", exc_info=error)
         reason = error.strerror or str(error)

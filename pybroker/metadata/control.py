@@ -36,7 +36,7 @@ from pybroker.metadata.isr_commits import IsrCommits
 from pybroker.metadata.member_entries import CONTROLLER_KEY
 from pybroker.metadata.membership import announce_stop, end_predecessor, go_live
 from pybroker.metadata.partition_commits import carry_out
-from pybroker.metadata.store.base import ABSENT, SessionEndedError, StoreError
+from pybroker.metadata.store.base import ABSENT, OutcomeUnknownError, SessionEndedError, StoreError, UnreachableError
 from pybroker.model import TopicPartition
 from pybroker.sharing.loop import complete
 
@@ -72,6 +72,7 @@ class ClusterControl:
         self._must_look = asyncio.Event()  # the controller must elect, or there is none
         self._topics: dict[str, TopicImage] | None = {}  # those that the controller must look at; None: all
         self._tasks: list[asyncio.Task[None]] = []
+        self._level = logging.WARNING  # of lines about the store, which no person needs while this broker stops
         self._isr = IsrCommits(controller, store.limits.operations_max, lambda: self._session is not None)
         self.alter_isr: AlterIsr = self._isr.alter_isr
         self.counts = ElectionCounts()
@@ -114,15 +115,20 @@ class ClusterControl:
     async def leave(self) -> None:
         """Move leaders away, because this broker stops. It takes LEAVE_S at most; without a store, or another broker, nothing."""
         controller = self._controller
+        self._level = self._isr.level = logging.DEBUG
         if self._session is None or not controller.image.brokers.keys() - {controller.broker_id}:
             return
         try:
             async with asyncio.timeout(LEAVE_S):
                 await announce_stop(controller, self._session)
                 await self._elect(gone={controller.broker_id})
+        except (UnreachableError, OutcomeUnknownError) as error:  # `close` logs what follows, if the store does not respond then
+            logger.debug("The broker stops before its partitions have other leaders: %s", error)
         except (StoreError, TimeoutError) as error:
-            reason = str(error) or f"it takes longer than {LEAVE_S} s"
-            logger.warning("The broker stops before its partitions have other leaders: %s", reason)
+            reason = str(error) or f"this takes longer than {LEAVE_S:g} s"
+            logger.warning(
+                "The broker stops before its partitions have other leaders, which are elected when it is gone: %s", reason
+            )
 
     async def close(self) -> None:
         """End the membership: the others see that the broker is gone."""
@@ -158,7 +164,8 @@ class ClusterControl:
             try:
                 await carry_out(self._controller, self._store.limits.operations_max, planned)
             except StoreError as error:
-                logger.warning("Partitions of a disk that failed or is full have no other leaders yet: %s", error)
+                line = "Partitions of a disk that failed or is full have no other leaders yet, which is tried again in %g s: %s"
+                logger.log(self._level, line, RETRY_S, error)
                 await asyncio.sleep(RETRY_S)
             else:
                 return
@@ -184,10 +191,13 @@ class ClusterControl:
             assert session is not None
             await self._end_of(session)
             self._session = None
-            logger.warning(
-                "Broker %d lost its session with the metadata store: it leads no partition with several replicas until it has "
-                "joined again",
+            reason = session.reason or ("its entry there was removed" if self._lost.is_set() else "its time is over")
+            logger.log(
+                self._level,
+                "Broker %d lost its session with the metadata store: %s. Other brokers may lead what it led, so it leads no "
+                "partition with several replicas until it has joined again, which it does by itself when the store responds",
                 self._controller.broker_id,
+                reason,
             )
             await self._join_again(session, life)
             self._look_at_all()
@@ -202,7 +212,8 @@ class ClusterControl:
                 await self._enter(life)
             except Exception as error:  # a bug must not keep the broker out for good
                 is_bug = not isinstance(error, StoreError)
-                logger.warning("Broker %d cannot join the cluster yet: %s", self._controller.broker_id, error, exc_info=is_bug)
+                line = "Broker %d cannot join the cluster again yet, and tries again in %g s: %s"
+                logger.log(self._level, line, self._controller.broker_id, RETRY_S, error, exc_info=is_bug)
                 await asyncio.sleep(RETRY_S)
             else:
                 return
@@ -252,7 +263,8 @@ class ClusterControl:
                 pass  # the next session looks at everything
             except Exception as error:  # a bug must not leave partitions without a leader for good
                 is_bug = not isinstance(error, StoreError)
-                logger.warning("The controller could not elect leaders, and tries again: %s", error, exc_info=is_bug)
+                line = "This broker could not elect leaders as the controller, and tries again in %g s: %s"
+                logger.log(self._level, line, RETRY_S, error, exc_info=is_bug)
                 await asyncio.sleep(RETRY_S)
                 self._look_at_all()
 

@@ -70,7 +70,16 @@ from pybroker.metadata.member_entries import broker_key, encode_broker, session_
 from pybroker.metadata.more_partitions import MorePartitions, plan_more_partitions
 from pybroker.metadata.new_topic import EXCESSIVE, PARTITIONS_PER_REQUEST_MAX, NewTopic, TopicPlanner, fewer_replicas
 from pybroker.metadata.producer_ids import ProducerIds
-from pybroker.metadata.store.base import ABSENT, Change, Conflict, OutcomeUnknownError, Session, Store, StoreError
+from pybroker.metadata.store.base import (
+    ABSENT,
+    Change,
+    Conflict,
+    OutcomeUnknownError,
+    Session,
+    Store,
+    StoreError,
+    UnreachableError,
+)
 from pybroker.metadata.uninterrupted import Uninterrupted
 from pybroker.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicId, topic_id_text
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -401,8 +410,11 @@ class Controller:
             outcome = await self._store.commit(puts=puts, deletes=deletes, compare=compare)
             await self._follower.settled()
         except OutcomeUnknownError as error:
-            logger.warning("A change of the metadata may have been made or not: %s", error)
+            logger.warning("A request that changes the metadata gets the response REQUEST_TIMED_OUT: %s", error)
             return KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error))
+        except UnreachableError as error:
+            logger.error("A request that changes the metadata is refused, and nothing was changed: %s", error)  # noqa: TRY400 - no bug
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         except StoreError as error:
             logger.exception("The metadata store could not write a change; the operation fails")
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

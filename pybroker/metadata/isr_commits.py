@@ -44,6 +44,8 @@ class IsrCommits:
 
     def __init__(self, controller: Controller, operations_max: int, is_member: Callable[[], bool]) -> None:
         self._controller, self._operations_max, self._is_member = controller, operations_max, is_member
+        self.level = logging.WARNING
+        """The level of the line about a change that the store could not take."""
         self._requested: list[_Requested] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -86,7 +88,8 @@ class IsrCommits:
                     continue
                 outcome = None
             except StoreError as error:
-                logger.warning("The in-sync replicas of %d partitions remain as they are: %s", len(left), error)
+                line = "The in-sync replicas of %d partitions remain as they are, because the change could not be written: %s"
+                logger.log(self.level, line, len(left), error)
                 await asyncio.sleep(PAUSE_S)
                 outcome = None
             if isinstance(outcome, Conflict):

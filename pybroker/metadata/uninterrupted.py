@@ -36,4 +36,5 @@ class Uninterrupted:
 
 def _report(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        logger.warning("A change of the metadata failed after the caller had stopped waiting for it: %r", error)
+        reason = str(error) or type(error).__name__
+        logger.warning("A change of the metadata failed; the request that asked for it was given up before: %s", reason)

@@ -86,6 +86,17 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Start the broker, on its previous port if it had one, and wait for READY."""
+        self.begin()
+        assert self._process is not None
+        self.ready_line = read_line(self._process, START_TIMEOUT_S)
+        ready = re.fullmatch(r"READY (\S+):(\d+)", self.ready_line)
+        if ready is None:
+            self.kill()
+            raise RuntimeError(f"the broker printed {self.ready_line!r} instead of READY; its log ends:\n{self.log_text[-3000:]}")
+        self.port = int(ready[2])
+
+    def begin(self) -> None:
+        """Start the broker, as `start` does, without waiting for READY."""
         arguments = [*(self._start_command or command()), "--port", str(self.port), "--data-dir", str(self.data_dir)]
         for key, value in self.overrides.items():
             arguments += ["--override", f"{key}={value}"]
@@ -93,12 +104,6 @@ class BrokerProcess:
         with self.log_file.open("ab") as log:
             # a group of its own, so that killing it takes any children along and a Ctrl-C in the terminal does not
             self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, process_group=0)
-        self.ready_line = read_line(self._process, START_TIMEOUT_S)
-        ready = re.fullmatch(r"READY (\S+):(\d+)", self.ready_line)
-        if ready is None:
-            self.kill()
-            raise RuntimeError(f"the broker printed {self.ready_line!r} instead of READY; its log ends:\n{self.log_text[-3000:]}")
-        self.port = int(ready[2])
 
     def stop(self) -> float:
         """Send SIGTERM, and return the seconds until the process ended. Raises when it ended with an error."""

@@ -36,11 +36,19 @@ SHARED = {
 
 
 class ThreeNodes:
-    """The nodes 1 to 3. They share settings, and `overrides` go over these; `start_command` is that of another broker."""
+    """The nodes 1 to 3. They share settings, and `overrides` go over these; `start_command` is that of another broker. Unless
+    `is_started`, the test starts them.
+    """
 
     def __init__(
-        self, folder: Path, overrides: Mapping[str, str] | None = None, *, start_command: Sequence[str] | None = None
+        self,
+        folder: Path,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        start_command: Sequence[str] | None = None,
+        is_started: bool = True,
     ) -> None:
+        self._is_started = is_started
         controllers = {number: free_port() for number in NUMBERS}
         voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in controllers.items())
         shared = SHARED | {"controller.quorum.voters": voters} | dict(overrides or {})
@@ -83,7 +91,8 @@ class ThreeNodes:
     def __enter__(self) -> Self:
         os.environ["PATH"] = os.pathsep.join((str(etcd_peer.executable().parent), self._path))
         try:
-            self.start()
+            if self._is_started:
+                self.start()
         except BaseException:
             self.close()
             raise

@@ -21,7 +21,7 @@ from pybroker.metadata.isr_changes import IsrChange
 from pybroker.metadata.members import BrokerRegistration, BrokerSession
 from pybroker.metadata.membership import end_predecessor
 from pybroker.metadata.new_topic import NewTopic
-from pybroker.metadata.store.base import OutcomeUnknownError, Session, StoreError
+from pybroker.metadata.store.base import OutcomeUnknownError, Session, StoreError, UnreachableError
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.model import BrokerId, LeaderEpoch, TopicPartition
@@ -43,6 +43,7 @@ class Shared(MemoryStore):
         super().__init__()
         self.lost_outcomes = 0
         self.refusals = 0
+        self.unreachable = False
         self.is_out_of_reach: Callable[[], bool] = lambda: False
         self.sessions: list[Session] = []
 
@@ -55,6 +56,8 @@ class Shared(MemoryStore):
         if self.refusals:
             self.refusals -= 1
             raise StoreError("the store refuses")
+        if self.unreachable:
+            raise UnreachableError("the store does not respond")
         outcome = await super().commit(**arguments)
         if self.lost_outcomes and any(key.startswith("partitions/") for key in arguments.get("puts") or ()):
             self.lost_outcomes -= 1
@@ -285,7 +288,33 @@ async def test_a_bug_in_stepping_down_does_not_keep_a_broker_out(cluster: Cluste
     assert cluster[2].session is not None
     await cluster[2].session.close()
     await until(lambda: cluster[1].controller.image.registered[BrokerId(2)].epoch > before)
-    assert "cannot join the cluster yet: a bug" in caplog.text
+    assert "Broker 2 cannot join the cluster again yet, and tries again in 0.001 s: a bug" in caplog.text
+
+
+async def test_a_lost_session_is_a_line_with_the_reason_and_what_follows(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = cluster[2].session
+    assert session is not None
+    session.mark_ended("it could not be renewed in time, because etcd does not respond")
+    await until(lambda: bool(caplog.messages))
+    (line,) = caplog.messages
+    assert line == (
+        "Broker 2 lost its session with the metadata store: it could not be renewed in time, because etcd does not respond. "
+        "Other brokers may lead what it led, so it leads no partition with several replicas until it has joined again, which it "
+        "does by itself when the store responds"
+    )
+
+
+async def test_a_broker_that_stops_without_its_store_has_no_lines_of_what_it_cannot_do(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.store.unreachable = True
+    await cluster[2].control.leave()
+    assert cluster[2].session is not None
+    cluster[2].session.mark_ended("the store does not respond")
+    await cluster[2].control.close()
+    assert not caplog.messages
 
 
 async def test_a_lost_broker_tries_until_the_store_takes_it(cluster: Cluster) -> None:

@@ -32,4 +32,4 @@ def test_work_that_fails_after_its_caller_was_cancelled_has_one_line(caplog: pyt
 
     asyncio.run(scenario())
     (line,) = caplog.messages
-    assert line == "A change of the metadata failed after the caller had stopped waiting for it: ValueError('no response')"
+    assert line == "A change of the metadata failed; the request that asked for it was given up before: no response"

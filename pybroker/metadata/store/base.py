@@ -37,6 +37,10 @@ class StoreError(Exception):
     """The store cannot be opened, read or written. Nothing of the commit that raised it is visible, now or after a restart."""
 
 
+class UnreachableError(StoreError):
+    """A remote store did not respond, and nothing was changed."""
+
+
 class OutcomeUnknownError(StoreError):
     """A remote store did not respond: the commit may have happened, or may still happen, as the watches will show. Once a later
     commit of the same store has happened, it cannot happen any more.
@@ -121,13 +125,15 @@ class Session(abc.ABC):
 
     `ended` is set when the session has ended for its owner, for whatever reason. `valid_until_s` is the time of the loop before
     which no other client of the store can see that its keys are gone, unless the owner closes it. It grows with each renewal.
+    `reason` is why it has ended, for a person.
     """
 
-    __slots__ = ("ended", "valid_until_s")
+    __slots__ = ("ended", "reason", "valid_until_s")
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
         self.valid_until_s = math.inf
+        self.reason = ""
 
     @abc.abstractmethod
     async def close(self) -> None:
@@ -135,15 +141,16 @@ class Session(abc.ABC):
         over.
         """
 
-    def mark_ended(self) -> None:
-        """Note that the session has ended."""
+    def mark_ended(self, reason: str = "this process has closed it") -> None:
+        """Note that the session has ended, and why; the first reason remains."""
+        self.reason = self.reason or reason
         self.ended.set()
         self.valid_until_s = -math.inf
 
     def check(self) -> None:
         """Raise SessionEndedError if the session has ended."""
         if self.ended.is_set():
-            raise SessionEndedError("the session of this process with the metadata store has ended")
+            raise SessionEndedError(f"the session of this process with the metadata store has ended: {self.reason}")
 
 
 class Store(abc.ABC):
@@ -200,6 +207,11 @@ class Store(abc.ABC):
     def watch(self, prefix: str, callback: WatchCallback) -> Watch:
         """Call `callback` for every later commit that changes a key which starts with `prefix`."""
         return Watch(prefix, callback, self._watches)
+
+    def hasten(self) -> None:  # noqa: B027  most stores respond at once, or never
+        """Give up soon whenever the store does not respond, from now on, because this process stops. What follows from that is
+        logged by the caller.
+        """
 
     async def close(self) -> None:
         """Wait for the commit that is running and release everything; idempotent."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -14,8 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pybroker.clock import ManualClock
-from pybroker.metadata.store.base import Change, Session, SessionEndedError, StoreError
-from pybroker.metadata.store.etcd.store import EtcdStore
+from pybroker.metadata.store.base import (
+    Change,
+    OutcomeUnknownError,
+    Session,
+    SessionEndedError,
+    StoreError,
+    UnreachableError,
+)
+from pybroker.metadata.store.etcd.store import HASTE_S, EtcdStore
 from testing.simulation.etcd import FAULTS, SimulatedEtcd, SimulatedGateway
 from testing.simulation.loop import SimulatedLoop
 
@@ -189,6 +197,43 @@ def test_closing_a_session_without_etcd_takes_no_longer_than_its_time() -> None:
         assert now_s() == pytest.approx(valid_until_s, abs=0.2)
 
     simulated(scenario)
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_a_process_that_stops_without_etcd_waits_for_its_patience_in_haste(
+    is_silent: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        session = await scene.begin()
+        scene.gateway.is_cut, scene.etcd.delay_s = not is_silent, 60.0 if is_silent else 0.0
+        changing = asyncio.ensure_future(scene.owner.commit(puts={"k": b""}))
+        await asyncio.sleep(0.01)
+        began_s = now_s()
+        scene.owner.hasten()
+        await session.close()
+        await asyncio.wait([changing])
+        await scene.owner.close()
+        assert now_s() == pytest.approx(began_s + 2 * HASTE_S, abs=0.2)  # of the commit, and then of the session
+        assert isinstance(changing.exception(), OutcomeUnknownError if is_silent else UnreachableError)
+        (line,) = caplog.messages
+        assert line.startswith("This broker could not end its session with the metadata store: ")
+        assert "s at most" in line
+
+    caplog.set_level("INFO")
+    simulated(scenario)
+
+
+def test_a_session_that_could_not_be_renewed_has_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(scene: Scene) -> None:
+        session = await scene.begin()
+        scene.gateway.is_cut = True
+        await session.ended.wait()
+        assert session.reason == "it could not be renewed in time, because the gateway is cut off"
+        scene.gateway.is_cut = False
+
+    simulated(scenario)
+    (line,) = [one for one in caplog.messages if "session" in one]
+    assert re.search(r"could not renew .*, and tries again until the session ends in \d\.\d s: the gateway is cut off", line)
 
 
 @settings(deadline=None, max_examples=40)

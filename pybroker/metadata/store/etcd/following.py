@@ -56,6 +56,8 @@ class Following:
         self._known: dict[str, int] = {}  # the revisions of the keys, to find what a compaction hides
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
+        self.level = logging.WARNING
+        """The level of the line about a watch that broke."""
         self.held = asyncio.Lock()
         """Nothing is delivered while a task holds this. The task continues before the changes of that time are delivered."""
         self.revision = 0
@@ -94,13 +96,19 @@ class Following:
                     async for message in delivered:
                         is_over = not await self._continues_after(messages.watch_response(message))
                         if is_broken:
-                            logger.info("The watch of the metadata in etcd continues behind revision %d", self.revision)
+                            line = "The broker's watch of the metadata in etcd continues, behind revision %d"
+                            logger.log(min(self.level, logging.INFO), line, self.revision)
                         is_broken = False
                         if is_over:
                             break
             except (NotSentError, LostError, RefusedError) as error:
                 if not is_broken:
-                    logger.warning("The watch of the metadata in etcd broke, and is resumed when a member responds: %s", error)
+                    logger.log(
+                        self.level,
+                        "The broker's watch of the metadata in etcd broke: %s. Until a member of etcd responds and the watch "
+                        "continues, the broker does not see what others change",
+                        error,
+                    )
                 is_broken = True
             await asyncio.sleep(PAUSE_S)
 

@@ -28,7 +28,7 @@ import contextlib
 import logging
 import math
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
@@ -44,6 +44,7 @@ from pybroker.metadata.store.base import (
     SessionEndedError,
     Store,
     StoreError,
+    UnreachableError,
 )
 from pybroker.metadata.store.etcd import messages
 from pybroker.metadata.store.etcd.access import Access, access_of
@@ -65,8 +66,16 @@ Result = TypeVar("Result")
 LIMITS: Final = Limits(operations_max=126, bytes_max=1_400_000)
 """etcd's own limits are 128 operations, of which the mark takes two, and 1.5 MiB."""
 PATIENCE_S: Final = 10.0
+HASTE_S: Final = 1.0
+"""The patience while this process stops: without a majority of the members, no call can succeed."""
 PAUSE_S: Final = 0.1
 HISTORY_S: Final = 300.0
+NO_RESPONSE: Final = "etcd does not respond"
+UNKNOWN_OUTCOME: Final = (
+    "etcd was asked for a change of the metadata and sent no response ({}), so it is not known whether the change was made. This "
+    "broker finds that out by the mark of the change, or makes sure that it never happens, before it makes another one. To do: "
+    "look whether the change is there, and ask for it again if it is not"
+)
 NOT_FOUND: Final = 5
 """gRPC's code with which etcd refuses a request with a lease that it does not know."""
 
@@ -101,6 +110,8 @@ class EtcdStore(Store):
         self._following = Following(gateway, f"{namespace}/", self._deliver)
         self._compaction: asyncio.Task[None] | None = None
         self._sessions: list[RenewedSession] = []
+        self._waits: set[asyncio.Timeout] = set()
+        self._is_hasty = False
 
     @classmethod
     def at(cls, urls: str, owner: str, on_taken_over: Callable[[], object], config: BrokerConfig | None = None) -> Self:
@@ -110,6 +121,15 @@ class EtcdStore(Store):
         address = parse(urls)
         access = Access() if config is None else access_of(config, address.endpoints)
         return cls(Gateway(address.endpoints, access), address.namespace, owner, on_taken_over=on_taken_over)
+
+    def hasten(self) -> None:
+        """Wait for HASTE_S at most whenever etcd does not respond, and be silent about that, from now on."""
+        self._is_hasty = True
+        self._following.level = logging.DEBUG
+        for session in self._sessions:
+            session.level = logging.DEBUG
+        for wait in self._waits:
+            wait.reschedule(asyncio.get_running_loop().time() + HASTE_S)
 
     async def get(self, key: str) -> Entry | None:
         """Return the entry of `key`, or None."""
@@ -142,7 +162,7 @@ class EtcdStore(Store):
             request = messages.lease(session.lease_id)
             return messages.lease_of(await self._gateway.call(messages.LEASE_RENEWAL, request, within_s=within_s))
         except (NotSentError, LostError) as error:
-            raise StoreError(str(error)) from error
+            raise UnreachableError(str(error)) from error
 
     async def _end_session(self, session: RenewedSession) -> None:
         await self._uninterrupted.run(self._session_ended(session))
@@ -184,14 +204,18 @@ class EtcdStore(Store):
         except RefusedError as error:
             if session is None or error.code != NOT_FOUND:
                 raise
-            session.mark_ended()
+            session.mark_ended("etcd does not know it any more")
             raise SessionEndedError(str(error)) from error
-        await self._following.reached(outcome.revision)
+        try:
+            async with self._hurried():
+                await self._following.reached(outcome.revision)
+        except TimeoutError as error:
+            raise OutcomeUnknownError("etcd made a change of the metadata, but its watch does not deliver it") from error
         return outcome.revision if outcome.is_done else await self._conflict(compare)
 
     async def _release(self) -> None:
         for session in self._sessions:
-            session.mark_ended()  # etcd ends it when its time is over, as after the end of the process
+            session.mark_ended("this process stops")  # etcd ends it when its time is over, as after the end of the process
         await self._following.close()
         if self._compaction is not None:
             self._compaction.cancel()
@@ -261,19 +285,37 @@ class EtcdStore(Store):
 
     async def _patient(self, call: Callable[[], Awaitable[Result]], *, is_change: bool = False) -> Result:
         """Return what a call returns that may be repeated. Raises StoreError."""
-        end, may_be_done = asyncio.get_running_loop().time() + self._patience_s, False
-        while True:
+        time = asyncio.get_running_loop().time
+        end, failure, may_be_done, is_under_way = time() + self._patience_s, NO_RESPONSE, False, False
+        try:
+            async with self._hurried():
+                while True:
+                    is_under_way = True
+                    try:
+                        return await call()
+                    except NotSentError as error:
+                        failure = str(error)
+                    except LostError as error:
+                        failure, may_be_done = str(error), is_change
+                    is_under_way = False
+                    if time() >= end:
+                        break
+                    await asyncio.sleep(PAUSE_S)
+        except TimeoutError:
+            may_be_done = may_be_done or (is_change and is_under_way)
+        if may_be_done:
+            raise OutcomeUnknownError(UNKNOWN_OUTCOME.format(failure))
+        raise UnreachableError(failure)
+
+    @contextlib.asynccontextmanager
+    async def _hurried(self) -> AsyncIterator[None]:
+        """Raise TimeoutError in the block if that takes longer than HASTE_S while this process stops."""
+        async with asyncio.timeout(HASTE_S if self._is_hasty else None) as wait:
+            self._waits.add(wait)
             try:
-                return await call()
-            except NotSentError as error:
-                failure = str(error)
-            except LostError as error:
-                failure, may_be_done = str(error), is_change
-            if asyncio.get_running_loop().time() >= end:
-                if may_be_done:
-                    raise OutcomeUnknownError(f"it is not known whether etcd carried out a change: {failure}")
-                raise StoreError(failure)
-            await asyncio.sleep(PAUSE_S)
+                yield
+            finally:
+                self._waits.discard(wait)
 
     def _entry(self, item: Item) -> Entry:
         assert item.value is not None, "only a watch delivers deletions"

@@ -106,15 +106,15 @@ class SharedStore(Store):
             response = await self._request(request)
         except _LostError as error:
             raise OutcomeUnknownError(f"it is not known whether a change was carried out: {error}") from error
-        except SessionEndedError:
+        except SessionEndedError as error:
             if session is not None:
-                session.mark_ended()
+                session.mark_ended(str(error))
             raise
         return Conflict(*response["conflict"]) if "conflict" in response else int(response["revision"])
 
     async def _release(self) -> None:
         for session in self._sessions:
-            session.mark_ended()
+            session.mark_ended("this process stops")
         if self._writer is not None:
             self._writer.close()
         if self._reading is not None:
@@ -179,13 +179,16 @@ class SharedStore(Store):
     def _lose(self, error: Exception) -> None:
         assert self._writer is not None
         self._writer.close()
-        logger.error("The connection to the metadata store at %s has ended, and so must this process", self._path)
+        logger.error(
+            "The parent process, which has the metadata store, has ended or closed its socket %s, so this broker stops",
+            self._path,
+        )
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(_LostError(f"the connection to the metadata store has ended: {error}"))
         for session in self._sessions:
             if not session.ended.is_set():
-                session.mark_ended()
+                session.mark_ended("the connection to the process with the metadata store has ended")
         self._on_lost()
 
 
