@@ -145,7 +145,7 @@ def test_the_start_finds_the_indexes_of_converted_files(tmp_path: Path, caplog: 
         logging.getLogger("pybroker").removeHandler(caplog.handler)
     assert {str(log.topic_partition): log.log_end_offset for log in logs.all_logs()} == {"orders-0": 3, "orders-1": 8}
     logs.stop()
-    assert "Recovering orders-0" in caplog.text, "the start's lines are seen"
+    assert "2 logs after an unclean stop" in caplog.text, "the start's lines are seen"
     assert "indexes" not in caplog.text
 
 
