@@ -19,7 +19,9 @@ from pybroker.doctor.look import look
 from testing.process.broker import BrokerProcess
 from testing.process.kafka_peer import classpath
 from testing.process.kafka_tools import java
-from testing.waiting import LONG_WAIT_S, WAIT_S, joined, line_of
+from testing.process.our_commands import run_command
+from testing.process.several import SeveralBrokers
+from testing.waiting import LONG_WAIT_S, WAIT_S, joined, line_of, until
 
 SILENCE_S = "0.5"
 
@@ -82,6 +84,31 @@ def test_the_doctor_finds_an_advertised_address_of_another_cluster(tmp_path: Pat
         one.close()
     assert code == 1
     assert "but another cluster responds there" in lines[-1]
+
+
+def test_the_doctor_names_what_a_cluster_lacks_while_a_broker_is_away(tmp_path: Path) -> None:
+    replicas = {"orders": "1:2:3", "strict": "1:2:3", "alone": "2"}
+    session = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+    with SeveralBrokers(tmp_path, 3, session) as brokers:
+        first = brokers.bootstrap.split(",")[0]
+        for topic, assignment in replicas.items():
+            setting = ("--config", "min.insync.replicas=3") if topic == "strict" else ()
+            words = ("--create", "--topic", topic, "--replica-assignment", assignment, *setting)
+            assert run_command("kafka-topics", "--bootstrap-server", first, *words).code == 0
+        until(lambda: doctor(first, timeout_s="5")[0] == 0, "all replicas are in sync")
+        assert doctor(first, timeout_s="5")[1][-1] == f"A client on this machine works with {first} and all 3 live brokers."
+        brokers.hold(2)
+        until(lambda: doctor(first, timeout_s="5")[1][-1].startswith("2 of"), "replicas of broker 2 leave the ISRs")
+        code, lines = doctor(first, timeout_s="5")
+        brokers.go_on(2)
+    assert code == 1
+    assert lines[lines.index("") + 1 :] == [
+        f"A client on this machine works with {first} and all 2 live brokers.",
+        "Broker 2 is not live, and partitions have replicas there: start what has stopped.",
+        "1 of 3 partitions have no leader: they can be neither written nor read (alone-0).",
+        "1 of 3 partitions have fewer replicas in sync than min.insync.replicas: they refuse writes with acks=all (strict-0).",
+        "2 of 3 partitions have replicas that are not in sync (orders-0, strict-0).",
+    ]
 
 
 def test_the_doctor_reports_a_port_where_nothing_listens() -> None:

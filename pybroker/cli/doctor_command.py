@@ -27,7 +27,8 @@ def _address(_context: click.Context, _parameter: click.Parameter, text: str) ->
 def command(address: tuple[str, int], timeout_s: float) -> None:
     """Report why a client on this machine can or cannot use the broker at HOST:PORT.
 
-    The broker may be pybroker or Apache Kafka. The exit code is 0 when a client would work, 1 when not.
+    The broker may be pybroker or Apache Kafka. The command also names partitions without a leader or with replicas that are not
+    in sync, and brokers that are missing. The exit code is 0 when a client would work and the cluster lacks nothing, 1 when not.
     """
     from pybroker.doctor.examine import examine
     from pybroker.doctor.look import look

@@ -2,6 +2,7 @@
 
 examine         the whole examination: the bootstrap address, and each broker that it lists
 look            looks at one address: its name, its connection, and what responds there
+health          looks at the partitions: what they lack, and which brokers are missing
 findings        what was found at an address, as plain data
 advice          the findings in words, and what to change
 """

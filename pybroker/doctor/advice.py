@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.doctor.findings import Failure, Instead
 
@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pybroker.doctor.findings import Broker, BrokerResponse, Look
+
+_NAMED_MAX: Final = 10
+"""The partitions, or brokers, of a line that are named."""
 
 
 def attempt(address: str, failure: Failure | None) -> str:
@@ -54,18 +57,38 @@ def broker_problem(bootstrap: Look, broker: Broker, found: Look) -> str | None:
     return f"{advertised}, {wrong}. {_remedy(bootstrap, broker, response)}"
 
 
+def ailments(bootstrap: Look) -> Iterator[str]:
+    """Yield what the cluster lacks, although clients may work: brokers, leaders, replicas in sync."""
+    found = None if bootstrap.response is None else bootstrap.response.partitions
+    if found is None:
+        return
+    if found.missing:
+        names = _listed(found.missing)
+        are = f"Brokers {names} are" if len(found.missing) > 1 else f"Broker {names} is"
+        yield f"{are} not live, and partitions have replicas there: start what has stopped."
+    for some, lack in (
+        (found.without_leader, "have no leader: they can be neither written nor read"),
+        (found.under_min_isr, "have fewer replicas in sync than min.insync.replicas: they refuse writes with acks=all"),
+        (found.under_replicated, "have replicas that are not in sync"),
+    ):
+        if some:
+            yield f"{len(some)} of {found.count} partitions {lack} ({_listed(some)})."
+
+
 def verdict(bootstrap: Look, problems: Sequence[str]) -> Iterator[str]:
-    """Yield what to change, or that a client works."""
+    """Yield what to change, or that a client works; then what the cluster lacks."""
     yield from problems
     if not problems:
         assert bootstrap.response is not None
-        several = f" and all {len(bootstrap.response.brokers)} brokers" if len(bootstrap.response.brokers) > 1 else ""
+        several = f" and all {len(bootstrap.response.brokers)} live brokers" if len(bootstrap.response.brokers) > 1 else ""
         yield f"A client on this machine works with {bootstrap}{several}."
-    if bootstrap.response is not None and (found := bootstrap.response.partitions) is not None:
-        if found.without_leader:
-            yield f"{found.without_leader} of {found.count} partitions have no leader: they can be neither written nor read."
-        if found.under_replicated:
-            yield f"{found.under_replicated} of {found.count} partitions have replicas that are not in sync."
+    yield from ailments(bootstrap)
+
+
+def _listed(found: Sequence[object]) -> str:
+    """Return the first names of a list, and how many more there are."""
+    more = f" and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
+    return f"{', '.join(map(str, found[:_NAMED_MAX]))}{more}"
 
 
 def _wrong(response: BrokerResponse, broker: Broker, found: Look) -> str | None:

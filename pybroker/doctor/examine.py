@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pybroker.doctor.advice import bootstrap_problem, broker_problem, verdict
+from pybroker.doctor.advice import ailments, bootstrap_problem, broker_problem, verdict
 from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
@@ -15,7 +15,8 @@ Report = Callable[[str], None]
 
 
 def examine(host: str, port: int, look: Callable[[str, int, Report], Look], report: Report, timeout_s: float) -> bool:
-    """Report what a client of host:port meets, line by line as it is found. Returns whether the client would work.
+    """Report what a client of host:port meets, line by line as it is found. Returns whether the client would work, and the
+    cluster lacks nothing.
 
     `look` reports what it does and finds at an address; each of its steps takes at most `timeout_s`.
     """
@@ -38,4 +39,4 @@ def examine(host: str, port: int, look: Callable[[str, int, Report], Look], repo
     report("")
     for line in verdict(bootstrap, problems):
         report(line)
-    return not problems
+    return not problems and not any(ailments(bootstrap))

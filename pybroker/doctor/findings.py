@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
-    from pybroker.model import BrokerId
+    from pybroker.model import BrokerId, TopicPartition
 
 
 class Instead(Enum):
@@ -53,11 +53,18 @@ class Broker:
 
 @dataclass(slots=True, frozen=True)
 class Partitions:
-    """How many partitions a cluster has, and how many of them lack something."""
+    """How many partitions a cluster has, and those that lack something, in their order.
+
+    Attributes:
+        under_min_isr: those with a leader that has fewer replicas in sync than acks=all needs.
+        missing: the brokers that have replicas and are not live.
+    """
 
     count: int
-    without_leader: int
-    under_replicated: int
+    without_leader: tuple[TopicPartition, ...] = ()
+    under_min_isr: tuple[TopicPartition, ...] = ()
+    under_replicated: tuple[TopicPartition, ...] = ()
+    missing: tuple[BrokerId, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)

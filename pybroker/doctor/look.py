@@ -13,7 +13,8 @@ from pybroker.client.connection import Connection
 from pybroker.client.errors import ClientError, ClosedError, SilentError
 from pybroker.client.frames import DAMAGE, Frames, Reader
 from pybroker.doctor.advice import attempt, outcome
-from pybroker.doctor.findings import Broker, BrokerResponse, Failure, Instead, Look, Partitions, Software
+from pybroker.doctor.findings import Broker, BrokerResponse, Failure, Instead, Look, Software
+from pybroker.doctor.health import partitions_of
 from pybroker.model import BrokerId
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
@@ -156,7 +157,6 @@ def _what_came(error: ClientError, at: _Connected) -> str:
 def _response(connection: Connection) -> BrokerResponse | None:
     topics: list[MetadataRequestTopic] | None = None if connection.version_of(ApiKey.METADATA) else []  # v0 has another "all"
     metadata = connection.call(MetadataRequest(topics=topics, allow_auto_topic_creation=False))
-    partitions = [one for topic in metadata.topics for one in topic.partitions]
     advertised = (Broker(BrokerId(one.node_id), one.host, one.port) for one in metadata.brokers)
     brokers = tuple(sorted(advertised, key=lambda one: one.node_id))
     node_id, settings = _own_node(connection, [broker.node_id for broker in brokers])
@@ -169,11 +169,7 @@ def _response(connection: Connection) -> BrokerResponse | None:
         brokers=brokers,
         has_advertised=bool(settings.get(_ADVERTISED)),
         is_in_container=settings.get(_BY_PEER) == "true",
-        partitions=Partitions(
-            count=len(partitions),
-            without_leader=sum(1 for one in partitions if one.leader_id < 0),
-            under_replicated=sum(1 for one in partitions if len(one.isr_nodes) < len(one.replica_nodes)),
-        ),
+        partitions=partitions_of(metadata, connection),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from pybroker.doctor.advice import attempt, outcome
 from pybroker.doctor.examine import examine
 from pybroker.doctor.findings import Broker, BrokerResponse, Failure, Instead, Look, Partitions, Software
-from pybroker.model import BrokerId
+from pybroker.model import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,18 +175,49 @@ def test_each_of_several_brokers_is_looked_at() -> None:
     ]
     machine = Machine(*(fine(broker.host, 9092, *brokers, node_id=broker.node_id) for broker in brokers))
     assert machine.examine("a")
-    assert machine.verdict == ["A client on this machine works with a:9092 and all 3 brokers."]
+    assert machine.verdict == ["A client on this machine works with a:9092 and all 3 live brokers."]
 
 
-def test_partitions_that_lack_a_leader_or_replicas_are_counted() -> None:
+def orders(*numbers: int) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition("orders", number) for number in numbers)
+
+
+def test_partitions_that_lack_a_leader_or_replicas_and_missing_brokers_are_named() -> None:
     broker = Broker(BrokerId(1), "a", 9092)
-    machine = Machine(fine("a", 9092, broker, partitions=Partitions(count=50, without_leader=2, under_replicated=7)))
-    assert machine.examine("a"), "a client works with the others"
+    partitions = Partitions(
+        count=50,
+        without_leader=orders(2, 3),
+        under_min_isr=orders(4),
+        under_replicated=orders(*range(2, 14)),
+        missing=(BrokerId(3),),
+    )
+    machine = Machine(fine("a", 9092, broker, partitions=partitions))
+    assert not machine.examine("a"), "the cluster is ill, although a client works with the others"
     assert machine.verdict == [
         "A client on this machine works with a:9092.",
-        "2 of 50 partitions have no leader: they can be neither written nor read.",
-        "7 of 50 partitions have replicas that are not in sync.",
+        "Broker 3 is not live, and partitions have replicas there: start what has stopped.",
+        "2 of 50 partitions have no leader: they can be neither written nor read (orders-2, orders-3).",
+        ("1 of 50 partitions have fewer replicas in sync than min.insync.replicas: they refuse writes with acks=all (orders-4)."),
+        (
+            "12 of 50 partitions have replicas that are not in sync (orders-2, orders-3, orders-4, orders-5, orders-6, orders-7,"
+            " orders-8, orders-9, orders-10, orders-11 and 2 more)."
+        ),
     ]
+
+
+def test_several_missing_brokers_are_one_line() -> None:
+    partitions = Partitions(count=1, missing=tuple(map(BrokerId, range(2, 14))))
+    machine = Machine(fine("a", 9092, Broker(BrokerId(1), "a", 9092), partitions=partitions))
+    assert not machine.examine("a")
+    assert machine.verdict[1] == (
+        "Brokers 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more are not live, and partitions have replicas there: start what has"
+        " stopped."
+    )
+
+
+def test_a_cluster_that_lacks_nothing_is_well() -> None:
+    machine = Machine(fine("a", 9092, Broker(BrokerId(1), "a", 9092), partitions=Partitions(count=50)))
+    assert machine.examine("a")
 
 
 @pytest.mark.parametrize(
