@@ -7,5 +7,5 @@ counts            the counts behind a histogram, native or in Python (_counts_na
 exporter          the numbers in Prometheus' form
 group_families    those of groups
 pages             makes pages of them in a thread, one at a time, and leaves the interpreter to the loop in between
-http_server       serves the page, and whether the broker is alive and ready, in a thread of its own
+http_server       serves the page, and whether the broker is alive and ready
 """

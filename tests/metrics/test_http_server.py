@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.metrics import http_server
+from pybroker import http_server
+from pybroker.http_server import CONNECTIONS_MAX, HEADER_BYTES_MAX
 from pybroker.metrics.broker_metrics import BrokerMetrics
-from pybroker.metrics.http_server import CONNECTIONS_MAX, HEADER_BYTES_MAX, MetricsServer
+from pybroker.metrics.http_server import MetricsServer
 from testing.waiting import until
 
 TIMEOUT_S = 30
