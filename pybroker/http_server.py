@@ -72,7 +72,7 @@ class Response(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What a connection may take.
+    """The limits of a connection.
 
     Attributes:
         connection_s: the time that it may last, from its first byte to the last one of its response.

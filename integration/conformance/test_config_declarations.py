@@ -53,6 +53,7 @@ OURS = {
     "pybroker.request.elements.max": "our own",
     "pybroker.fetch.session.cache.partitions": "our own", "pybroker.first.request.timeout.ms": "our own",
     "pybroker.request.progress.timeout.ms": "our own", "pybroker.unsent.response.bytes.max": "our own",
+    "pybroker.admin.listener": "our own", "pybroker.admin.requests": "our own", "pybroker.admin.token": "our own",
     "pybroker.faults.file": "our own",
     "pybroker.metrics.groups": "our own", "pybroker.metrics.internal.topics": "our own", "pybroker.metrics.topics": "our own",
 }  # fmt: skip

@@ -27,7 +27,8 @@ from pybroker.broker.disks import Disks
 from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, listeners_of, network_limits
 from pybroker.broker.free_memory import watch_free_memory
 from pybroker.broker.group_gauges import register_groups
-from pybroker.broker.handling import handler_of
+from pybroker.broker.handling import faults_of, handler_of, trail_of
+from pybroker.broker.http_listeners import HttpListeners
 from pybroker.broker.joining import Membership, StartError, opened_store, peers_of, read_cluster
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
@@ -35,7 +36,6 @@ from pybroker.broker.passes import schedule_passes
 from pybroker.broker.periodic import Periodic
 from pybroker.broker.times import GROUPS, REQUESTS, TRANSACTIONS, Times
 from pybroker.config.hosts import HostLookups, connection_limits
-from pybroker.config.listeners import parse_address
 from pybroker.config.setting import ConfigError
 from pybroker.config.topic import TopicConfig
 from pybroker.log.cleaner.cleaner import LogCleaner
@@ -45,11 +45,9 @@ from pybroker.log.log_state import LogServices
 from pybroker.log.manager.manager import LogManager
 from pybroker.long_work import CONVERSIONS, LongWork
 from pybroker.metadata.directories import read_directories, write_directories
-from pybroker.metadata.names import INTERNAL_TOPICS
 from pybroker.metadata.store.base import StoreError
 from pybroker.metrics.broker_metrics import BrokerMetrics
 from pybroker.network.binding import bind_all
-from pybroker.network.limits import BoundListener, host_and_port
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.server import SocketServer
 from pybroker.protocol.error_codes import KafkaError
@@ -69,12 +67,14 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.coordinator.service import GroupCoordinator
     from pybroker.coordinator.transaction.service import TransactionCoordinator
+    from pybroker.faults.faults import Faults
+    from pybroker.faults.trail import Trail
     from pybroker.log.directories.directory import LogDirectory
     from pybroker.metadata.control import ClusterControl
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metadata.store.base import Store
-    from pybroker.metrics.http_server import MetricsServer
     from pybroker.model import TopicId, TopicPartition
+    from pybroker.network.limits import BoundListener
     from pybroker.replication.peers import Peers
 
 logger = logging.getLogger(__name__)
@@ -97,9 +97,11 @@ class BrokerServer:
         *,
         freeze: Callable[[], None] | None = None,
         times: Times | None = None,
+        faults: Faults | None = None,
+        trail: Trail | None = None,
     ) -> None:
         """Build what needs no disk. `filesystem` is where the log directories lie, for tests; the machine's by default.
-        `times` has other times than that of `clock`, for tests.
+        `times` has other times than that of `clock`, and `faults` and `trail` outlast the broker, for tests.
 
         A process that has only this broker gives `freeze`, which is called while groups are loaded, and has its memory watched.
         """
@@ -118,7 +120,8 @@ class BrokerServer:
         self._periodic = Periodic(self._count_bug, self.times.later)
         self._freeze = freeze
         self._held = ExitStack()  # what the broker holds of its process from the start to the stop
-        self._metrics_server: MetricsServer | None = None
+        self._http = HttpListeners()
+        self.faults, self.trail = faults, trail
         self.replication: Replication | None = None  # None for a broker that is alone
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
@@ -131,10 +134,11 @@ class BrokerServer:
         sockets = await self._bind()
         try:
             self._share_descriptors()
-            self._start_metrics_page()  # before the disks, so that it responds while logs are recovered
+            self.faults, self.trail = self.faults or faults_of(self.config), self.trail or trail_of(self.config)
+            self._http.start(self.config, self.metrics, self.lifecycle)
             return await self._open(sockets)
         except BaseException:
-            self._stop_metrics_page()
+            self._http.stop()
             self._held.close()
             for one in sockets:
                 one.close()
@@ -156,6 +160,7 @@ class BrokerServer:
         bound = await self._open_to_clients(sockets)
         self._schedule_passes()
         self._register_gauges()
+        self._http.open(self.faults)
         return bound
 
     async def groups_loaded(self) -> None:
@@ -170,6 +175,8 @@ class BrokerServer:
 
         Takes as long as the disks need for that, at most about `disks.DISK_GRACE_S` and 5 s.
         """
+        if self.faults is not None:
+            self.faults.release()
         await self.membership.leave()
         if self._transactions is not None:
             self._transactions.stop()
@@ -182,7 +189,7 @@ class BrokerServer:
         produces.cancel()
         self.validations.close()
         self.conversions.close()
-        self._stop_metrics_page()
+        self._http.stop()
         self._periodic.stop()
         if self.replication is not None:
             self.replication.stop()
@@ -371,7 +378,7 @@ class BrokerServer:
             conversions=self.conversions,
         )
         self.dispatcher = Dispatcher(self.services)
-        self.handler = handler_of(self.dispatcher.handle, config, self.controller)
+        self.handler = handler_of(self.dispatcher.handle, self.controller, self.faults, self.trail)
 
     async def _open_sockets(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
         config = self.config
@@ -449,23 +456,6 @@ class BrokerServer:
         gauges.register_directories(metrics, self.log_manager)
         gauges.register_logs(metrics, self.log_manager, self.log_cleaner)
         gauges.register_cluster(metrics, self.controller, lambda: self.membership.control)
-
-    def _start_metrics_page(self) -> None:
-        config = self.config
-        if config.metrics_listener:
-            from pybroker.metrics.exporter import Scope  # noqa: PLC0415  only a broker with a metrics page pays for these imports
-            from pybroker.metrics.http_server import MetricsServer  # noqa: PLC0415
-
-            hidden = frozenset() if config.pybroker_metrics_internal_topics else INTERNAL_TOPICS
-            scope = Scope(config.pybroker_metrics_topics, config.pybroker_metrics_groups, hidden)
-            server = MetricsServer(self.metrics, scope, why_not_ready=lambda: self.lifecycle.why_not_ready)
-            host, port = parse_address("metrics.listener", config.metrics_listener)
-            logger.info("Metrics at http://%s/metrics", host_and_port(host or "localhost", server.start(host, port)))
-            self._metrics_server = server
-
-    def _stop_metrics_page(self) -> None:
-        if self._metrics_server is not None:
-            self._metrics_server.stop()
 
     def _forget_metrics(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> Iterator[None] | None:
         return self.metrics.forget_topics([topic.name for topic in delta.removed]) if delta.removed else None

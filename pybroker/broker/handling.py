@@ -1,4 +1,4 @@
-"""The function that takes the requests of clients: the dispatcher, or rules of faults in front of it."""
+"""The function that takes the requests of clients: the dispatcher, or what tests put in front of it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,54 @@ from pybroker.broker.joining import StartError
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
+    from pybroker.faults.faults import Faults
+    from pybroker.faults.trail import Trail
     from pybroker.metadata.controller import Controller
     from pybroker.network.context import RequestHandler
 
 logger = logging.getLogger(__name__)
 
 
-def handler_of(dispatcher: RequestHandler, config: BrokerConfig, controller: Controller) -> RequestHandler:
-    """Return the dispatcher itself, unless the configuration has a file of faults. Raises StartError for a fault in that."""
-    if not config.pybroker_faults_file:
-        return dispatcher
-    from pybroker.faults.about import names_in  # noqa: PLC0415  only where faults are wanted
-    from pybroker.faults.faults import Faults  # noqa: PLC0415
+def faults_of(config: BrokerConfig) -> Faults | None:
+    """Return the rules of faults; None if the configuration has neither a file of them nor a listener that can add some.
+
+    Raises StartError for a fault in the file.
+    """
+    if not config.pybroker_faults_file and not config.pybroker_admin_listener:
+        return None
+    from pybroker.faults.faults import Faults  # noqa: PLC0415  only where faults are wanted
 
     faults = Faults()
+    load_file(faults, config)
+    return faults
+
+
+def load_file(faults: Faults, config: BrokerConfig) -> None:
+    """Add the rules of the file that the configuration names, if any. Raises StartError for a fault in it."""
+    if not config.pybroker_faults_file:
+        return
     try:
         rules = faults.load(config.pybroker_faults_file)
     except (OSError, ValueError) as error:
         raise StartError(f"pybroker.faults.file={config.pybroker_faults_file}: {error}") from error
     logger.warning("Requests go wrong by %d rules of %s", len(rules), config.pybroker_faults_file)
-    return faults.acting(dispatcher, names_in(controller))
+
+
+def trail_of(config: BrokerConfig) -> Trail | None:
+    """Return what keeps the last requests; None if no listener shows them, or none are to be kept."""
+    if not config.pybroker_admin_listener or not config.pybroker_admin_requests:
+        return None
+    from pybroker.faults.trail import Trail  # noqa: PLC0415  only where requests are shown
+
+    return Trail(config.pybroker_admin_requests)
+
+
+def handler_of(dispatcher: RequestHandler, controller: Controller, faults: Faults | None, trail: Trail | None) -> RequestHandler:
+    """Return the dispatcher itself, or what lets requests go wrong and keeps them in front of it."""
+    if faults is None and trail is None:
+        return dispatcher
+    from pybroker.faults.about import names_in  # noqa: PLC0415  as above
+
+    name_of = names_in(controller)
+    handler = dispatcher if faults is None else faults.acting(dispatcher, name_of)
+    return handler if trail is None else trail.watching(handler, name_of)

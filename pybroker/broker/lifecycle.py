@@ -41,6 +41,8 @@ class Lifecycle:
         self._address: tuple[str, int] | None = None  # set when clients can connect, and at a health check the groups are loaded
         self._is_loading = False
         self._is_stopping = False
+        self.admin_url: str | None = None
+        """Where the API for tests is; None where there is none."""
         self.has_room = True
         """Whether any log directory takes records, as of the last check."""
 
@@ -74,7 +76,8 @@ class Lifecycle:
             if self.has_room:
                 self._ready_file.write(*address)
         self._address = address
-        await print_line(f"{self.lines(node_id)}READY {host_and_port(*address)}\n")
+        api = "" if self.admin_url is None else f"ADMIN {self.admin_url}\n"
+        await print_line(f"{api}{self.lines(node_id)}READY {host_and_port(*address)}\n")
 
     async def announce_controller(self) -> None:
         """Announce that a controller without a broker serves; the ready file has the port 0."""

@@ -13,6 +13,7 @@ properties           the syntax of Java's .properties files
 environment          `KAFKA_*` variables
 broker               BrokerConfig: one typed attribute for each property
 topic                TopicConfig: a topic's own settings over the broker's
+admin                the syntax of `pybroker.admin.listener`
 listeners            the syntax of `listeners` and of the properties that belong to it
 hosts                looks up host names in settings
 

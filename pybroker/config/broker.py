@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from pybroker.config.admin import parse_admin
 from pybroker.config.environment import PREFIX
 from pybroker.config.listeners import (
     Endpoint,
@@ -212,6 +213,9 @@ class BrokerConfig(BaseSettings):
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     producer_purgatory_purge_interval_requests: int
+    pybroker_admin_listener: str
+    pybroker_admin_requests: int
+    pybroker_admin_token: str | None
     pybroker_advertised_by_peer: bool
     pybroker_advertised_outside: str | None
     pybroker_down_conversion_chunk_bytes: int
@@ -281,7 +285,7 @@ class BrokerConfig(BaseSettings):
         for setting in BROKER_SETTINGS.values():
             value = getattr(self, setting.attribute)
             if setting.check is not None and value is not None and not setting.check.accepts(value):
-                raise ConfigError(setting.name, setting.format(value), f"must be {setting.check.text}")
+                raise ConfigError(setting.name, setting.shown(setting.format(value)), f"must be {setting.check.text}")
         _check_together(self)
         return self
 
@@ -313,6 +317,11 @@ class BrokerConfig(BaseSettings):
     def metrics_address(self) -> tuple[str, int] | None:
         """The host and port of metrics.listener; None when there is no page of metrics."""
         return parse_address("metrics.listener", self.metrics_listener) if self.metrics_listener else None
+
+    @property
+    def admin_address(self) -> tuple[str, int] | None:
+        """The host and port of pybroker.admin.listener; None when there is no API."""
+        return parse_admin(self.pybroker_admin_listener, has_token=self.pybroker_admin_token is not None)
 
     @property
     def connection_limits(self) -> dict[str, int]:
@@ -380,8 +389,9 @@ def _check_together(config: BrokerConfig) -> None:
     if config.log_cleaner_min_compaction_lag_ms > config.log_cleaner_max_compaction_lag_ms:
         reason = f"must not be above log.cleaner.max.compaction.lag.ms ({config.log_cleaner_max_compaction_lag_ms})"
         raise ConfigError("log.cleaner.min.compaction.lag.ms", config.log_cleaner_min_compaction_lag_ms, reason)
-    config.connection_limits  # noqa: B018  # parsed for its errors, like the two below
+    config.connection_limits  # noqa: B018  # parsed for its errors, like the three below
     config.metrics_address  # noqa: B018
+    config.admin_address  # noqa: B018
     config._listeners()
     _check_outside(config)
 

@@ -167,9 +167,12 @@ def parse_connection_overrides(text: str) -> dict[str, int]:
     return limits
 
 
-def parse_address(key: str, text: str) -> tuple[str, int]:
-    """Return the host and port of `host:port` or `[ipv6]:port`; an empty host is every interface. Raises ConfigError."""
-    return _address(key, text, text.strip())
+def parse_address(key: str, text: str, scheme: str = "") -> tuple[str, int]:
+    """Return the host and port of `host:port` or `[ipv6]:port` behind `scheme`; an empty host is every interface.
+
+    Raises ConfigError.
+    """
+    return _address(key, text, text.strip().removeprefix(scheme))
 
 
 def parse_outside(key: str, text: str) -> tuple[str, int]:

@@ -7,6 +7,7 @@ Source: KafkaConfig, ServerConfigs, SocketServerConfigs, ReplicationConfigs.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from pybroker.config.setting import INT_MAX, NOT_EMPTY, Check, Effect, Kind, Setting, Update, all_of, at_least, between, one_of
@@ -16,6 +17,7 @@ _B, _I, _L, _S, _T = Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING, Kind.LIST
 _LATER, _NEVER = Effect.LATER, Effect.NEVER
 _ALL = Update.CLUSTER_WIDE
 
+_NOT_IN_TOKENS: Final = re.compile(r"[^A-Za-z0-9._~+/=-]")
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 METADATA_STORE: Final = Check(
     "sqlite: or sqlite:PATH or memory: or unix:PATH or etcd:URL[,URL...]",
@@ -24,6 +26,9 @@ METADATA_STORE: Final = Check(
 CLUSTER_ID: Final = Check(  # Kafka accepts any text; line ends and backslashes change when meta.properties is read again
     "at most 255 printable characters without a backslash",
     lambda value: len(value) <= 255 and value.isprintable() and "\\" not in value,
+)
+TOKEN: Final = Check(  # what a header can carry, by RFC 6750
+    "letters, digits and -._~+/=", lambda value: value != "" and value.isascii() and _NOT_IN_TOKENS.search(value) is None
 )
 BUFFER_BYTES: Final = Check("at least 1, or -1 for the system's default", lambda value: value >= 1 or value == -1)
 
@@ -95,6 +100,22 @@ SERVER_SETTINGS: Final = (
         "pybroker.faults.file", _S, None,
         "pybroker's own, for tests of clients: a file of JSON or YAML with rules by which requests go wrong, from the start on"
         " (docs/testing.md).",
+    ),
+    Setting(
+        "pybroker.admin.listener", _S, "",
+        "pybroker's own: http://HOST:PORT of the JSON API for tests, with faults and the last requests (docs/testing.md); port 0"
+        " is any free port, empty means no API. Without pybroker.admin.token, HOST is an address of the machine itself.",
+    ),
+    Setting(
+        "pybroker.admin.token", Kind.PASSWORD, None,
+        "pybroker's own: the token that each request to pybroker.admin.listener must carry, as Authorization: Bearer TOKEN.",
+        TOKEN,
+    ),
+    Setting(
+        "pybroker.admin.requests", _I, 10_000,
+        "pybroker's own: how many of the last requests of clients the API of pybroker.admin.listener shows; 0 means that none are"
+        " kept, which costs nothing.",
+        between(0, 1_000_000),
     ),
     Setting(
         "pybroker.down.conversion.chunk.bytes", _I, 114688,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from pybroker.broker.handling import load_file
 from pybroker.faults.faults import Faults
 from pybroker.faults.trail import SeenRequest, Trail
 from pybroker.network.limits import host_and_port
@@ -96,6 +97,7 @@ class Broker(AsyncVerbs):
         assert self._directory is None, "a broker starts once; `restart` starts it again"
         self._directory = Directory()
         try:
+            load_file(self.faults, config_of(self._texts, self._directory.path))
             await self._start(self._directory, 0)
         except BaseException:
             self._directory.remove()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+from pybroker.broker.handling import load_file
 from pybroker.faults.faults import Faults
 from pybroker.faults.trail import SeenRequest, Trail
 from pybroker.metadata.store.memory import MemoryStore
@@ -98,6 +99,7 @@ class Cluster(AsyncVerbs):
         try:
             await self._store.listen(self._directory.path / SOCKET)
             for node in self._servers:
+                load_file(self.faults[node], config_of(self._texts, self._directory.path))
                 await self._start(node, self._directory.path)
         except BaseException:
             await self.stop()

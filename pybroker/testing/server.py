@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pybroker.broker.broker_server import BrokerServer
 from pybroker.broker.old_data import sqlite_path
 from pybroker.client.requests import request_parts
-from pybroker.faults.about import names_in
 from pybroker.faults.faults import collected
 from pybroker.log.checkpoints.checkpoint import CLEAN_SHUTDOWN_FILE
 from pybroker.metadata.store.sqlite import SqliteStore
@@ -36,8 +35,8 @@ class GuestServer(BrokerServer):
     """A broker whose threads end with it: none of its own remains, and it needs none of its host's event loop to start."""
 
     def __init__(self, config: BrokerConfig, trail: Trail, faults: Faults, lanes: Lanes | None = None) -> None:
-        super().__init__(config, times=None if lanes is None else VirtualTimes(lanes))
-        self._trail, self._faults, self._lanes = trail, faults, lanes
+        super().__init__(config, times=None if lanes is None else VirtualTimes(lanes), faults=faults, trail=trail)
+        self._lanes = lanes
 
     async def start(self) -> list[BoundListener]:
         """Start as a broker does. Raises StartError, and OSError."""
@@ -55,7 +54,6 @@ class GuestServer(BrokerServer):
 
     async def stop(self) -> None:
         """Stop as a broker does, and wait for the ends of its threads."""
-        self._faults.release()
         try:
             await super().stop()
             self.disks.join()
@@ -93,11 +91,6 @@ class GuestServer(BrokerServer):
         """Open the store, whose commits are written in the loop: a file of a test is in memory, or small."""
         path = sqlite_path(self.config)
         return super()._open_store() if path is None else SqliteStore.open(Path(path))
-
-    def _make_dispatcher(self) -> None:
-        super()._make_dispatcher()
-        name_of = names_in(self.controller)
-        self.handler = self._trail.watching(self._faults.acting(self.handler, name_of), name_of)
 
     def _end_time(self) -> None:
         if self._lanes is not None:

@@ -102,6 +102,12 @@ TOGETHER = [
     ({"group_consumer_migration_policy": "sideways"}, "group.consumer.migration.policy", "sideways"),
     ({"max_connections_per_ip_overrides": "x"}, "max.connections.per.ip.overrides", "x"),
     ({"metrics_listener": "9100"}, "metrics.listener", "9100"),
+    ({"pybroker_admin_listener": "127.0.0.1:8080"}, "pybroker.admin.listener", "127.0.0.1:8080"),
+    ({"pybroker_admin_listener": "http://127.0.0.1"}, "pybroker.admin.listener", "http://127.0.0.1"),
+    ({"pybroker_admin_listener": "http://:8080"}, "pybroker.admin.listener", "http://:8080"),
+    ({"pybroker_admin_listener": "http://192.0.2.1:8080"}, "pybroker.admin.listener", "http://192.0.2.1:8080"),
+    ({"pybroker_admin_listener": "http://example.org:8080"}, "pybroker.admin.listener", "http://example.org:8080"),
+    ({"pybroker_admin_listener": "http://:8080", "pybroker_admin_token": "a b"}, "pybroker.admin.token", "[hidden]"),
     ({"listeners": "TCP://a:1"}, "listeners", "TCP://a:1"),
     ({"advertised_listeners": "X://a:1"}, "advertised.listeners", "X://a:1"),
     ({"listener_security_protocol_map": "A"}, "listener.security.protocol.map", "A"),
@@ -116,6 +122,18 @@ def test_values_that_do_not_go_together(values: dict[str, object], key: str, val
     assert caught.value.key == key
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "[::1]", "localhost", "LOCALHOST"])
+def test_the_admin_listener_needs_no_token_where_only_the_machine_reaches_it(host: str) -> None:
+    config = BrokerConfig(pybroker_admin_listener=f"http://{host}:8080")
+    assert config.admin_address == (host.strip("[]"), 8080)
+
+
+def test_the_admin_listener_is_anywhere_with_a_token_and_off_by_default() -> None:
+    assert BrokerConfig().admin_address is None
+    config = BrokerConfig(pybroker_admin_listener="http://:8080/", pybroker_admin_token="t0ken-._~+/=")
+    assert config.admin_address == ("", 8080)
+
+
 def test_the_memory_bound_is_off_or_above_the_largest_request() -> None:
     for bound in (-1, 0, SOCKET_MAX + 1):
         assert BrokerConfig(queued_max_request_bytes=bound).queued_max_request_bytes == bound
@@ -127,6 +145,7 @@ def bad_values(setting: Setting) -> list[str]:
         Kind.BOOLEAN: ["maybe"],
         Kind.LIST: ["no-such-name"],
         Kind.STRING: ["", "no-such-name", "back\\slash"],
+        Kind.PASSWORD: ["back\\slash"],
     }.get(setting.kind, ["x", "-1000000", "0", "-2", "-1", "99999"])
     if setting.check is None:
         return [text for text in candidates if text in ("maybe", "x")]
@@ -136,7 +155,7 @@ def bad_values(setting: Setting) -> list[str]:
 def value_of(setting: Setting, text: str) -> object:
     if setting.kind is Kind.LIST:
         return (text,)
-    return text if setting.kind is Kind.STRING else float(text)
+    return text if setting.kind in (Kind.STRING, Kind.PASSWORD) else float(text)
 
 
 CHECKED = [
@@ -149,7 +168,7 @@ def test_every_checked_row_refuses_something_naming_key_and_value(setting: Setti
     texts = bad_values(setting)
     assert texts
     for text in texts:
-        with pytest.raises(ConfigError, match=f"^{re.escape(f'{setting.name}={text}: must ')}"):
+        with pytest.raises(ConfigError, match=f"^{re.escape(f'{setting.name}={setting.shown(text)}: must ')}"):
             setting.parse(text)
 
 

@@ -15,7 +15,7 @@ CALLED_BY_LIBRARIES = {
     "emit",  # logging
     *("get_field_value", "settings_customise_sources"),  # pydantic-settings
     *("connection_made", "buffer_updated", "eof_received", "connection_lost", "pause_writing", "resume_writing"),  # asyncio
-    *("start_request", "headers_received"),  # tornado
+    *("start_request", "headers_received", "data_received"),  # tornado
     *("pytest_addoption", "pytest_configure"),
     *(
         "streamReader",

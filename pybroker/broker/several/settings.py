@@ -46,6 +46,9 @@ def properties_of(config: BrokerConfig, number: int, store: str, *, port: int | 
     if (page := config.metrics_address) is not None:
         host, port_of_page = page
         properties["metrics.listener"] = host_and_port(host, port_of_page and port_of_page + more)
+    if (api := config.admin_address) is not None:
+        host, port_of_api = api
+        properties["pybroker.admin.listener"] = f"http://{host_and_port(host, port_of_api and port_of_api + more)}"
     return properties
 
 

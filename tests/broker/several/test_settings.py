@@ -41,6 +41,9 @@ def test_other_addresses_and_the_old_name_of_the_node_id_are_those_of_the_broker
     properties = properties_of(load(overrides={**ALL, **more}).config, 2, "unix:/s")
     assert properties["advertised.listeners"] == "PLAINTEXT://a:9093,OUTSIDE://b:19093"
     assert properties["metrics.listener"] == "[::1]:8001"
+    assert "pybroker.admin.listener" not in properties
+    with_api = load(overrides={**ALL, "pybroker.admin.listener": "http://localhost:8080"}).config
+    assert properties_of(with_api, 3, "unix:/s")["pybroker.admin.listener"] == "http://localhost:8082"
     assert properties["node.id"] == properties["broker.id"] == "2"
     assert load(overrides={**ALL, **more, **properties}).config.node_id == 2
 

@@ -1,0 +1,11 @@
+"""The JSON API of a broker, for tests in any language: `pybroker.admin.listener` (docs/testing.md, docs/design/admin.md).
+
+server      the listener: what each request must have, and the response to it
+guards      which requests are refused before anything is done
+routes      the list of what can be requested
+verbs       what each of these does
+subject     what the verbs work on
+shapes      the forms of what they return
+document    the description of the API for OpenAPI
+calls       requests, taken apart, and errors
+"""

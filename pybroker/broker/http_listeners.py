@@ -1,0 +1,71 @@
+"""The listeners of a broker that are not for Kafka's clients: the metrics and the API. What is off is not imported."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from pybroker.metadata.names import INTERNAL_TOPICS
+from pybroker.network.limits import host_and_port
+
+if TYPE_CHECKING:
+    from pybroker.admin.server import AdminServer
+    from pybroker.broker.lifecycle import Lifecycle
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.faults.faults import Faults
+    from pybroker.metrics.broker_metrics import BrokerMetrics
+    from pybroker.metrics.http_server import MetricsServer
+
+logger = logging.getLogger(__name__)
+
+
+class HttpListeners:
+    """Those of one broker. They respond from before the disks are opened on, while logs are recovered."""
+
+    def __init__(self) -> None:
+        self._metrics: MetricsServer | None = None
+        self._admin: AdminServer | None = None
+
+    def start(self, config: BrokerConfig, metrics: BrokerMetrics, lifecycle: Lifecycle) -> None:
+        """Listen where the settings name an address. Raises OSError that names the setting."""
+        if (address := config.metrics_address) is not None:
+            self._start_metrics(config, metrics, lifecycle, address)
+        if (address := config.admin_address) is not None:
+            self._start_admin(config, lifecycle, address)
+
+    def open(self, faults: Faults | None) -> None:
+        """Let the API reach what serves clients."""
+        if self._admin is not None:
+            from pybroker.admin.subject import Parts  # noqa: PLC0415  only with this listener
+
+            assert faults is not None
+            self._admin.open(Parts(faults=faults))
+
+    def stop(self) -> None:
+        """Close all sockets."""
+        for listener in (self._metrics, self._admin):
+            if listener is not None:
+                listener.stop()
+
+    def _start_metrics(
+        self, config: BrokerConfig, metrics: BrokerMetrics, lifecycle: Lifecycle, address: tuple[str, int]
+    ) -> None:
+        from pybroker.metrics.exporter import Scope  # noqa: PLC0415  only a broker with a metrics page pays for these imports
+        from pybroker.metrics.http_server import MetricsServer  # noqa: PLC0415
+
+        hidden = frozenset() if config.pybroker_metrics_internal_topics else INTERNAL_TOPICS
+        scope = Scope(config.pybroker_metrics_topics, config.pybroker_metrics_groups, hidden)
+        self._metrics = MetricsServer(metrics, scope, why_not_ready=lambda: lifecycle.why_not_ready)
+        host, port = address
+        logger.info("Metrics at http://%s/metrics", host_and_port(host or "localhost", self._metrics.start(host, port)))
+
+    def _start_admin(self, config: BrokerConfig, lifecycle: Lifecycle, address: tuple[str, int]) -> None:
+        from pybroker.admin.server import AdminServer  # noqa: PLC0415  only a broker with this listener pays for the imports
+        from pybroker.admin.subject import Subject  # noqa: PLC0415
+
+        subject = Subject(loop=asyncio.get_running_loop(), why_not_ready=lambda: lifecycle.why_not_ready)
+        self._admin = AdminServer(subject, config.pybroker_admin_token)
+        host, port = address
+        lifecycle.admin_url = f"http://{host_and_port(host or 'localhost', self._admin.start(host, port))}"
+        logger.info("The API for tests at %s/v1/openapi.json", lifecycle.admin_url)
