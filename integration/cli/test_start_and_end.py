@@ -84,7 +84,9 @@ def test_a_broker_whose_port_is_taken_touches_nothing(tmp_path: Path) -> None:
             output, errors = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, output) == (1, "")
     line = errors.splitlines()[-1]
-    assert line.startswith(f"Error: cannot listen at 127.0.0.1:{port} (PLAINTEXT): Address already in use: another program")
+    assert line.startswith(
+        f"Error: listeners=PLAINTEXT://127.0.0.1:{port}: cannot listen there: Address already in use: another program"
+    )
     assert "pybroker doctor" in line
     assert "registered" not in errors
     assert not (tmp_path / "data").exists()

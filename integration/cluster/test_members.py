@@ -78,7 +78,8 @@ def test_leaders_move_when_a_broker_dies_and_when_it_stops(three: dict[int, Brok
     three[3].stop()
     assert partition(three[1])[0] == 1, "the leader moved before the stop"
     twin = BrokerProcess(tmp_path / "twin", dict(three[1].overrides))
-    with pytest.raises(RuntimeError, match=r"node\.id 1 is in use by a process on"):
+    where = f"with its data in {three[1].data_dir}, which listens at {three[1].bootstrap}"
+    with pytest.raises(RuntimeError, match=rf"node\.id=1: is in use by a process on .* {where}\. Stop that process, or"):
         twin.start()
     assert partition(three[1])[0] == 1
 

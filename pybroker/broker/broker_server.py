@@ -226,7 +226,7 @@ class BrokerServer:
             self.store = self._open_store()
             self.controller = await read_cluster(self.store, self.config, self.filesystem, self.hosts)
             self.membership = Membership(self.controller, self.store, self.config, self.clock)
-        except StoreError as error:
+        except (StoreError, ConfigError) as error:
             raise StartError(str(error)) from error
         self.config = self.controller.config  # with the dynamic settings of earlier runs
 

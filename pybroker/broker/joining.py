@@ -8,12 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pybroker.broker.alone import warning_of
 from pybroker.broker.old_data import MEMORY, SQLITE, old_data, refusal_of, sqlite_path, why_not_start
-from pybroker.broker.registration import registration, registration_in_cluster, warn_of_unresolved
+from pybroker.broker.registration import (
+    check_addresses,
+    inter_broker_listener,
+    registration,
+    registration_in_cluster,
+    warn_of_unresolved,
+)
+from pybroker.config.setting import ConfigError
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.directories.claims import stored_cluster_id
 from pybroker.log.directories.directory import LOCK_FILE
@@ -23,7 +31,7 @@ from pybroker.metadata.members import BrokerSession
 from pybroker.metadata.membership import end_predecessor, go_live, in_use
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
-from pybroker.network.limits import BoundListener
+from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -39,6 +47,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage
     from pybroker.metadata.store.base import Session, Store
     from pybroker.model import TopicPartition
+    from pybroker.network.limits import BoundListener
     from pybroker.replication.peers import Peers
 
 logger = logging.getLogger(__name__)
@@ -97,7 +106,10 @@ async def _refuse_second_process(store: Store, config: BrokerConfig, filesystem:
             filesystem.close(filesystem.lock(f"{path}/{LOCK_FILE}"))
             properties = checkpoint.read_meta_properties(filesystem, path)
         except BlockingIOError as error:
-            raise StartError(f"Another broker uses the log directory {path}: stop it, or use another directory") from error
+            raise StartError(
+                f"Another process uses the log directory {path}, perhaps with the same settings: stop it, or name another "
+                "directory in log.dirs"
+            ) from error
         except (OSError, checkpoint.CorruptCheckpointError):
             continue  # the directory is new, or opening the logs shows what is wrong with it
         if properties is not None:
@@ -124,9 +136,10 @@ class Membership:
     """This broker's membership in its cluster, from the claim of its directories to the end of the stop."""
 
     def __init__(self, controller: Controller, store: Store, config: BrokerConfig, clock: Clock) -> None:
-        """Prepare the membership. Raises StoreError if other brokers could not know where this one listens."""
+        """Prepare the membership. Raises ConfigError if other brokers could not know where this one listens."""
         self._controller, self._store, self._config, self._clock = controller, store, config, clock
         self._directories: list[str] = []
+        self._log_dir = ""
         self._session: Session | None = None  # of a broker that is alone
         self._looking_up: asyncio.Task[None] | None = None
         self._full: set[LogDirectory] = set()
@@ -134,15 +147,16 @@ class Membership:
         """The part of the cluster; None for a broker that is alone."""
         if is_shared(config) or controller.image.registered.keys() - {config.node_id}:
             if is_shared(config):  # before anything is changed; a file is more likely that of a broker with another node.id
-                listeners = [BoundListener(name=one.listener_name, host=one.host, port=one.port) for one in config.endpoints]
-                registration_in_cluster(config, listeners)
+                check_addresses(config)
             from pybroker.metadata.control import ClusterControl  # noqa: PLC0415  a broker alone does not pay for it
 
             self.control = ClusterControl(controller, store)
 
     async def claimed(self, directories: Iterable[LogDirectory]) -> None:
         """End the life of a process before this one, when this one has the log directories. Raises StoreError."""
-        self._directories = [one.properties.directory_id for one in directories if one.properties is not None]
+        known = [(one.properties.directory_id, one.absolute_path) for one in directories if one.properties is not None]
+        self._directories = [directory_id for directory_id, _ in known]
+        self._log_dir = known[0][1] if known else ""
         if self.control is not None:
             await end_predecessor(self._controller, self._directories)
 
@@ -175,11 +189,16 @@ class Membership:
 
     async def join(self, bound: Sequence[BoundListener]) -> None:
         """Make the broker live, with the addresses at which it listens, or change these. Raises StartError."""
-        host, now_ms = socket.gethostname(), self._clock.time_ms()
-        life = BrokerSession(directory=next(iter(self._directories), ""), host=host, started_ms=now_ms)
+        life = BrokerSession(
+            directory=next(iter(self._directories), ""),
+            host=socket.gethostname(),
+            started_ms=self._clock.time_ms(),
+            log_dir=self._log_dir,
+        )
         try:
             if self.control is not None:
                 registered = registration_in_cluster(self._config, bound)
+                life = replace(life, address=host_and_port(*registered.endpoints[inter_broker_listener(self._config)]))
                 await self.control.join(registered, life)
                 if bound:  # a look-up may take seconds, for which no client waits
                     self._looking_up = asyncio.create_task(warn_of_unresolved(self._config, registered))
@@ -189,7 +208,7 @@ class Membership:
                 if (line := warning_of(self._config)) is not None:
                     logger.warning("%s", line)
                 self._session = await go_live(self._controller, self._store, life, self._config)
-        except StoreError as error:
+        except (StoreError, ConfigError) as error:
             raise StartError(str(error)) from error
 
     def see_room(self, logs: LogManager) -> None:

@@ -8,14 +8,14 @@ import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from pybroker.config.setting import ConfigError
 from pybroker.metadata.members import BrokerRegistration, Endpoint
-from pybroker.metadata.store.base import StoreError
+from pybroker.network.limits import BoundListener
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pybroker.config.broker import BrokerConfig
-    from pybroker.network.limits import BoundListener
 
 logger = logging.getLogger(__name__)
 
@@ -31,18 +31,30 @@ def inter_broker_listener(config: BrokerConfig) -> str:
 def registration_in_cluster(config: BrokerConfig, bound: Sequence[BoundListener]) -> BrokerRegistration:
     """Return the registration of a broker of a cluster, in which a listener at a certain host has that address.
 
-    Raises StoreError if other brokers could not know where this one listens.
+    Raises ConfigError if other brokers could not know where this one listens.
     """
     alone = registration(config, bound)
     hosts = {one.listener_name: one.host for one in config.endpoints}
     own = {one.name: Endpoint(hosts[one.name], one.port) for one in bound if hosts[one.name] not in EVERY_INTERFACE}
     name = inter_broker_listener(config)
     if name not in (endpoints := {**own, **alone.endpoints}):
-        raise StoreError(
-            f"The listener {name} is at every interface, so other brokers do not know its address: set advertised.listeners to "
-            "one by which they reach this broker, or name a host in listeners"
+        key, value = ("listeners", config.listeners)
+        if config.advertised_listeners is not None:
+            key, value = ("advertised.listeners", config.advertised_listeners)
+        raise ConfigError(
+            key,
+            value,
+            f"the listener {name} is at every interface, so other brokers do not know its address: set advertised.listeners to "
+            f"one by which they reach this broker, such as {name}://HOST:PORT, or name a host in listeners (or by --host)",
         )
     return replace(alone, endpoints=endpoints)
+
+
+def check_addresses(config: BrokerConfig) -> None:
+    """Raise ConfigError if other brokers could not know where a broker with these settings listens."""
+    registration_in_cluster(
+        config, [BoundListener(name=one.listener_name, host=one.host, port=one.port) for one in config.endpoints]
+    )
 
 
 def registration(config: BrokerConfig, bound: Iterable[BoundListener]) -> BrokerRegistration:

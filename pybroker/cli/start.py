@@ -237,6 +237,9 @@ def serve(loaded: Loaded, lifecycle: Lifecycle | None = None, *, parent: int | N
     from pybroker.sharing.turns.garbage import keep_collections_short
 
     config, member = _with_quorum(loaded.config)
+    for name in config.dropped_listeners if member is None else ():
+        logger.info("Nothing listens at the listener %s of controller.listener.names, because no controller runs here", name)
+    _check_addresses(config)
     keep_collections_short()
     gc.enable()
     try:
@@ -254,6 +257,19 @@ def serve(loaded: Loaded, lifecycle: Lifecycle | None = None, *, parent: int | N
         if error.errno == errno.EADDRINUSE:
             reason = f"{reason}: {ADDRESS_IN_USE}"
         raise RunError(reason if error.filename is None else f"{error.filename}: {reason}") from error
+
+
+def _check_addresses(config: BrokerConfig) -> None:
+    """Raise ConfigurationError if others share the metadata, and could not reach this broker."""
+    from pybroker.broker.joining import is_shared
+    from pybroker.broker.registration import check_addresses
+    from pybroker.config.setting import ConfigError
+
+    try:
+        if config.is_broker and is_shared(config):
+            check_addresses(config)
+    except ConfigError as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def _with_quorum(config: BrokerConfig) -> tuple[BrokerConfig, Member | None]:

@@ -181,8 +181,7 @@ def _remarks(merged: Texts, config: BrokerConfig, *, is_listener_set: bool) -> t
     if "advertised.listeners" in merged and not is_listener_set:
         default = BROKER_SETTINGS["listeners"].format(BROKER_SETTINGS["listeners"].default)
         warnings.append(f"advertised.listeners is set and listeners is not: only clients of this machine reach {default}")
-    dropped = [f"listener {name} is left out: controller.listener.names names it" for name in config.dropped_listeners]
-    return warnings, [*_line("accepted and ignored", never), *dropped]
+    return warnings, _line("accepted and ignored", never)
 
 
 def _line(remark: str, names: Iterable[str]) -> list[str]:

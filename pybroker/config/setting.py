@@ -29,7 +29,7 @@ class ConfigError(Exception):
     """
 
     def __init__(self, key: str, value: object, reason: str, client_message: str | None = None) -> None:
-        text = "" if value is None else str(value)
+        text = "" if value is None else ",".join(value) if isinstance(value, tuple) else str(value)  # a list as it is written
         super().__init__(f"{key}={text if text.isprintable() else repr(text)[1:-1]}: {reason}")  # one line, whatever the value
         self.key = key
         self.value = value

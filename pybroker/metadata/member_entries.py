@@ -48,6 +48,8 @@ def encode_session(session: BrokerSession) -> bytes:
             "directory": session.directory,
             "host": session.host,
             "started_ms": session.started_ms,
+            "log_dir": session.log_dir,
+            "address": session.address,
             "is_stopping": session.is_stopping,
         }
     )
@@ -61,6 +63,8 @@ def decode_session(broker_id: str, value: bytes, revision: int) -> BrokerSession
             directory=fields["directory"],
             host=fields["host"],
             started_ms=fields["started_ms"],
+            log_dir=fields.get("log_dir", ""),  # processes of an earlier release write none
+            address=fields.get("address", ""),
             is_stopping=fields["is_stopping"],
             epoch=revision,
         )

@@ -50,13 +50,15 @@ class BrokerRegistration:
 class BrokerSession:
     """A life of a broker. `epoch` is the broker epoch: the revision of the life's entry.
 
-    `directory` is the id of the broker's first data directory, which one process at a time can have; `host` and `started_ms` are
-    for a person.
+    `directory` is the id of the broker's first data directory, which one process at a time can have. The others are for a person:
+    the `host`, the `log_dir` there, and the `address` of the listener for brokers; empty if the process did not write them.
     """
 
     directory: str
     host: str
     started_ms: int
+    log_dir: str = ""
+    address: str = ""
     is_stopping: bool = False
     epoch: int = NO_BROKER_EPOCH
 

@@ -62,5 +62,11 @@ async def announce_stop(controller: Controller, session: Session) -> None:
 
 def in_use(broker_id: BrokerId, life: BrokerSession | None) -> str:
     """Return why this process cannot be the broker, in one line for a person."""
-    where = "another process" if life is None else f"a process on {life.host} with the log directory {life.directory}"
-    return f"node.id {broker_id} is in use by {where}: give each broker of a cluster a node.id of its own"
+    where = "another process"
+    if life is not None:
+        data = life.log_dir or f"the log directory with the id {life.directory}"
+        where = f"a process on {life.host} with its data in {data}{f', which listens at {life.address}' if life.address else ''}"
+    return (
+        f"node.id={broker_id}: is in use by {where}. Stop that process, or give each broker of the cluster a node.id and "
+        "log.dirs of its own"
+    )

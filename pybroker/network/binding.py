@@ -21,7 +21,7 @@ async def bind_all(listeners: Sequence[Listener], *, send_buffer_bytes: int, rec
     """Return a bound socket for each listener, or bind none. The caller owns the sockets.
 
     Raises:
-        OSError: an address cannot be bound; its text names the listener.
+        OSError: an address cannot be bound; its text names the property and the listener.
     """
     bound: list[socket.socket] = []
     try:
@@ -35,9 +35,9 @@ async def bind_all(listeners: Sequence[Listener], *, send_buffer_bytes: int, rec
 
 
 def refusal(listener: Listener, error: OSError) -> OSError:
-    """Return the error with a text that names the listener."""
-    address = host_and_port(listener.host or "*", listener.port)
-    return OSError(error.errno, f"cannot listen at {address} ({listener.name}): {error.strerror or error}")
+    """Return the error with a text that names the property and the listener."""
+    address = host_and_port(listener.host, listener.port)
+    return OSError(error.errno, f"listeners={listener.name}://{address}: cannot listen there: {error.strerror or error}")
 
 
 async def _bind(listener: Listener, *, send_buffer_bytes: int, receive_buffer_bytes: int) -> socket.socket:

@@ -99,6 +99,10 @@ def _parsed(key: str, texts: Sequence[str], text: str) -> Voter:
     return Voter(match["id"] or host_and_port(host, port), host, port)
 
 
+def _add(voter: str) -> str:
+    return f"add {voter} to it on every node, or, if this node is no controller, set process.roles=broker"
+
+
 def _own(config: BrokerConfig, voters: Sequence[Voter], is_own_host: Callable[[str], bool]) -> tuple[Voter, str]:
     """Return this process' controller, and the host at which it listens."""
     addresses = controller_addresses(config.listeners, config.controller_listener_names or ())
@@ -106,15 +110,21 @@ def _own(config: BrokerConfig, voters: Sequence[Voter], is_own_host: Callable[[s
     if config.controller_quorum_voters:
         own = next((voter for voter in voters if voter.name == str(config.node_id)), None)
         if own is None:
-            raise ConfigError(VOTERS, ",".join(config.controller_quorum_voters), f"does not name node {config.node_id}, this one")
+            raise ConfigError(
+                VOTERS,
+                ",".join(config.controller_quorum_voters),
+                f"names no controller with node.id={config.node_id}, this node: {_add(f'{config.node_id}@HOST:PORT')}",
+            )
     else:
         found = [voter for voter in voters if (not ports or voter.port in ports) and is_own_host(voter.host)]
         if len(found) != 1:
-            reason = "names no address of this node" if not found else "names this node more than once"
+            reason = f"names no address of this node: {_add('its HOST:PORT')}" if not found else "names this node more than once"
             raise ConfigError(SERVERS, ",".join(config.controller_quorum_bootstrap_servers), reason)
         own = found[0]
     if ports and own.port not in ports:
         raise ConfigError(
-            "listeners", config.listeners, f"has no listener of controller.listener.names at port {own.port}, where {own.name} is"
+            "listeners",
+            config.listeners,
+            f"has no listener of controller.listener.names at port {own.port}, where the others look for controller {own.name}",
         )
     return own, ports.get(own.port, "")

@@ -14,6 +14,7 @@ from pybroker.broker.registration import inter_broker_listener, registration_in_
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.hosts import HostLookups
+from pybroker.config.setting import ConfigError
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.metadata.controller import Controller
@@ -63,7 +64,9 @@ async def test_a_host_that_this_machine_cannot_resolve_is_a_warning(
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
 def test_other_brokers_must_be_able_to_know_the_address(host: str) -> None:
     made = config(listeners=f"PLAINTEXT://{host}:9092")
-    with pytest.raises(StoreError, match=r"The listener PLAINTEXT is at every interface.*: set advertised\.listeners"):
+    with pytest.raises(
+        ConfigError, match=r"listeners=PLAINTEXT.*: the listener PLAINTEXT is at every.*: set advertised\.listeners"
+    ):
         Membership(Controller(MemoryStore(), made, broker_id=BrokerId(1)), MemoryStore(), made, ManualClock())
 
 
@@ -74,7 +77,7 @@ def test_the_listener_for_brokers_is_the_named_one_or_the_first() -> None:
     assert inter_broker_listener(made) == "IN"
     made = config(listeners=listeners, listener_security_protocol_map=protocols, inter_broker_listener_name="out")
     assert inter_broker_listener(made) == "OUT"
-    with pytest.raises(StoreError, match="The listener OUT is at every interface"):
+    with pytest.raises(ConfigError, match="the listener OUT is at every interface"):
         registration_in_cluster(made, bound(("IN", "10.0.0.5", 1), ("OUT", "0.0.0.0", 2)))
 
 
@@ -108,7 +111,9 @@ async def test_a_process_that_died_with_these_directories_is_not_waited_for(tmp_
 
 async def test_another_process_with_the_node_id_is_waited_for_and_refused_without_a_change(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "other")
-    with pytest.raises(StoreError, match=r"node\.id 1 is in use by a process on elsewhere with the log directory other"):
+    with pytest.raises(
+        StoreError, match=r"node\.id=1: is in use by a process on elsewhere with its data in the log directory with the id other"
+    ):
         await scene.read()
     assert (await scene.store.list()).revision == 2
 
@@ -126,7 +131,7 @@ async def test_a_log_directory_that_another_process_has_refuses_the_start_before
     scene = Scene(tmp_path, "mine")
     lock = FS.lock(f"{tmp_path}/.lock")
     try:
-        with pytest.raises(StartError, match=f"Another broker uses the log directory {tmp_path}"):
+        with pytest.raises(StartError, match=f"Another process uses the log directory {tmp_path}"):
             await scene.read()
     finally:
         FS.close(lock)

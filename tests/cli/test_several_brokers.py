@@ -52,6 +52,12 @@ def test_each_broker_gets_the_options_of_all_and_its_own_properties(monkeypatch:
     [
         (["--port", "65535"], "listeners=PLAINTEXT://127.0.0.1:65535: PLAINTEXT has no free port that is 1 higher", 2),
         (["--override", "controller.quorum.voters=1@a:9093"], "--brokers runs brokers of one machine", 2),
+        (
+            ["--override", "controller.quorum.voters=1@a:1,2@b:2"],
+            "controller.quorum.voters=1@a:1,2@b:2: names the controllers",
+            2,
+        ),
+        (["--host", "0.0.0.0"], "listeners=PLAINTEXT://0.0.0.0:9092: the listener PLAINTEXT is at every interface", 2),
         (["--override", "node.id=7"], "node.id=7: --brokers numbers the brokers from 1, so leave it out", 2),
     ],
 )

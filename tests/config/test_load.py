@@ -141,7 +141,7 @@ def test_the_environment_of_a_compose_file_for_kafkas_image() -> None:
     assert (config.node_id, config.cluster_id, config.log_dirs) == (1, "4L6g3nShT-eMCtK--X86sw", ("/var/lib/kafka/data",))
     assert loaded.warnings == ()
     assert config.controller_quorum_voters == ("1@localhost:9091",)
-    assert loaded.notices == ("listener CONTROLLER is left out: controller.listener.names names it",)
+    assert loaded.config.dropped_listeners == ("CONTROLLER",)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

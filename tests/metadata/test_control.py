@@ -84,7 +84,10 @@ class Broker:
         await end_predecessor(self.controller, [name])
         await self.control.step_aside(lambda _: False)
         registration = BrokerRegistration(broker_id=self.broker_id, endpoints={})
-        await self.control.join(registration, BrokerSession(directory=name, host="here", started_ms=0))
+        await self.control.join(
+            registration,
+            BrokerSession(directory=name, host="here", started_ms=0, log_dir=f"/data/{self.broker_id}", address="here:9092"),
+        )
         self.session = self.store.sessions[-1]
         return self
 
@@ -208,7 +211,10 @@ async def test_a_process_that_starts_again_before_its_death_is_noticed_leads_not
 
 
 async def test_a_second_process_with_the_same_node_id_is_refused(cluster: Cluster) -> None:
-    with pytest.raises(StoreError, match=r"node.id 2 is in use by a process on here with the log directory d2"):
+    with pytest.raises(
+        StoreError,
+        match=r"node\.id=2: is in use by a process on here with its data in /data/2, which listens at here:9092\. Stop",
+    ):
         await Broker(cluster.store, 2).start(directory="another")
     assert cluster[1].controller.image.brokers.keys() == {1, 2, 3}
 

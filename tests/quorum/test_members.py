@@ -89,12 +89,18 @@ def test_these_run_no_controller_apart(changes: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"node_id": "9"}, f"{VOTERS}=.*does not name node 9, this one"),
+        (
+            {"node_id": "9"},
+            f"{VOTERS}=1@kafka-1:9093,.*: names no controller with node.id=9, .*: add 9@HOST:PORT .* process.roles=broker",
+        ),
         ({"controller_quorum_voters": "1@a:1,b:1"}, "'b:1' is not ID@HOST:PORT"),
         ({"controller_quorum_voters": "1@a:1,1@b:1"}, "names a controller twice"),
         ({"controller_quorum_voters": "1@a:1,2@a:1"}, "names a controller twice"),
         ({"controller_quorum_voters": "1@a:1,2@b:65000"}, "port 65000 is not between 1 and 64535"),
-        ({"controller_quorum_voters": "", "controller_quorum_bootstrap_servers": "a:1,b:1"}, "names no address of this node"),
+        (
+            {"controller_quorum_voters": "", "controller_quorum_bootstrap_servers": "a:1,b:1"},
+            "names no address of this node: add its HOST:PORT .*process.roles=broker",
+        ),
         ({"controller_quorum_voters": "", "controller_quorum_bootstrap_servers": "1@a:1,b:1"}, "'1@a:1' is not HOST:PORT"),
         ({"listeners": "PLAINTEXT://:9092,CONTROLLER://:9193"}, "has no listener of controller.listener.names at port 9093"),
     ],
