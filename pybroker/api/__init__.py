@@ -4,6 +4,8 @@ handlers/            one module per API that the broker serves
 absent_features      the APIs of features that are off: the errors that they respond with
 configs/             what the handlers of configurations share: resources, described settings, loggers
 registry             the APIs with their versions, handlers and messages
+releases             which versions each release of Kafka has
+as_release           refuses requests that such a release does not know
 dispatch             request in, response out: decodes, calls the handler, turns errors into responses, counts
 context              what a handler gets beside the request
 new_partitions       the wait until the leaders of new partitions know them

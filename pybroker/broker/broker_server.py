@@ -27,7 +27,7 @@ from pybroker.broker.disks import Disks
 from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, listeners_of, network_limits
 from pybroker.broker.free_memory import watch_free_memory
 from pybroker.broker.group_gauges import register_groups
-from pybroker.broker.handling import faults_of, handler_of, trail_of
+from pybroker.broker.handling import as_configured, faults_of, handler_of, trail_of
 from pybroker.broker.http_listeners import HttpListeners
 from pybroker.broker.joining import Membership, StartError, opened_store, peers_of, read_cluster
 from pybroker.broker.leadership import renew_leader_epochs
@@ -378,7 +378,8 @@ class BrokerServer:
             conversions=self.conversions,
         )
         self.dispatcher = Dispatcher(self.services)
-        self.handler = handler_of(self.dispatcher.handle, self.controller, self.faults, self.trail)
+        served = as_configured(self.dispatcher.handle, config)
+        self.handler = handler_of(served, self.controller, self.faults, self.trail)
 
     async def _open_sockets(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
         config = self.config

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pybroker.broker.joining import StartError
+from pybroker.broker.joining import StartError, is_shared
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
@@ -49,6 +49,23 @@ def trail_of(config: BrokerConfig) -> Trail | None:
     from pybroker.faults.trail import Trail  # noqa: PLC0415  only where requests are shown
 
     return Trail(config.pybroker_admin_requests)
+
+
+def as_configured(dispatcher: RequestHandler, config: BrokerConfig) -> RequestHandler:
+    """Return the dispatcher itself, or what refuses the requests that the configured release of Kafka does not know.
+
+    Raises StartError in a cluster, whose brokers need all versions of each other.
+    """
+    name = config.pybroker_as_version
+    if name is None:
+        return dispatcher
+    from pybroker.api.as_release import as_release  # noqa: PLC0415  only where a release is wanted
+    from pybroker.api.releases import release  # noqa: PLC0415
+
+    if is_shared(config):
+        raise StartError(f"pybroker.as.version={name}: is for a broker that is alone, but metadata.store is that of a cluster")
+    logger.info("Serving as Kafka %s: requests that it does not know are refused", name)
+    return as_release(release(name), dispatcher)
 
 
 def handler_of(dispatcher: RequestHandler, controller: Controller, faults: Faults | None, trail: Trail | None) -> RequestHandler:

@@ -61,6 +61,9 @@ override_option = click.option(
 @click.option(
     "--brokers", type=click.IntRange(1), default=1, help="Run this many brokers, one process each, as one cluster; 1 by default."
 )
+@click.option(
+    "--as-version", metavar="RELEASE", help="Serve what this release of Kafka does, for tests of clients: 0.8.2 to 4.3."
+)
 @click.option("--exit-with-parent", is_flag=True, help="Stop when the process that started the broker ends, in whatever way.")
 @click.option("--log-level", "levels", multiple=True, metavar="[MODULE=]LEVEL", help="Level of all logs, or of one module's.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of the logs on stderr.")
@@ -77,6 +80,7 @@ def command(
     overrides: tuple[str, ...],
     env: bool,
     brokers: int,
+    as_version: str | None,
     exit_with_parent: bool,
     levels: tuple[str, ...],
     log_format: str | None,
@@ -106,6 +110,10 @@ def command(
         if "log.dirs" in properties:
             raise click.UsageError("--data-dir and --override log.dirs set the same property: use only one of them")
         properties["log.dirs"] = data_dir
+    if as_version is not None:
+        if "pybroker.as.version" in properties:
+            raise click.UsageError("--as-version and --override pybroker.as.version set the same property: use only one of them")
+        properties["pybroker.as.version"] = as_version
     _set_up_logging(log_config, levels, log_format, properties_of(fields, "--log-field"))
     loaded = load_configuration(config, properties, env=env, host=host, port=port)
     if brokers > 1:

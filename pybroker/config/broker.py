@@ -218,6 +218,7 @@ class BrokerConfig(BaseSettings):
     pybroker_admin_token: str | None
     pybroker_advertised_by_peer: bool
     pybroker_advertised_outside: str | None
+    pybroker_as_version: str | None
     pybroker_down_conversion_chunk_bytes: int
     pybroker_down_conversion_eager: bool
     pybroker_down_conversion_padding: str

@@ -19,6 +19,7 @@ _ALL = Update.CLUSTER_WIDE
 
 _NOT_IN_TOKENS: Final = re.compile(r"[^A-Za-z0-9._~+/=-]")
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+RELEASES: Final = ("0.8.2", "0.9", "0.10.2", "1.1", "2.8", "3.9", "4.3")
 METADATA_STORE: Final = Check(
     "sqlite: or sqlite:PATH or memory: or unix:PATH or etcd:URL[,URL...]",
     lambda value: value == "memory:" or value.startswith(("sqlite:", "unix:", "etcd:")),
@@ -95,6 +96,12 @@ SERVER_SETTINGS: Final = (
     Setting(
         "pybroker.metrics.internal.topics", _B, True,
         "pybroker's own: whether internal topics have series of their own among the metrics.",
+    ),
+    Setting(
+        "pybroker.as.version", _S, None,
+        "pybroker's own, for tests of clients: the release of Kafka whose APIs and versions the broker announces and accepts,"
+        " instead of all that it serves (docs/testing.md). Only for a broker that is alone.",
+        one_of(*RELEASES),
     ),
     Setting(
         "pybroker.faults.file", _S, None,

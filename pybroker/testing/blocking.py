@@ -144,8 +144,10 @@ class _InThread(_BlockingBroker, Generic[Guest]):
 class ThreadBroker(_InThread[Broker]):
     """A broker in a thread with an event loop of its own; `Broker.in_thread()` makes it."""
 
-    def __init__(self, settings: Mapping[str, Setting] | None = None, *, virtual_time: bool = False) -> None:
-        super().__init__(Broker(settings, virtual_time=virtual_time))
+    def __init__(
+        self, settings: Mapping[str, Setting] | None = None, *, virtual_time: bool = False, as_version: str | None = None
+    ) -> None:
+        super().__init__(Broker(settings, virtual_time=virtual_time, as_version=as_version))
         self.clock = BlockingClock(self._guest.clock, self._run)
 
     @property
@@ -224,8 +226,8 @@ class ProcessBroker(_BlockingBroker):
     It ends when this process ends, in whatever way. Its environment is that of this process without KAFKA_* and PYBROKER_*.
     """
 
-    def __init__(self, settings: Mapping[str, Setting] | None = None) -> None:
-        self._texts = texts_of(settings)
+    def __init__(self, settings: Mapping[str, Setting] | None = None, *, as_version: str | None = None) -> None:
+        self._texts = texts_of(settings, as_version)
         self._address = ("", 0)
         self._directory: Directory | None = None
         self._process: subprocess.Popen[bytes] | None = None

@@ -37,6 +37,7 @@ class Broker(AsyncVerbs):
     Args:
         settings: settings of the broker by Kafka's names, as `{"num.partitions": 3}`.
         virtual_time: whether `clock.advance` can move the broker's time.
+        as_version: the release of Kafka that clients see, as "0.10.2"; by default they see all that pybroker serves.
 
     Attributes:
         clock: the broker's time, which is the machine's until `advance`.
@@ -45,8 +46,10 @@ class Broker(AsyncVerbs):
     Raises ConfigError for a name that no setting has, and for a bad value.
     """
 
-    def __init__(self, settings: Mapping[str, Setting] | None = None, *, virtual_time: bool = False) -> None:
-        self._texts = texts_of(settings)
+    def __init__(
+        self, settings: Mapping[str, Setting] | None = None, *, virtual_time: bool = False, as_version: str | None = None
+    ) -> None:
+        self._texts = texts_of(settings, as_version)
         self._directory: Directory | None = None
         self._server: GuestServer | None = None
         self._address = ("", 0)
@@ -55,18 +58,23 @@ class Broker(AsyncVerbs):
         self.clock = TestClock(Lanes() if virtual_time else None)
 
     @staticmethod
-    def in_thread(settings: Mapping[str, Setting] | None = None, *, virtual_time: bool = False) -> ThreadBroker:
+    def in_thread(
+        settings: Mapping[str, Setting] | None = None, *, virtual_time: bool = False, as_version: str | None = None
+    ) -> ThreadBroker:
         """Return a broker for `with`, which runs in a thread with an event loop of its own. The arguments are those of Broker."""
         from pybroker.testing.blocking import ThreadBroker  # noqa: PLC0415  it is built on this module
 
-        return ThreadBroker(settings, virtual_time=virtual_time)
+        return ThreadBroker(settings, virtual_time=virtual_time, as_version=as_version)
 
     @staticmethod
-    def subprocess(settings: Mapping[str, Setting] | None = None) -> ProcessBroker:
-        """Return a broker for `with`, which is a process, and ends with this one. It has the machine's time."""
+    def subprocess(settings: Mapping[str, Setting] | None = None, *, as_version: str | None = None) -> ProcessBroker:
+        """Return a broker for `with`, which is a process, and ends with this one. It has the machine's time.
+
+        The methods that look into a process are requests to it: as a release before 3.9 it refuses some of them.
+        """
         from pybroker.testing.blocking import ProcessBroker  # noqa: PLC0415  as above
 
-        return ProcessBroker(settings)
+        return ProcessBroker(settings, as_version=as_version)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -33,9 +33,9 @@ DEFAULTS: Final = {
 """Weaker than the settings of the test."""
 
 
-def texts_of(settings: Mapping[str, Setting] | None) -> dict[str, str]:
+def texts_of(settings: Mapping[str, Setting] | None, as_version: str | None = None) -> dict[str, str]:
     """Return settings as texts, in Kafka's form. Raises ConfigError for an unknown name, which is a mistake, and for OWN."""
-    texts = {}
+    texts = {} if as_version is None else {"pybroker.as.version": as_version}
     for name, value in (settings or {}).items():
         if name in OWN:
             raise ConfigError(name, value, "the data of a test's broker is in a directory of its own")

@@ -4,6 +4,7 @@ broker                    a broker under test
 several                   several brokers of `pybroker start --brokers N`
 three_nodes               three nodes of Kafka's files, each a broker and a controller
 kafka_peer                Apache Kafka as a broker
+releases                  what old releases of Kafka accept and announce
 etcd_peer                 etcd, one member or several
 kafka_tools, tool_runner  Apache Kafka's command line tools: one run, or many in one JVM
 go                        programs in Go

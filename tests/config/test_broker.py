@@ -144,7 +144,7 @@ def bad_values(setting: Setting) -> list[str]:
     candidates = {
         Kind.BOOLEAN: ["maybe"],
         Kind.LIST: ["no-such-name"],
-        Kind.STRING: ["", "no-such-name", "back\\slash"],
+        Kind.STRING: ["no-such-name", "back\\slash", *([] if setting.default is None else [""])],  # an empty text is a null
         Kind.PASSWORD: ["back\\slash"],
     }.get(setting.kind, ["x", "-1000000", "0", "-2", "-1", "99999"])
     if setting.check is None:

@@ -8,6 +8,7 @@ Behaviour
     The response to an unknown version is in v0, with UNSUPPORTED_VERSION and ApiVersions' own range, from which the client
     chooses a lower version (KIP-511).
     The features that are supported and the levels in force, as of the image's revision: `metadata/features.py`.
+    With `pybroker.as.version` the lists are those of that release of Kafka, as far as pybroker has them: `api/releases.py`.
 Versions
     v1 throttle time. v3 flexible, but with the header of v0; client software (KIP-511), features (KIP-584). v4 features that
     begin at level 0: older clients cannot read those and do not get their range. v5 the cluster id and node id that the client
@@ -24,7 +25,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.response_memo import KeptResponse, ResponseMemo
-from pybroker.metadata.features import SUPPORTED, levels_in_force
+from pybroker.metadata.features import SUPPORTED, Levels, levels_in_force
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode
@@ -37,7 +38,10 @@ from pybroker.protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pybroker.api.context import RequestContext, Services
+    from pybroker.api.releases import Release
     from pybroker.metadata.image import ClusterImage
 
 _LEVEL_0_VERSION: Final = 4
@@ -61,7 +65,7 @@ def handle(broker: Services, context: RequestContext, request: ApiVersionsReques
     if request.cluster_id is not None and expected != (broker.controller.image.cluster_id, broker.controller.broker_id):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     image = broker.controller.image
-    key = (context.api_version, "", "", int(broker.config.has_consumer_groups), b"")
+    key = (context.api_version, broker.config.pybroker_as_version or "", "", int(broker.config.has_consumer_groups), b"")
     kept = _KEPT.find(image, key)
     if kept is None:
         (encoded,) = encode_response(_response(broker, image, context.api_version), context.api_version, 0)
@@ -72,37 +76,58 @@ def handle(broker: Services, context: RequestContext, request: ApiVersionsReques
 
 
 def _response(broker: Services, image: ClusterImage, version: int) -> ApiVersionsResponse:
+    release = _release(broker)
+    features = SUPPORTED if release is None else release.features
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=_offered(broker),
+        api_keys=_offered(broker, release),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
-            for name, levels in SUPPORTED.items()
+            for name, levels in features.items()
             if levels.lowest > 0 or version >= _LEVEL_0_VERSION
         ],
         finalized_features_epoch=image.revision,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in levels_in_force(image).items()
+            for name, level in _levels(image, features).items()
             if level > 0
         ],
     )
 
 
-def unsupported_version_response() -> ApiVersionsResponse:
-    """Return the response, to be encoded as v0, to an ApiVersions request whose version is not served."""
-    own = [api for api in _served() if api.api_key == ApiKey.API_VERSIONS]
+def _levels(image: ClusterImage, features: Mapping[str, Levels]) -> dict[str, int]:
+    """Return the level of each feature in force, or the highest one that is announced where that is lower."""
+    in_force = levels_in_force(image)
+    return {name: min(in_force[name], levels.highest) for name, levels in features.items()}
+
+
+def unsupported_version_response(release: Release | None = None) -> ApiVersionsResponse:
+    """Return the response, to be encoded as v0, to an ApiVersions request whose version is not served, or not by `release`."""
+    own = [api for api in _served(release) if api.api_key == ApiKey.API_VERSIONS]
+    if release is not None and not release.names_own_range:
+        own = []
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 
 
-def _offered(broker: Services) -> list[ApiVersion]:
+def _release(broker: Services) -> Release | None:
+    name = broker.config.pybroker_as_version
+    if name is None:
+        return None
+    from pybroker.api.releases import release  # noqa: PLC0415  only for a broker that serves less
+
+    return release(name)
+
+
+def _offered(broker: Services, release: Release | None) -> list[ApiVersion]:
     if broker.config.has_consumer_groups:
-        return _served()
-    return [api for api in _served() if api.api_key not in _OF_CONSUMER_GROUPS]
+        return _served(release)
+    return [api for api in _served(release) if api.api_key not in _OF_CONSUMER_GROUPS]
 
 
 @functools.cache
-def _served() -> list[ApiVersion]:
+def _served(release: Release | None) -> list[ApiVersion]:
+    if release is not None:
+        return [ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in release.announced.items()]
     from pybroker.api.registry import APIS  # noqa: PLC0415 - the registry lists this module too
 
     return [ApiVersion(api_key=api.key, min_version=api.lowest, max_version=api.highest) for api in APIS.values()]
