@@ -111,13 +111,29 @@ def test_brokers_end_when_their_parent_is_killed_and_start_again_with_their_data
     assert brokers.stop(signal.SIGINT) == 0
 
 
-def test_a_broker_that_cannot_start_ends_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["listeners", "metrics.listener"])
+def test_a_port_that_another_program_has_is_one_line_before_anything_starts(tmp_path: Path, key: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1] - 1
-        result = run_start("--brokers", "2", "--port", str(port), "--data-dir", str(tmp_path / "data"))
+        port = taken.getsockname()[1]
+        value = f"{'PLAINTEXT://' if key == 'listeners' else ''}127.0.0.1:{port - 1}"
+        overrides = {"listeners": "PLAINTEXT://127.0.0.1:0", key: value}
+        options = [word for name, text in overrides.items() for word in ("--override", f"{name}={text}")]
+        result = run_start("--brokers", "2", "--data-dir", str(tmp_path / "data"), *options)
+    assert result.returncode == 1
+    assert result.stderr.startswith(
+        f"Error: {key}={value}: broker 2 of 2 cannot listen at 127.0.0.1:{port}: Address already in use."
+    )
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_broker_that_cannot_start_ends_all(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "broker_2").write_text("in the place of its directory")
+    result = run_start("--brokers", "2", "--port", "0", "--data-dir", str(tmp_path / "data"))
     assert result.returncode == 1
     assert "Error: Broker 2 did not start; its log above gives the reason" in result.stderr
-    assert "broker=2" in result.stderr or "Address already in use" in result.stderr
+    assert "broker=2" in result.stderr
     assert "READY" not in result.stdout
 
 

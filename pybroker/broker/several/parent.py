@@ -24,6 +24,7 @@ from pybroker.broker.lifecycle import STARTING, STOPPING, print_line
 from pybroker.broker.old_data import MEMORY, sqlite_path
 from pybroker.broker.parent_process import stop_without
 from pybroker.broker.several.child import Child, FailedStartError
+from pybroker.broker.several.ports import why_not_listen
 from pybroker.config.listeners import parse_address
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
@@ -70,6 +71,8 @@ def run(
             loop.add_signal_handler(name, stop.set)
         if parent is not None:
             stop_without(parent, loop, stop)
+        if (reason := await why_not_listen(config, count)) is not None:
+            raise ParentError(reason)
         async with _shared_store(config) as store:
             return await _Brokers(count, lambda number, port: command_of(number, store, port), ready_file).run(stop)
 

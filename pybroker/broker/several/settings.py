@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.broker.old_data import BROKER_PREFIX, old_data
 from pybroker.broker.registration import check_addresses
+from pybroker.broker.several.ports import check_ports
 from pybroker.config.listeners import with_address, with_ports_raised
 from pybroker.config.setting import ConfigError
 from pybroker.network.limits import host_and_port
@@ -73,6 +74,7 @@ def check(config: BrokerConfig, count: int) -> None:
         raise ConfigError("metadata.store", config.metadata_store, "is that of another parent of brokers: leave it out")
     properties_of(config, count, "")
     check_addresses(config)
+    check_ports(config, count)
 
 
 def why_not_start(config: BrokerConfig, count: int, filesystem: Filesystem) -> str | None:

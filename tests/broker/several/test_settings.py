@@ -62,13 +62,33 @@ def test_a_broker_that_is_started_again_has_the_port_that_it_got() -> None:
         ({"node.id": "7"}, "node.id"),
         ({"broker.id": "0", "node.id": "0"}, "node.id"),
         ({"metadata.store": "unix:/s"}, "metadata.store"),
+        ({"listeners": "PLAINTEXT://:9092"}, "listeners"),
+        ({"metrics.listener": "127.0.0.1:9094"}, "metrics.listener"),
+        ({"metrics.listener": "127.0.0.1:9404", "pybroker.admin.listener": "http://localhost:9406"}, None),
+        ({"metrics.listener": "127.0.0.1:9404", "pybroker.admin.listener": "http://127.0.0.1:9406"}, "pybroker.admin.listener"),
+        ({"metrics.listener": "127.0.0.1:9405", "pybroker.admin.listener": "http://127.0.0.1:9404"}, "metrics.listener"),
+        ({"metrics.listener": "[::1]:9093"}, None),
+        ({"metrics.listener": ":9093"}, "metrics.listener"),
+        ({"metrics.listener": "127.0.0.1:9095"}, None),
     ],
 )
-def test_settings_that_several_brokers_cannot_have_are_refused(more: dict[str, str], key: str) -> None:
+def test_settings_that_several_brokers_cannot_have_are_refused(more: dict[str, str], key: str | None) -> None:
     config = load(overrides=more).config
-    with pytest.raises(ConfigError) as refused:
+    refused = ""
+    try:
         check(config, 3)
-    assert refused.value.key == key
+    except ConfigError as error:
+        refused = error.key
+    assert refused == (key or "")
+
+
+def test_two_brokers_that_need_the_same_port_are_named_with_the_properties() -> None:
+    with pytest.raises(ConfigError) as refused:
+        check(load(overrides={"metrics.listener": "127.0.0.1:9093"}).config, 3)
+    assert str(refused.value) == (
+        "metrics.listener=127.0.0.1:9093: broker 1 and listeners=PLAINTEXT://127.0.0.1:9092 of broker 2 need the same port 9093: "
+        "broker i of 3 has all ports raised by i - 1, so choose ports that differ by 3 or more"
+    )
 
 
 @pytest.mark.parametrize(
