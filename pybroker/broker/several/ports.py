@@ -64,7 +64,8 @@ async def why_not_listen(config: BrokerConfig, count: int) -> str | None:
             reason = error.__cause__.strerror if isinstance(error.__cause__, OSError) else os.strerror(error.errno or 0)
             return (
                 f"{one.key}={one.value}: broker {one.broker} of {count} cannot listen at "
-                f"{host_and_port(one.host, one.port)}: {reason}. If another program listens there, stop it, or choose another port; broker i has all ports raised by i - 1"
+                f"{host_and_port(one.host, one.port)}: {reason}. If another program listens there, stop it, or choose "
+                "another port; broker i has all ports raised by i - 1"
             )
         for each in bound:
             each.close()
