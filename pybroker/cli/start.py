@@ -20,6 +20,8 @@ import click
 from pybroker.cli.main import ConfigurationError, RunError
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from pybroker.broker.lifecycle import Lifecycle
     from pybroker.broker.ready_file import ReadyFile
     from pybroker.config.broker import BrokerConfig
@@ -36,6 +38,8 @@ ADDRESS_IN_USE: Final = (
 )
 
 _FIRST: Final = 1
+_COLLECTING: Final = "pybroker.sharing.turns.garbage"
+_LATER_S: Final = 0.01
 
 
 class StoppedEarly(SystemExit):
@@ -170,10 +174,15 @@ def stop_signals() -> tuple[signal.Signals, ...]:
     return always if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*always, signal.SIGHUP)
 
 
-def _stop_while_starting(_number: int, _frame: object) -> None:
+def _stop_while_starting(_number: int, frame: FrameType | None) -> None:
     """Exit at a signal before the broker runs: there is nothing to stop but an etcd beside it, and an interrupted recovery
-    begins again at the next start.
+    begins again at the next start. What is raised in a callback of the garbage collector is lost, so that exit comes a little
+    later.
     """
+    if frame is not None and frame.f_globals.get("__name__") == _COLLECTING:
+        signal.signal(signal.SIGALRM, _stop_while_starting)
+        signal.setitimer(signal.ITIMER_REAL, _LATER_S)
+        return
     logger.info("Stopping, before the broker is ready")
     raise StoppedEarly
 

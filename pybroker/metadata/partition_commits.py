@@ -37,7 +37,8 @@ async def carry_out(controller: Controller, operations_max: int, plan: PlanChang
     count = 0
     while True:
         image = controller.image
-        count_max = max(1, min(operations_max - 1 - len(image.brokers), COMMIT_MAX))  # without the counter and the lives
+        lives_max = len(image.registered.keys() | image.brokers.keys())  # more brokers may be live when it is committed
+        count_max = max(1, min(operations_max - 1 - lives_max, COMMIT_MAX))  # without the counter and the lives
         changes = await complete(plan(image, image.leader_epochs.next_after(NO_LEADER_EPOCH)))
         if not changes:
             return count
