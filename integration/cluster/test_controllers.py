@@ -11,10 +11,14 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, ResponsePartitionData, TopicData
 from testing.clients.stock import KafkaPython
 from testing.process.broker import BrokerProcess
 from testing.process.three_nodes import NUMBERS, ThreeNodes
 from testing.waiting import until
+from testing.wire.one_request import Wire
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,6 +62,33 @@ def test_a_node_is_replaced_by_one_without_data_and_then_another_one_dies(nodes:
     assert values == list(range(300))
     nodes[1].start()
     until(lambda: is_whole(nodes[1]), "the killed one is back", TIMEOUT_S)
+
+
+def quorum(node: BrokerProcess) -> ResponsePartitionData:
+    asked = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
+    wire = Wire(node.bootstrap)
+    try:
+        response = wire.ask(ApiKey.DESCRIBE_QUORUM, 2, DescribeQuorumRequest(topics=[asked]))
+    finally:
+        wire.close()
+    found: ResponsePartitionData = response.topics[0].partitions[0]
+    return found
+
+
+def test_the_quorum_is_the_controllers_and_shows_which_of_them_are_away(nodes: ThreeNodes) -> None:
+    found = quorum(nodes[1])
+    assert [one.replica_id for one in found.current_voters] == [*NUMBERS]
+    assert (found.observers, found.leader_id in NUMBERS, found.leader_epoch > 0) == ([], True, True)
+    until(
+        lambda: len({one.log_end_offset for one in quorum(nodes[1]).current_voters}) == 1, "all have the last commit", TIMEOUT_S
+    )
+    away = next(number for number in NUMBERS if number not in (1, found.leader_id))
+    nodes[away].kill()
+    found = quorum(nodes[1])
+    assert {one.replica_id: one.log_end_offset >= 0 for one in found.current_voters} == {n: n != away for n in NUMBERS}
+    nodes[next(number for number in NUMBERS if number not in (1, away))].kill()
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    until(lambda: quorum(nodes[1]).error_code == code, "no controller leads without a majority", TIMEOUT_S)
 
 
 @pytest.mark.parametrize("is_at_once", [True, False])

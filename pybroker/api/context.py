@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.service import GroupCoordinator
     from pybroker.coordinator.transaction.service import TransactionCoordinator
     from pybroker.metadata.controller import Controller
+    from pybroker.metadata.controllers import AskControllers
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.network.context import ConnectionContext
     from pybroker.replication.fetch_session import FetchSessionCache
@@ -38,7 +39,7 @@ class Services:
     when they are first needed must not be named before. Layers below `api` get only the services that they use.
 
     `config` is the configuration in force: another object after a change of a dynamic setting. `peers` are the other brokers of
-    the cluster, None for a broker that is alone.
+    the cluster, None for a broker that is alone. `ask_controllers` is None where the settings number no controllers.
     """
 
     config: BrokerConfig
@@ -50,6 +51,7 @@ class Services:
     make_groups: Callable[[], GroupCoordinator]
     make_transactions: Callable[[], TransactionCoordinator]
     peers: Peers | None = None
+    ask_controllers: AskControllers | None = None
     validations: Validations = field(default_factory=Validations)
     conversions: LongWork = field(default_factory=lambda: LongWork("convert", CONVERSIONS))
     _groups: GroupCoordinator | None = field(default=None, init=False)

@@ -29,7 +29,7 @@ from pybroker.broker.free_memory import watch_free_memory
 from pybroker.broker.group_gauges import register_groups
 from pybroker.broker.handling import as_configured, faults_of, handler_of, trail_of
 from pybroker.broker.http_listeners import HttpListeners
-from pybroker.broker.joining import Membership, StartError, opened_store, peers_of, read_cluster
+from pybroker.broker.joining import Membership, StartError, controllers_of, opened_store, peers_of, read_cluster
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.passes import schedule_passes
@@ -374,6 +374,7 @@ class BrokerServer:
             make_groups=self._coordinate_groups,
             make_transactions=self._coordinate_transactions,
             peers=None if self.replication is None else self.replication.peers,
+            ask_controllers=controllers_of(config),
             validations=self.validations,
             conversions=self.conversions,
         )

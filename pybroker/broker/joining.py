@@ -9,6 +9,7 @@ import asyncio
 import logging
 import socket
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from pybroker.log.log import Log
     from pybroker.log.manager.manager import LogManager
     from pybroker.metadata.control import ClusterControl
+    from pybroker.metadata.controllers import AskControllers
     from pybroker.metadata.image import ClusterImage
     from pybroker.metadata.store.base import Session, Store
     from pybroker.model import TopicPartition
@@ -130,6 +132,17 @@ def peers_of(controller: Controller) -> Peers:
     from pybroker.broker.peers import BrokerPeers  # noqa: PLC0415  only in a cluster
 
     return BrokerPeers.of(controller)
+
+
+def controllers_of(config: BrokerConfig) -> AskControllers | None:
+    """Return how to ask the controllers that the settings name by their numbers; None where there are none."""
+    if not config.controller_quorum_voters:
+        return None
+    from pybroker.quorum.members import numbered_voters  # noqa: PLC0415  a broker that is a cluster by itself imports nothing of it
+    from pybroker.quorum.standing import standings  # noqa: PLC0415
+
+    voters = numbered_voters(config)
+    return partial(standings, voters) if voters else None
 
 
 class Membership:

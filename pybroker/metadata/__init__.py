@@ -8,6 +8,7 @@ membership           makes a broker live
 control              a broker of a cluster: its session, the elections of the controller
 elections, partition_commits    which replica leads; commits what was planned for partitions
 election_counts      how often leaders were elected, for the metrics
+controllers          how far each controller is, where the settings name several
 isr_changes, isr_commits        another set of in-sync replicas, which a leader requests; how it is committed
 store/               where the entries are kept: in memory, or in a SQLite file
 kraft/               the metadata log of a KRaft Kafka: read when its directory is adopted, and written

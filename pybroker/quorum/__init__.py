@@ -2,6 +2,7 @@
 
 members         which nodes are controllers, and whether this process is one, from the settings
 etcd_command    the command line of a member
+standing        how far each member is, and which one leads
 replacement     whether a controller that has lost its data joins the others again
 member          runs the member as a child of this process: started first, restarted, and stopped last
 

@@ -77,6 +77,12 @@ def quorum_of(config: BrokerConfig, is_own_host: Callable[[str], bool]) -> Quoru
     return Quorum(voters=voters, own=own, listen_host=listen_host, is_broker=is_broker)
 
 
+def numbered_voters(config: BrokerConfig) -> tuple[Voter, ...]:
+    """Return the controllers that a broker uses and whose numbers the settings name; nothing for other metadata stores."""
+    is_used = config.metadata_store.startswith("etcd:") and "metadata.store" not in config.origins
+    return _voters(config) if is_used and config.controller_quorum_voters else ()
+
+
 def _voters(config: BrokerConfig) -> tuple[Voter, ...]:
     key, texts = VOTERS, config.controller_quorum_voters
     if not texts:

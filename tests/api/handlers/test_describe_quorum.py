@@ -1,10 +1,11 @@
-"""DescribeQuorum shows the controller as the only voter, with the number of the store's commits as its offset."""
+"""DescribeQuorum shows as voters the controllers that the settings number; elsewhere it shows the elected controller alone."""
 
 from __future__ import annotations
 
 import pytest
 
 from pybroker.api.handlers import describe_quorum
+from pybroker.metadata.controllers import ControllerStanding
 from pybroker.metadata.member_entries import CONTROLLER_KEY, session_key
 from pybroker.metadata.members import BrokerRegistration, Endpoint
 from pybroker.model import ZERO_TOPIC_ID, BrokerId
@@ -79,6 +80,48 @@ async def test_each_commit_of_the_store_moves_the_log_end_and_the_high_watermark
     _, after = await cluster.controller._store.list()
     assert after == before + 2
     assert await ends() == (after, after)
+
+
+def standing(number: int, revision: int, *, is_leader: bool = False) -> ControllerStanding:
+    return ControllerStanding(BrokerId(number), f"kafka-{number}", 9093, is_leader=is_leader, epoch=7, revision=revision)
+
+
+async def cluster_of(*controllers: ControllerStanding) -> ClusterScene:
+    """Return brokers 1, 2 and 8 of a cluster whose controllers report this."""
+    others = [BrokerRegistration(broker_id=BrokerId(n), endpoints={}) for n in (2, 8)]
+    cluster = await ClusterScene(controller_listener_names=("CONTROL",)).start(*others)
+    cluster.broker.clock.advance(1234)  # type: ignore[attr-defined]  # a manual one
+
+    async def ask() -> tuple[ControllerStanding, ...]:
+        return controllers
+
+    cluster.broker.ask_controllers = ask
+    return cluster
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_the_controllers_that_the_settings_number_are_the_voters(version: int) -> None:
+    cluster = await cluster_of(standing(2, 70), standing(3, 71, is_leader=True), standing(4, -1))
+    response = await cluster.ask(describe_quorum.handle, version, METADATA)
+    (partition,) = response.topics[0].partitions
+    assert (partition.error_code, partition.leader_id, partition.leader_epoch, partition.high_watermark) == (0, 3, 7, 71)
+    replicas = [*partition.current_voters, *partition.observers]
+    end = cluster.controller.image.revision
+    assert [(one.replica_id, one.log_end_offset) for one in replicas] == [(2, 70), (3, 71), (4, -1), (1, end), (8, -1)]
+    if version >= 1:
+        times = [(one.last_fetch_timestamp, one.last_caught_up_timestamp) for one in replicas]
+        assert times == [(1234, -1), (1234, 1234), (-1, -1), (1234, 1234), (-1, -1)]
+    nodes = [(node.node_id, [(one.name, one.host, one.port) for one in node.listeners]) for node in response.nodes]
+    assert nodes == ([(n, [("CONTROL", f"kafka-{n}", 9093)]) for n in (2, 3, 4)] if version >= 2 else [])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_there_is_no_quorum_while_no_controller_leads(version: int) -> None:
+    cluster = await cluster_of(standing(2, 70), standing(3, -1), standing(4, -1))
+    response = await cluster.ask(describe_quorum.handle, version, METADATA)
+    (partition,) = response.topics[0].partitions
+    assert (response.error_code, partition.error_code) == (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert (partition.current_voters, partition.observers, response.nodes) == ([], [], [])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
