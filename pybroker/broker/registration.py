@@ -73,15 +73,22 @@ def registration(config: BrokerConfig, bound: Iterable[BoundListener]) -> Broker
 
 
 async def warn_of_unresolved(config: BrokerConfig, registered: BrokerRegistration) -> None:
-    """Log a warning if this machine itself cannot resolve the host by which other brokers are to reach this one."""
+    """Log a warning if this machine itself cannot resolve the host by which other brokers are to reach this one.
+
+    It is no refusal: others may resolve a name that this machine does not know, and after a power failure the name server may
+    start later than the broker. Kafka does not look at all.
+    """
     name = inter_broker_listener(config)
     host, port = registered.endpoints[name]
     try:
         await asyncio.get_running_loop().getaddrinfo(host, port)
     except (socket.gaierror, UnicodeError) as error:
+        is_advertised = host in (config.advertised_listeners or "")
         logger.warning(
-            "This machine cannot resolve %s (%s), which this broker advertises for the listener %s: brokers that cannot either "
-            "do not reach this one. advertised.listeners sets another address",
+            "%s=%s: this machine cannot resolve %s (%s), where other brokers will reach this one at its listener %s. Those that "
+            "cannot either copy nothing from here, as their logs show: set advertised.listeners to an address that all resolve",
+            "advertised.listeners" if is_advertised else "listeners",
+            config.advertised_listeners if is_advertised else config.listeners,
             host,
             error,
             name,

@@ -58,7 +58,9 @@ async def test_a_host_that_this_machine_cannot_resolve_is_a_warning(
     made = config(listeners="PLAINTEXT://127.0.0.1:0", advertised_listeners=f"PLAINTEXT://{host}:9092")
     await warn_of_unresolved(made, registration_in_cluster(made, bound(("PLAINTEXT", "127.0.0.1", 1234))))
     assert len(caplog.messages) == lines
-    assert all("cannot resolve nowhere.invalid (" in line and "listener PLAINTEXT" in line for line in caplog.messages)
+    assert all(
+        "this machine cannot resolve nowhere.invalid (" in line and "listener PLAINTEXT" in line for line in caplog.messages
+    )
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
