@@ -43,7 +43,7 @@ def replicate(
     """Begin to copy from other brokers, and to keep the ISRs of what this broker leads."""
     config = controller.config
     replicas.cluster.alter_isr, replicas.cluster.give_up = control.alter_isr, control.give_up
-    control.step_down = replicas.step_down
+    control.step_down, control.lead_again = replicas.step_down, replicas.lead_again
     replication = Replication(replicas, peers, lambda: controller.config, controller.image)
     controller.subscribe(replication.follow)
     periodic.every(max(config.replica_lag_time_max_ms // 2, 1), lambda: in_slices(replicas.check_isr()))

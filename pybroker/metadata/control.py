@@ -66,6 +66,8 @@ class ClusterControl:
         self._controller, self._store = controller, store
         self.step_down: Callable[[], object] = lambda: None
         """A function that makes this broker's replicas of partitions with several followers, at once."""
+        self.lead_again: Callable[[], object] = lambda: None
+        """A function that ends this: whatever leads by a later image was elected after the broker had stepped aside."""
         self._registration: BrokerRegistration | None = None
         self._session: Session | None = None
         self._lost = asyncio.Event()  # the entry of this life is gone
@@ -209,6 +211,7 @@ class ClusterControl:
                 await lost.close()
                 await end_predecessor(self._controller, [life.directory])  # the life before, if the store still has it
                 await self.step_aside()
+                self.lead_again()
                 await self._enter(life)
             except Exception as error:  # a bug must not keep the broker out for good
                 is_bug = not isinstance(error, StoreError)

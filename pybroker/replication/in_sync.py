@@ -47,7 +47,8 @@ class Cluster:
     """The knowledge of a broker about the others, which its partitions share. `brokers` are the live ones.
 
     `alter_isr` is None for a broker that is alone. `wake` checks again the requests that wait for a partition.
-    `give_up` has other brokers lead partitions whose logs cannot be used here.
+    `give_up` has other brokers lead partitions whose logs cannot be used here. While this broker `is_away`, because its session
+    has ended, it leads no partition with several replicas, whatever images it gets: they may be older than the end.
     """
 
     clock: Clock = field(default_factory=SystemClock)
@@ -55,6 +56,7 @@ class Cluster:
     alter_isr: AlterIsr | None = None
     wake: Callable[[TopicPartition], object] = lambda _: None
     give_up: Callable[[Collection[TopicPartition]], object] = lambda _: None
+    is_away: bool = False
     lag_ms_max: int = 30_000
     shrinks: int = 0
     expands: int = 0

@@ -189,11 +189,16 @@ class OwnPartitions:
                     partition.step_down()
 
     def step_down(self) -> None:
-        """Lead no partition with several replicas, until an image has a newer leader epoch: this broker's session has ended."""
+        """Lead no partition with several replicas until `lead_again`: this broker's session has ended."""
+        self._cluster.is_away = True
         for topic_partition, partition in self.online.items():
             if partition.is_leader and len(partition.replicas) > 1:
                 partition.step_down()
                 self._wake(topic_partition)
+
+    def lead_again(self) -> None:
+        """Lead in the leader epochs of later images: no election before this is in force any more."""
+        self._cluster.is_away = False
 
     def _no_longer_own(self, old: TopicImage, topic: TopicImage) -> list[int]:
         if old.partitions == topic.partitions:

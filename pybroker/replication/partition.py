@@ -11,7 +11,8 @@ High watermark
     before it without reading. A follower follows that of its leader.
 
 Leading
-    A replica leads as the image has it. Once `step_down` was called, it leads only in a later leader epoch.
+    A replica leads as the image has it. Once `step_down` was called, it leads only in a later leader epoch, and one that was
+    elected before this broker went away (`Cluster.is_away`) does not lead, even if the image says so later.
 
 Errors
     Appends and reads raise KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (the
@@ -104,6 +105,8 @@ class Partition(LeaderState):
         self.partition_epoch = image.partition_epoch
         self.replicas = image.replicas
         self.isr = image.isr
+        if self.cluster.is_away and len(image.replicas) > 1:
+            self._stepped_down_at = image.leader_epoch
         self.is_leader = image.leader == self.broker_id and image.leader_epoch > self._stepped_down_at
         self._is_alone = self.is_leader and len(image.replicas) == len(image.isr) == 1  # no replica to wait for, and min_isr is 1
         if self.is_leader and not is_same_leader:

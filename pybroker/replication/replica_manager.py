@@ -138,8 +138,12 @@ class ReplicaManager(LeaderAppends):
             pass
 
     def step_down(self) -> None:
-        """Lead no partition with several replicas, until an image has a newer leader epoch: this broker's session has ended."""
+        """Lead no partition with several replicas until `lead_again`: this broker's session has ended."""
         self._own.step_down()
+
+    def lead_again(self) -> None:
+        """Lead in the leader epochs of later images: no election before this is in force any more."""
+        self._own.lead_again()
 
     def check_isr(self) -> Pausing[None]:
         """Take the replicas out of the ISRs that are too far behind, in slices; call it from time to time."""

@@ -339,12 +339,17 @@ async def test_kafka_14154_a_leader_that_was_replaced_proposes_nothing_and_follo
     await replicas.settle()
 
 
-async def test_a_lost_session_ends_leading_until_another_leader_epoch(replicas: Replicas) -> None:
+async def test_a_lost_session_ends_leading_until_an_election_after_it(replicas: Replicas) -> None:
     replicas.produce(1, b"a")
     replicas.brokers[1].replicas.step_down()
     assert replicas.partition(1).check_replicated(Offset(1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     await replicas.decide(isr=(1, 2))
     assert not replicas.partition(1).is_leader, "it may be news from before"
+    await replicas.elect(1, isr=(1, 2))
+    assert not replicas.partition(1).is_leader, "it was elected before the session ended, and learns so late"
+    replicas.brokers[1].replicas.lead_again()
+    await replicas.decide(isr=(1, 3))
+    assert not replicas.partition(1).is_leader
     await replicas.elect(1, isr=(1, 2))
     assert replicas.partition(1).is_leader
 
