@@ -109,6 +109,8 @@ class RemoteGateway(Gateway):
         except (LostError, NotSentError, TimeoutError) as error:
             self.close()  # as the real gateway does, which leaves the member
             raise LostError(str(error) or "no response in time") from None
+        finally:
+            future.cancel()  # a response to a call that was given up is heard by nobody
 
     async def stream(self, path: str, message: Message) -> AsyncGenerator[Message]:
         """Watch the member."""
