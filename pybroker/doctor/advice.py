@@ -54,7 +54,10 @@ def broker_problem(bootstrap: Look, broker: Broker, found: Look) -> str | None:
     advertised = (
         f"The broker tells clients to use {broker}" if len(response.brokers) == 1 else f"Broker {broker.node_id} is {broker}"
     )
-    return f"{advertised}, {wrong}. {_remedy(bootstrap, broker, response)}"
+    remedy = _remedy(bootstrap, broker, response)
+    if len(response.brokers) > 1 and found.attempts and not found.connects:  # it may have stopped since the cluster listed it
+        remedy = f"Start broker {broker.node_id}; if it runs, {remedy[0].lower()}{remedy[1:]}"
+    return f"{advertised}, {wrong}. {remedy}"
 
 
 def ailments(bootstrap: Look) -> Iterator[str]:
