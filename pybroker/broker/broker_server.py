@@ -29,7 +29,7 @@ from pybroker.broker.free_memory import watch_free_memory
 from pybroker.broker.group_gauges import register_groups
 from pybroker.broker.handling import as_configured, faults_of, handler_of, trail_of
 from pybroker.broker.http_listeners import HttpListeners
-from pybroker.broker.joining import Membership, StartError, controllers_of, opened_store, peers_of, read_cluster
+from pybroker.broker.joining import Membership, StartError, controllers_of, opened_store, peers_of, read_cluster, start_error
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.passes import schedule_passes
@@ -227,7 +227,7 @@ class BrokerServer:
             self.controller = await read_cluster(self.store, self.config, self.filesystem, self.hosts)
             self.membership = Membership(self.controller, self.store, self.config, self.clock)
         except (StoreError, ConfigError) as error:
-            raise StartError(str(error)) from error
+            raise start_error(self.config, error) from error
         self.config = self.controller.config  # with the dynamic settings of earlier runs
 
     def _open_store(self) -> Store:
@@ -278,7 +278,7 @@ class BrokerServer:
             # After a crash before this line, the next start reports again which directories came back.
             await write_directories(store, broker_id, claims.settled())
         except (LogDirectoryInUseError, InconsistentDirectoryError, KafkaError, StoreError) as error:
-            raise StartError(str(error)) from error
+            raise start_error(self.config, error) from error
 
     def _follow_metadata(self) -> None:
         """Lead the partitions that the metadata has, and follow its changes from now on. Raises StartError."""

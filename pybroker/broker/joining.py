@@ -31,7 +31,7 @@ from pybroker.metadata.member_entries import decode_session, session_key
 from pybroker.metadata.members import BrokerSession
 from pybroker.metadata.membership import end_predecessor, go_live, in_use
 from pybroker.metadata.store import open_store
-from pybroker.metadata.store.base import StoreError
+from pybroker.metadata.store.base import StoreError, UnreachableError
 from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+METADATA_STORE: Final = "metadata.store"
 LOOK_S: Final = 0.2
 """The time between two looks at whether another process is still this broker."""
 
@@ -90,6 +91,16 @@ async def read_cluster(store: Store, config: BrokerConfig, filesystem: Filesyste
             f"{controller.image.cluster_id}. Set cluster.id to that, or leave it out, or set metadata.store to another one"
         )
     return controller
+
+
+def start_error(config: BrokerConfig, error: Exception) -> StartError:
+    """Return why a broker cannot start whose metadata store has this error; a store out of reach is named by its property."""
+    if not isinstance(error, UnreachableError):
+        return StartError(str(error))
+    if METADATA_STORE in config.origins:
+        advice = f"Start etcd there, or correct {METADATA_STORE}, then start the broker again"
+        return StartError(f"{METADATA_STORE}={config.metadata_store}: {error}. {advice}")
+    return StartError(f"The controllers do not respond: {error}. Start a majority of them, then start the broker again")
 
 
 def is_shared(config: BrokerConfig) -> bool:
@@ -222,7 +233,7 @@ class Membership:
                     logger.warning("%s", line)
                 self._session = await go_live(self._controller, self._store, life, self._config)
         except (StoreError, ConfigError) as error:
-            raise StartError(str(error)) from error
+            raise start_error(self._config, error) from error
 
     def see_room(self, logs: LogManager) -> None:
         """Have other brokers lead the partitions of directories that are offline or full, which take no records.

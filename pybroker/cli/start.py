@@ -296,10 +296,10 @@ def _with_quorum(config: BrokerConfig) -> tuple[BrokerConfig, Member | None]:
     quorum = controllers_of(config)
     if quorum is None:
         return config, None
-    from pybroker.quorum.etcd_command import DIRECTORY
+    from pybroker.quorum.etcd_command import DIRECTORY, token_of
     from pybroker.quorum.member import Member
 
-    member = Member(quorum, str(Path(config.log_dirs[0]) / DIRECTORY), config.cluster_id or "pybroker")
+    member = Member(quorum, str(Path(config.log_dirs[0]) / DIRECTORY), token_of(quorum, config.cluster_id))
     return config.model_copy(update={"metadata_store": quorum.metadata_store}), member
 
 

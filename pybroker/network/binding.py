@@ -9,12 +9,10 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING
 
-from pybroker.network.limits import OS_DEFAULT, host_and_port
+from pybroker.network.limits import OS_DEFAULT, Listener, host_and_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from pybroker.network.limits import Listener
 
 
 async def bind_all(listeners: Sequence[Listener], *, send_buffer_bytes: int, receive_buffer_bytes: int) -> list[socket.socket]:
@@ -32,6 +30,17 @@ async def bind_all(listeners: Sequence[Listener], *, send_buffer_bytes: int, rec
             one.close()
         raise
     return bound
+
+
+async def why_not_listen(host: str, port: int) -> str | None:
+    """Return why no program can listen at an address now; None if one can."""
+    try:
+        bound = await bind_all([Listener(host=host, port=port)], send_buffer_bytes=OS_DEFAULT, receive_buffer_bytes=OS_DEFAULT)
+    except OSError as error:
+        return error.__cause__.strerror if isinstance(error.__cause__, OSError) else str(error)
+    for one in bound:
+        one.close()
+    return None
 
 
 def refusal(listener: Listener, error: OSError) -> OSError:

@@ -5,6 +5,7 @@ Source: etcd's configuration flags, of 3.4 and newer.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import shutil
@@ -16,6 +17,7 @@ from pybroker.quorum.members import CLIENT_PORT_ABOVE
 if TYPE_CHECKING:
     from pybroker.quorum.members import Quorum
 
+TOKEN_DIGITS: Final = 22
 DIRECTORY: Final = "controller.etcd"
 """The folder of a member's data, in the first log directory."""
 MISSING: Final = (
@@ -36,6 +38,17 @@ _OPTIONS: Final = (
     "--log-level=warn",
     "--log-outputs=stderr",
 )
+
+
+def token_of(quorum: Quorum, cluster_id: str | None) -> str:
+    """Return the token of a cluster's members: its id or, without one, what only controllers at the same addresses have.
+
+    Kafka's nodes have an id before they start (kafka-storage format); ours get one from the first of them, after etcd runs.
+    """
+    if cluster_id is not None:
+        return cluster_id
+    voters = sorted(f"{voter.name}={voter.peer_url}" for voter in quorum.voters)
+    return f"pybroker-{hashlib.sha256(','.join(voters).encode()).hexdigest()[:TOKEN_DIGITS]}"
 
 
 def executable() -> str | None:

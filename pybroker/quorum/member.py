@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Final
 from pybroker.metadata.store.etcd import messages
 from pybroker.metadata.store.etcd.address import parse
 from pybroker.metadata.store.etcd.gateway import Gateway, LostError, NotSentError, RefusedError
+from pybroker.network.binding import why_not_listen
+from pybroker.network.limits import host_and_port
 from pybroker.quorum.etcd_command import MISSING, command, executable, logged
+from pybroker.quorum.members import CLIENT_PORT_ABOVE
 from pybroker.quorum.replacement import is_joining
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ BACK_OFF_S: Final = (0.2, 1.0, 5.0)
 STEADY_S: Final = 30.0
 """A member that ran for so long is restarted as if it had never ended before."""
 LOOK_S: Final = 0.1
+PORTS_S: Final = 10.0
 REMIND_S: Final = 30.0
 KEPT_LINES: Final = 3
 _PR_SET_PDEATHSIG: Final = 1
@@ -66,8 +70,24 @@ class Member:
                 arguments = command(program, self._quorum, self._folder, self._token, is_joining=joins)
             except OSError as error:
                 raise QuorumError(f"{self._quorum.listen_host}: {error.strerror}") from error
+            await self._wait_for_ports()
             self._running = asyncio.create_task(self._keep_running(arguments))
         await self._majority()
+
+    async def _wait_for_ports(self) -> None:
+        """Wait until the ports are free: the etcd of a broker that was killed still ends. Raises QuorumError if they are not."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + PORTS_S
+        for number, whom in ((self._port, "the other controllers"), (self._port + CLIENT_PORT_ABOVE, "brokers")):
+            while (reason := await why_not_listen(self._quorum.listen_host, number)) is not None:
+                if loop.time() > end:
+                    address = host_and_port(self._quorum.listen_host, number)
+                    raise QuorumError(
+                        f"listeners: controller {self._name} cannot listen at {address} for {whom}: {reason}. Another program "
+                        "listens there, or this node runs already: stop it, or give the controller another port in listeners and "
+                        f"in the list of the controllers (it takes that port, and the one {CLIENT_PORT_ABOVE} above)"
+                    )
+                await asyncio.sleep(LOOK_S)
 
     def _has_data(self) -> bool:
         return Path(self._folder, "member").exists()
@@ -104,7 +124,13 @@ class Member:
             except OSError as error:
                 reason = error.strerror or str(error)
             else:
-                logger.info("Controller %s runs etcd as process %d", self._name, process.pid)
+                logger.info(
+                    "Controller %s runs etcd as process %d, at %s for the other controllers and at port %d for brokers",
+                    self._name,
+                    process.pid,
+                    host_and_port(self._quorum.listen_host, self._port),
+                    self._port + CLIENT_PORT_ABOVE,
+                )
                 last = await _forward(process)
                 reason = f"exit code {await process.wait()}{last}"
             ends = 0 if loop.time() - began > STEADY_S else ends
@@ -117,6 +143,11 @@ class Member:
     def _name(self) -> str:
         own = self._quorum.own
         return "" if own is None else own.name
+
+    @property
+    def _port(self) -> int:
+        own = self._quorum.own
+        return 0 if own is None else own.port
 
     async def _majority(self) -> None:
         gateway = Gateway(parse(self._quorum.metadata_store.removeprefix("etcd:")).endpoints)
@@ -133,7 +164,12 @@ class Member:
                     break
                 if loop.time() >= remind_at:
                     remind_at = loop.time() + REMIND_S
-                    logger.warning("Waiting for a majority of the controllers (%s): %s", voters, reason)
+                    logger.warning(
+                        "Waiting for a majority of the controllers (%s), without which no broker starts: %s. Members: %s",
+                        voters,
+                        reason,
+                        await gateway.described(),
+                    )
                 await asyncio.sleep(LOOK_S)
         finally:
             gateway.close()

@@ -14,13 +14,14 @@ from pybroker.broker.registration import inter_broker_listener, registration_in_
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.hosts import HostLookups
+from pybroker.config.load import load
 from pybroker.config.setting import ConfigError
 from pybroker.log.checkpoints import checkpoint
 from pybroker.log.files.filesystem import Filesystem
 from pybroker.metadata.controller import Controller
 from pybroker.metadata.member_entries import encode_session, session_key
 from pybroker.metadata.members import BrokerRegistration, BrokerSession, Endpoint
-from pybroker.metadata.store.base import StoreError
+from pybroker.metadata.store.base import StoreError, UnreachableError
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import BrokerId
 from pybroker.network.limits import BoundListener
@@ -81,6 +82,16 @@ def test_the_listener_for_brokers_is_the_named_one_or_the_first() -> None:
     assert inter_broker_listener(made) == "OUT"
     with pytest.raises(ConfigError, match="the listener OUT is at every interface"):
         registration_in_cluster(made, bound(("IN", "10.0.0.5", 1), ("OUT", "0.0.0.0", 2)))
+
+
+def test_a_store_that_cannot_be_reached_is_named_by_the_property_that_was_written() -> None:
+    error = UnreachableError("no member of etcd can be reached (http://a:2379: Connection refused)")
+    written = load(overrides={"metadata.store": "etcd:http://a:2379"}).config
+    assert str(joining.start_error(written, error)) == (
+        f"metadata.store=etcd:http://a:2379: {error}. Start etcd there, or correct metadata.store, then start the broker again"
+    )
+    assert str(joining.start_error(config(), error)).startswith("The controllers do not respond: no member of etcd")
+    assert str(joining.start_error(written, StoreError("damaged"))) == "damaged"
 
 
 class Scene:

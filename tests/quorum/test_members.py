@@ -7,7 +7,7 @@ import pytest
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.load import load_texts
 from pybroker.config.setting import ConfigError
-from pybroker.quorum.etcd_command import command, logged
+from pybroker.quorum.etcd_command import command, logged, token_of
 from pybroker.quorum.members import Quorum, Voter, quorum_of
 
 VOTERS = "controller.quorum.voters"
@@ -48,6 +48,19 @@ def test_three_combined_nodes() -> None:
         "--initial-cluster-state=new",
     } <= {*arguments}
     assert "--initial-cluster-state=existing" in command("etcd", quorum, "/data/controller.etcd", "token", is_joining=True)
+
+
+def test_the_token_is_the_cluster_id_or_what_only_these_controllers_have() -> None:
+    quorum = found()
+    assert quorum is not None
+    assert token_of(quorum, "4L6g3nShT-eMCtK--X86sw") == "4L6g3nShT-eMCtK--X86sw"
+    turned = found(controller_quorum_voters="3@kafka-3:9093,2@kafka-2:9093,1@kafka-1:9093")
+    others = found(controller_quorum_voters="1@kafka-1:9093,2@kafka-2:9093,3@kafka-4:9093")
+    assert turned is not None
+    assert others is not None
+    tokens = [token_of(one, None) for one in (quorum, turned, others)]
+    assert tokens[0] == tokens[1] != tokens[2]
+    assert tokens[0].startswith("pybroker-")
 
 
 def test_controllers_without_ids_are_named_by_their_addresses() -> None:

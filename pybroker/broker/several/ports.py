@@ -5,13 +5,12 @@ Each broker would find that out by itself, but with a line for each, and some of
 
 from __future__ import annotations
 
-import os
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.config.setting import ConfigError
-from pybroker.network.binding import bind_all
-from pybroker.network.limits import Listener, host_and_port
+from pybroker.network import binding
+from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
@@ -58,17 +57,12 @@ def check_ports(config: BrokerConfig, count: int) -> None:
 async def why_not_listen(config: BrokerConfig, count: int) -> str | None:
     """Return why one of `count` brokers could not listen at one of its ports, in one line for a person; None if all can."""
     for one in ports_of(config, count):
-        try:
-            bound = await bind_all([Listener(host=one.host, port=one.port)], send_buffer_bytes=-1, receive_buffer_bytes=-1)
-        except OSError as error:
-            reason = error.__cause__.strerror if isinstance(error.__cause__, OSError) else os.strerror(error.errno or 0)
+        if (reason := await binding.why_not_listen(one.host, one.port)) is not None:
             return (
                 f"{one.key}={one.value}: broker {one.broker} of {count} cannot listen at "
                 f"{host_and_port(one.host, one.port)}: {reason}. If another program listens there, stop it, or choose "
                 "another port; broker i has all ports raised by i - 1"
             )
-        for each in bound:
-            each.close()
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import socket
 from collections.abc import Sequence
 
 import pytest
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 
 from pybroker.clock import ManualClock
 from pybroker.metadata.store import open_store
-from pybroker.metadata.store.base import ABSENT, Change, Conflict, OutcomeUnknownError, StoreError
+from pybroker.metadata.store.base import ABSENT, Change, Conflict, OutcomeUnknownError, StoreError, UnreachableError
 from pybroker.metadata.store.etcd import following
 from pybroker.metadata.store.etcd import store as etcd_store
 from pybroker.metadata.store.etcd.address import Endpoint, EtcdAddress, parse
+from pybroker.metadata.store.etcd.gateway import Gateway
 from pybroker.metadata.store.etcd.store import EtcdStore
 from testing.simulation.etcd import FAULTS, SimulatedEtcd
 from testing.simulation.loop import SimulatedLoop
@@ -74,7 +76,9 @@ async def test_a_commit_whose_outcome_was_unknown_is_seen_when_it_has_happened()
     store.watch("", seen.extend)
     await store.commit(puts={"k": b"1"})
     etcd.plan("response lost", *["lost"] * 100_000)
-    with pytest.raises(OutcomeUnknownError):
+    with pytest.raises(
+        OutcomeUnknownError, match=r"sent no response \(planned\), .* finds that out by the mark .* To do: look whether"
+    ):
         await store.commit(puts={"k": b"2"})
     etcd.plan_nothing()
     await store.commit(puts={"other": b""})
@@ -160,6 +164,41 @@ async def test_a_time_without_a_majority_is_two_lines(caplog: pytest.LogCaptureF
     await store.commit(puts={"k": b"2"})
     assert [text.split(" in etcd ")[1].split()[0].rstrip(",:") for text in caplog.messages] == ["broke", "continues"]
     await store.close()
+
+
+async def test_a_store_that_cannot_be_reached_names_each_member_with_the_reason() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        ports = [each.getsockname()[1] for each in (one, other)]
+    gateway = Gateway(parse(",".join(f"http://127.0.0.1:{port}" for port in ports)).endpoints)
+    store = EtcdStore(gateway, "n", "broker-1", patience_s=0)
+    with pytest.raises(UnreachableError) as raised:
+        await store.get("k")
+    reasons = "; ".join(f"http://127.0.0.1:{port}: Connection refused" for port in ports)
+    assert str(raised.value) == f"no member of etcd can be reached ({reasons})"
+    await store.close()
+
+
+async def test_a_store_without_a_majority_names_the_members_that_can_be_reached() -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.read(1):
+            body = b'{"error":"etcdserver: no leader","code":14}'
+            writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        writer.close()
+
+    server = await asyncio.start_server(respond, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port_of_gone = gone.getsockname()[1]
+    gateway = Gateway(parse(f"http://127.0.0.1:{port},http://127.0.0.1:{port_of_gone}").endpoints)
+    store = EtcdStore(gateway, "n", "broker-1", patience_s=0)
+    with pytest.raises(UnreachableError) as raised:
+        await store.get("k")
+    assert str(raised.value) == (
+        "etcd could not carry out a request, perhaps because a majority of its members is missing: etcdserver: no leader "
+        f"(http://127.0.0.1:{port} can be reached; http://127.0.0.1:{port_of_gone}: Connection refused)"
+    )
+    await store.close()
+    server.close()
 
 
 async def test_a_watch_that_etcd_refuses_is_a_line(caplog: pytest.LogCaptureFixture) -> None:

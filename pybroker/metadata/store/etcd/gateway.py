@@ -15,6 +15,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 AUTHENTICATE: Final = "/v3/auth/authenticate"
 CALL_S: Final = 5.0
+LOOK_S: Final = 1.0
 READ_BYTES: Final = 65_536
 UNAVAILABLE: Final = frozenset({1, 4, 14})
 """gRPC's CANCELLED, DEADLINE_EXCEEDED and UNAVAILABLE: the request may have been carried out, or may be yet."""
@@ -108,6 +111,19 @@ class Gateway:
                 for line in lines:
                     yield _checked(json.loads(line))
 
+    async def described(self) -> str:
+        """Return for each member whether it can be reached, for a person."""
+        return "; ".join(await asyncio.gather(*map(self._state, self._endpoints)))
+
+    async def _state(self, endpoint: Endpoint) -> str:
+        try:
+            async with asyncio.timeout(LOOK_S):
+                streams = await dial(endpoint, self._context if endpoint.is_secure else None)
+        except (OSError, TimeoutError) as error:
+            return f"{endpoint}: {_reason(error)}"
+        streams.writer.close()
+        return f"{endpoint} can be reached"
+
     def close(self) -> None:
         """Close all connections."""
         for connection in (*self._idle, *self._busy):
@@ -153,16 +169,16 @@ class Gateway:
                 connection.close()
 
     async def _connect(self, within_s: float) -> _Connection:
-        failure = ""
+        failures = []
         for _ in self._endpoints:
             number, endpoint = self._number, self._endpoints[self._number % len(self._endpoints)]
             try:
                 async with asyncio.timeout(within_s):
                     return _Connection(await dial(endpoint, self._context if endpoint.is_secure else None), str(endpoint))
             except (OSError, TimeoutError) as error:
-                failure = str(error) or "no response in time"
+                failures.append(f"{endpoint}: {_reason(error)}")
                 self._leave(number)
-        raise NotSentError(f"etcd cannot be reached at {self}: {failure}")
+        raise NotSentError(f"no member of etcd can be reached ({'; '.join(failures)})")
 
     def _leave(self, number: int) -> None:
         """Ask the next member from now on, unless another call has already decided so."""
@@ -220,4 +236,14 @@ def _checked(response: Message) -> Message:
         return result
     found = error if isinstance(error, dict) else response  # of a stream, or of a call
     code, text = int(found.get("grpc_code") or found.get("code") or 0), str(found.get("message", error))
-    raise LostError(text) if code in UNAVAILABLE else RefusedError(code, text)
+    if code in UNAVAILABLE:
+        raise LostError(f"etcd could not carry out a request, perhaps because a majority of its members is missing: {text}")
+    raise RefusedError(code, text)
+
+
+def _reason(error: Exception) -> str:
+    """Return why a member cannot be reached, without its address."""
+    if isinstance(error, socket.gaierror):
+        return error.strerror or "no address"
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if number else str(error) or "no response in time"

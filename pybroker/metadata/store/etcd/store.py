@@ -286,7 +286,7 @@ class EtcdStore(Store):
     async def _patient(self, call: Callable[[], Awaitable[Result]], *, is_change: bool = False) -> Result:
         """Return what a call returns that may be repeated. Raises StoreError."""
         time = asyncio.get_running_loop().time
-        end, failure, may_be_done, is_under_way = time() + self._patience_s, NO_RESPONSE, False, False
+        end, failure, may_be_done, is_under_way, has_members = time() + self._patience_s, NO_RESPONSE, False, False, False
         try:
             async with self._hurried():
                 while True:
@@ -294,9 +294,9 @@ class EtcdStore(Store):
                     try:
                         return await call()
                     except NotSentError as error:
-                        failure = str(error)
+                        failure, has_members = str(error), True
                     except LostError as error:
-                        failure, may_be_done = str(error), is_change
+                        failure, may_be_done, has_members = str(error), is_change, False
                     is_under_way = False
                     if time() >= end:
                         break
@@ -305,7 +305,9 @@ class EtcdStore(Store):
             may_be_done = may_be_done or (is_change and is_under_way)
         if may_be_done:
             raise OutcomeUnknownError(UNKNOWN_OUTCOME.format(failure))
-        raise UnreachableError(failure)
+        if has_members or self._is_hasty:
+            raise UnreachableError(failure)
+        raise UnreachableError(f"{failure} ({await self._gateway.described()})")
 
     @contextlib.asynccontextmanager
     async def _hurried(self) -> AsyncIterator[None]:
