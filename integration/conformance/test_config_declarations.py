@@ -54,7 +54,7 @@ OURS = {
     "pybroker.fetch.session.cache.partitions": "our own", "pybroker.first.request.timeout.ms": "our own",
     "pybroker.request.progress.timeout.ms": "our own", "pybroker.unsent.response.bytes.max": "our own",
     "pybroker.admin.listener": "our own", "pybroker.admin.requests": "our own", "pybroker.admin.token": "our own",
-    "pybroker.as.version": "our own", "pybroker.faults.file": "our own",
+    "pybroker.as.version": "our own", "pybroker.faults.file": "our own", "pybroker.virtual.time": "our own",
     "pybroker.metrics.groups": "our own", "pybroker.metrics.internal.topics": "our own", "pybroker.metrics.topics": "our own",
 }  # fmt: skip
 """Properties of a broker that Kafka does not have."""

@@ -9,12 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from pybroker.testing import Broker
 from testing.places import ROOT
 
 PAGE = ROOT / "docs" / "testing.md"
 EXAMPLES = ROOT / "examples"
 README = ROOT / "README.md"
 PLUGINS = ("pybroker.testing.plugin", "pytest_asyncio.plugin")
+API = "http://127.0.0.1:8080"
 TIMEOUT_S = 300
 TESTS = re.compile(r"^\s*(?:async )?def test_", re.MULTILINE)
 
@@ -51,6 +55,18 @@ def test_the_example_files_pass(tmp_path: Path) -> None:
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"{len([*EXAMPLES.glob('test_*.py')])} passed" in run.stdout
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_requests_of_the_page_are_taken() -> None:
+    (commands,) = blocks("bash")
+    with Broker.in_thread({"pybroker.admin.listener": "http://127.0.0.1:0"}, virtual_time=True) as broker:
+        assert commands.count(API) == 1
+        command = ["bash", "-euc", commands.replace(API, str(broker.admin_url))]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        assert run.returncode == 0, run.stdout + run.stderr
+        assert run.stdout.count("\n") == commands.count("curl ")
+        assert broker.faults.rules == {}
 
 
 def test_the_settings_of_the_page_are_taken(tmp_path: Path) -> None:

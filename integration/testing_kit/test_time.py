@@ -11,9 +11,9 @@ import confluent_kafka
 import kafka
 import pytest
 
+from pybroker.admin.steps import Ask, Steps
 from pybroker.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from pybroker.testing import Broker, ThreadBroker
-from pybroker.testing.steps import Ask, Steps
 from testing.waiting import WAIT_S, Deadline, until
 
 WEEK_MS = 7 * 24 * 3_600_000

@@ -8,8 +8,8 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from pybroker.admin.groups import TopicPartition
 from pybroker.testing import Broker
-from pybroker.testing.groups import TopicPartition
 from testing.waiting import Deadline
 
 TIMEOUT_S = 60

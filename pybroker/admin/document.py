@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker import __version__
 from pybroker.faults.rule import ACTIONS, Rule
+from pybroker.times.lanes import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,6 +52,17 @@ def _type(annotation: str) -> Any:
 
 
 RULE: Final = _rule()
+
+
+ADVANCE: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["by"],
+    "properties": {
+        "by": {"type": "string", "description": "A duration such as 7d, 90m, 1h 30m, 30s, 500ms."},
+        "only": {"type": "array", "items": {"type": "string", "enum": list(PARTS)}},
+    },
+}
 
 
 def document_of(routes: Iterable[Route]) -> Json:

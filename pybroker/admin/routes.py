@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.admin import verbs
 from pybroker.admin.calls import NOT_FOUND, AdminError, parts_of
-from pybroker.admin.document import RULE, document_of
+from pybroker.admin.document import ADVANCE, RULE, document_of
 
 if TYPE_CHECKING:
     from pybroker.admin.calls import Call, Json
@@ -60,6 +60,40 @@ ROUTES: Final = (
     Route("DELETE", "/v1/faults", verbs.remove_faults, "Remove all rules, and return them."),
     Route("GET", "/v1/faults/{name}", verbs.show_fault, "A rule with its counts.", errors=_NO_RULE),
     Route("DELETE", "/v1/faults/{name}", verbs.remove_fault, "Remove a rule, and return it.", errors=_NO_RULE),
+    Route("GET", "/v1/clock", verbs.show_clock, "The broker's time, and how much more has passed than for the machine."),
+    Route(
+        "POST",
+        "/v1/clock/advance",
+        verbs.advance_clock,
+        "Let time pass; the response comes when everything is done that was due meanwhile.",
+        body=ADVANCE,
+        errors={400: "The duration or a part cannot be.", 409: "The broker has the clock of the machine."},
+    ),
+    Route(
+        "POST",
+        "/v1/reset",
+        verbs.reset,
+        "Remove all rules, topics, groups, transactions and dynamic settings, and forget the requests.",
+        errors={409: "The broker is one of several."},
+    ),
+    Route(
+        "GET",
+        "/v1/requests",
+        verbs.list_requests,
+        "The last requests of clients that fit, oldest first, and how many fit.",
+        query={
+            "limit": f"At most this many, {verbs.REQUESTS} by default, {verbs.REQUESTS_MAX} at most.",
+            "api": "Requests of this API.",
+            "client_id": "Requests of clients with this id.",
+            "topic": "Requests that name this topic.",
+            "group": "Requests that name this group.",
+            "transactional_id": "Requests that name this transactional id.",
+        },
+        errors={400: "The limit is no number.", 409: "The broker keeps no requests."},
+    ),
+    Route("GET", "/v1/topics", verbs.list_topics, "All topics with their partitions."),
+    Route("GET", "/v1/groups", verbs.list_groups, "All groups with members, offsets and lag."),
+    Route("GET", "/v1/transactions", verbs.list_transactions, "All transactional ids with their last transactions."),
     Route("GET", "/livez", verbs.show_life, "Whether the broker's event loop runs."),
     Route("GET", "/readyz", verbs.show_readiness, "Whether the broker is ready for clients."),
     Route("GET", DOCUMENT, _describe, "This description."),

@@ -11,10 +11,11 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.admin.calls import BAD_REQUEST, AdminError, Call
+from pybroker.admin.calls import BAD_REQUEST, UNAVAILABLE, AdminError, Call
 from pybroker.admin.guards import BODY_BYTES_MAX, JSON_TYPE, Guards
 from pybroker.admin.routes import route_of
 from pybroker.http_server import Bounds, HttpServer, Response
+from pybroker.protocol.error_codes import KafkaError
 
 if TYPE_CHECKING:
     from pybroker.admin.subject import Parts, Subject
@@ -64,6 +65,8 @@ class _Responder:
             return _response(route.status, await route.verb(self._subject, call))
         except AdminError as error:
             return _response(error.status, {"error": str(error)}, error.headers)
+        except KafkaError as error:
+            return _response(UNAVAILABLE, {"error": f"{error.code.name}: {error}"})
         except Exception:
             logger.exception("The request %s %s cannot be carried out because of a bug", request.method, request.path)
             return _response(500, {"error": "The broker has a bug, of which its log has the trace"})

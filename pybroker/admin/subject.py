@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pybroker.admin.calls import UNAVAILABLE, AdminError
+from pybroker.admin.inner import frame_of, response_of
+from pybroker.admin.steps import Ask
+from pybroker.admin.topics import CONTROLLER
+from pybroker.client.connection import Connection
+from pybroker.client.errors import ClientError
+from pybroker.client.frames import Frames
+from pybroker.faults.trail import OWN
+from pybroker.network.limits import host_and_port
+from pybroker.protocol.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
+    from pybroker.admin.inner import Inner
+    from pybroker.admin.steps import Steps
     from pybroker.faults.faults import Faults
+    from pybroker.faults.trail import Trail
+    from pybroker.model import BrokerId
+    from pybroker.times.clock import BrokerClock
+
+Result = TypeVar("Result")
+
+CONNECT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +39,18 @@ class Parts:
 
     Attributes:
         faults: the rules by which requests go wrong, which any thread may change.
+        trail: the last requests, which any thread may read; None if none are kept.
+        clock: the time of the broker, which its loop alone may move.
+        inner: takes requests of no client, in the broker's loop.
+        is_alone: whether the broker is a cluster by itself.
     """
 
     faults: Faults
+    trail: Trail | None
+    clock: BrokerClock
+    inner: Inner
+    node_id: BrokerId
+    is_alone: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,3 +73,40 @@ class Subject:
         if self.serving is None:
             raise AdminError(UNAVAILABLE, f"The broker is not ready: {self.why_not_ready() or 'it stops'}")
         return self.serving
+
+    async def in_loop(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run `work` in the broker's loop, and return its result."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
+
+    async def carry_out(self, steps: Steps[Result]) -> Result:
+        """Carry out steps, and return their result. The broker's loop serves the requests, and does nothing else of it.
+
+        Raises KafkaError, and AdminError if another broker does not respond.
+        """
+        response: Any = None
+        while True:
+            try:
+                step = steps.send(response)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            response = await (self._ask(step) if isinstance(step, Ask) else asyncio.sleep(step))
+
+    async def _ask(self, ask: Ask) -> Any:
+        parts = self.parts
+        if ask.node in (None, CONTROLLER, parts.node_id):
+            return response_of(ask, await self.in_loop(parts.inner.handle(frame_of(ask))))
+        cluster = await self._ask(Ask(MetadataRequest(topics=[]), 9))
+        address = next(((one.host, one.port) for one in cluster.brokers if one.node_id == ask.node), None)
+        if address is None:
+            raise AdminError(UNAVAILABLE, f"The broker {ask.node} is not there")
+        return await asyncio.to_thread(_asked_elsewhere, address, ask)
+
+
+def _asked_elsewhere(address: tuple[str, int], ask: Ask) -> Any:
+    """Return the response of another broker. Raises AdminError."""
+    name = host_and_port(*address)
+    try:
+        with Frames(socket.create_connection(address, CONNECT_S), address=name, client_id=OWN) as frames:
+            return Connection(frames).call(ask.request, ask.version)
+    except (ClientError, OSError) as error:
+        raise AdminError(UNAVAILABLE, f"The broker {ask.node} at {name} does not respond: {error}") from error

@@ -14,8 +14,8 @@ disks, disk_thread   the thread of each data directory, and how directories are 
 leadership           whether a start raises the leader epochs
 alone                settings that only several brokers can keep, for a broker that is alone
 registration         what the broker registers with the cluster
+settling             waits until the broker has done what it has begun
 passes, periodic     work that is repeated: retention, checkpoints, expiry
-times                the clocks and timers of the parts, which a test may move
 time_slice           has the scheduler let the loop run soon on a busy machine
 free_memory          gives memory back to the system after a peak
 standard_streams     standard error and standard output, for which the broker does not wait

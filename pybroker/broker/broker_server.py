@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.context import Services
@@ -34,7 +35,7 @@ from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.passes import schedule_passes
 from pybroker.broker.periodic import Periodic
-from pybroker.broker.times import GROUPS, REQUESTS, TRANSACTIONS, Times
+from pybroker.broker.settling import settled
 from pybroker.config.hosts import HostLookups, connection_limits
 from pybroker.config.setting import ConfigError
 from pybroker.config.topic import TopicConfig
@@ -56,6 +57,7 @@ from pybroker.replication.fetch_session import FetchSessionCache
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.sharing.background import Background
 from pybroker.sharing.turns.watchdog import current
+from pybroker.times.times import GROUPS, REQUESTS, TRANSACTIONS, Times
 
 if TYPE_CHECKING:
     import socket
@@ -120,7 +122,7 @@ class BrokerServer:
         self._periodic = Periodic(self._count_bug, self.times.later)
         self._freeze = freeze
         self._held = ExitStack()  # what the broker holds of its process from the start to the stop
-        self._http = HttpListeners()
+        self._http = HttpListeners(self.times)
         self.faults, self.trail = faults, trail
         self.replication: Replication | None = None  # None for a broker that is alone
         self._groups: GroupCoordinator | None = None
@@ -160,7 +162,14 @@ class BrokerServer:
         bound = await self._open_to_clients(sockets)
         self._schedule_passes()
         self._register_gauges()
-        self._http.open(self.faults)
+        self.times.begin(partial(settled, self.disks, self.background))
+        self._http.open(
+            handler=self.dispatcher.handle,
+            bound=bound,
+            faults=self.faults,
+            trail=self.trail,
+            is_alone=self.membership.is_alone,
+        )
         return bound
 
     async def groups_loaded(self) -> None:

@@ -7,15 +7,22 @@ import logging
 from typing import TYPE_CHECKING
 
 from pybroker.metadata.names import INTERNAL_TOPICS
+from pybroker.model import BrokerId
 from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pybroker.admin.server import AdminServer
     from pybroker.broker.lifecycle import Lifecycle
     from pybroker.config.broker import BrokerConfig
     from pybroker.faults.faults import Faults
+    from pybroker.faults.trail import Trail
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.metrics.http_server import MetricsServer
+    from pybroker.network.context import RequestHandler
+    from pybroker.network.limits import BoundListener
+    from pybroker.times.times import Times
 
 logger = logging.getLogger(__name__)
 
@@ -23,24 +30,46 @@ logger = logging.getLogger(__name__)
 class HttpListeners:
     """Those of one broker. They respond from before the disks are opened on, while logs are recovered."""
 
-    def __init__(self) -> None:
+    def __init__(self, times: Times) -> None:
+        self._times = times
+        self._node_id = BrokerId(-1)
         self._metrics: MetricsServer | None = None
         self._admin: AdminServer | None = None
 
     def start(self, config: BrokerConfig, metrics: BrokerMetrics, lifecycle: Lifecycle) -> None:
         """Listen where the settings name an address. Raises OSError that names the setting."""
+        self._node_id = config.node_id
         if (address := config.metrics_address) is not None:
             self._start_metrics(config, metrics, lifecycle, address)
         if (address := config.admin_address) is not None:
             self._start_admin(config, lifecycle, address)
 
-    def open(self, faults: Faults | None) -> None:
-        """Let the API reach what serves clients."""
-        if self._admin is not None:
-            from pybroker.admin.subject import Parts  # noqa: PLC0415  only with this listener
+    def open(
+        self,
+        *,
+        handler: RequestHandler,
+        bound: Sequence[BoundListener],
+        faults: Faults | None,
+        trail: Trail | None,
+        is_alone: bool,
+    ) -> None:
+        """Let the API, if there is one, reach what serves clients. `handler` takes requests that come from no client."""
+        if self._admin is None:
+            return
+        from pybroker.admin.inner import Inner  # noqa: PLC0415  only a broker with this listener pays for the imports
+        from pybroker.admin.subject import Parts  # noqa: PLC0415
+        from pybroker.times.clock import BrokerClock  # noqa: PLC0415
 
-            assert faults is not None
-            self._admin.open(Parts(faults=faults))
+        assert faults is not None
+        parts = Parts(
+            faults=faults,
+            trail=trail,
+            clock=BrokerClock(self._times.lanes),
+            inner=Inner(handler, bound),
+            node_id=self._node_id,
+            is_alone=is_alone,
+        )
+        self._admin.open(parts)
 
     def stop(self) -> None:
         """Close all sockets."""

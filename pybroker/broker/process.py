@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pybroker import native
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from pybroker.config.broker import BrokerConfig
     from pybroker.quorum.member import Member
+    from pybroker.times.times import Times
 
 Result = TypeVar("Result")
 
@@ -107,12 +109,25 @@ def run_controller(member: Member, lifecycle: Lifecycle | None, *, stop_signals:
     return asyncio.run(serve())
 
 
+def _virtual_times(config: BrokerConfig) -> Times | None:
+    """Return the times that a test moves, if the settings ask for such; they continue those of an earlier process."""
+    if not config.pybroker_virtual_time:
+        return None
+    from pybroker.times.stored import StoredTimeError, stored_lanes  # noqa: PLC0415  only for tests
+    from pybroker.times.virtual_times import VirtualTimes  # noqa: PLC0415
+
+    try:
+        return VirtualTimes(stored_lanes(Path(config.log_dirs[0])))
+    except StoredTimeError as error:
+        raise StartError(str(error)) from error
+
+
 async def _serve(
     config: BrokerConfig, lifecycle: Lifecycle, watchdog: Watchdog, stop_signals: Sequence[signal.Signals], parent: int | None
 ) -> tuple[BrokerServer, int]:
     loop = asyncio.get_running_loop()
     watchdog.phase = START
-    broker = BrokerServer(config, lifecycle=lifecycle, freeze=gc.freeze)
+    broker = BrokerServer(config, lifecycle=lifecycle, freeze=gc.freeze, times=_virtual_times(config))
     bound = await broker.start()
     loop.call_soon(setattr, watchdog, "phase", None)  # the turn that opened the sockets still belongs to the start
     stop = asyncio.Event()

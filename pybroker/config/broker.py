@@ -233,6 +233,7 @@ class BrokerConfig(BaseSettings):
     pybroker_request_elements_max: int
     pybroker_request_progress_timeout_ms: int
     pybroker_unsent_response_bytes_max: int
+    pybroker_virtual_time: bool
     queued_max_request_bytes: int
     queued_max_requests: int
     replica_fetch_backoff_ms: int
@@ -361,6 +362,10 @@ class BrokerConfig(BaseSettings):
         )
 
 
+_OF_SEVERAL: Final = ("etcd:", "unix:")
+"""The metadata stores that several brokers share."""
+
+
 def _check_together(config: BrokerConfig) -> None:
     """Check what no single row can check. Raises ConfigError."""
     if 0 < config.queued_max_request_bytes <= config.socket_request_max_bytes:
@@ -393,8 +398,23 @@ def _check_together(config: BrokerConfig) -> None:
     config.connection_limits  # noqa: B018  # parsed for its errors, like the three below
     config.metrics_address  # noqa: B018
     config.admin_address  # noqa: B018
+    if config.pybroker_virtual_time:
+        _check_virtual_time(config)
     config._listeners()
     _check_outside(config)
+
+
+def _check_virtual_time(config: BrokerConfig) -> None:
+    """Check that the time can be moved, and that no other broker has another time."""
+    key, text = "pybroker.virtual.time", "true"
+    if not config.pybroker_admin_listener:
+        raise ConfigError(key, text, "needs pybroker.admin.listener, by which the time is moved")
+    if (
+        config.metadata_store.startswith(_OF_SEVERAL)
+        or config.controller_quorum_voters
+        or config.controller_quorum_bootstrap_servers
+    ):
+        raise ConfigError(key, text, "is for a broker that is a cluster by itself: several brokers need one and the same time")
 
 
 def _check_outside(config: BrokerConfig) -> None:

@@ -125,6 +125,11 @@ SERVER_SETTINGS: Final = (
         between(0, 1_000_000),
     ),
     Setting(
+        "pybroker.virtual.time", _B, False,
+        "pybroker's own, for tests of clients: the broker has a clock that pybroker.admin.listener can move"
+        " (docs/testing.md). Only for a broker that is a cluster by itself.",
+    ),
+    Setting(
         "pybroker.down.conversion.chunk.bytes", _I, 114688,
         "pybroker's own: bytes of whole batches that are converted at once for a client from before 0.11 (KIP-283). Kafka's are"
         " 131072.",

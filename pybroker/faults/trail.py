@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 LENGTH: Final = 10_000
 """How many requests are kept: some megabytes."""
 
+OWN: Final = "pybroker.testing"
+"""The client id of a test that looks into a broker, which is no client of it."""
+
 NOTHING: Final = About((), frozenset(), (), ())
 
 
@@ -40,10 +43,12 @@ class SeenRequest(NamedTuple):
 
 
 def seen(connection: ConnectionContext, frame: memoryview, name_of: NameOf) -> SeenRequest | None:
-    """Return what a frame asks for; None if it cannot be read, which the broker finds out by itself."""
+    """Return what a frame asks for; None if it is a test's own, or cannot be read, which the broker finds out by itself."""
     try:
         header, at = decode_request_header(frame)
         api = APIS[header.api_key]
+        if header.client_id == OWN:
+            return None
         named = NOTHING
         if api.lowest <= header.api_version <= api.highest:
             named = about(decode(request_class(api.key), header.api_version, frame, at), name_of)

@@ -6,6 +6,7 @@ schema, wire          how a message is declared; the types of its fields
 plan                  a message in one version, as a table of steps
 codec                 requests and responses with their headers; errors of encoding and decoding
 _codec_*              the twins that run the plans: `_python` has the contract, `_native` is compiled where it was built
+member_assignment     what a member of a classic group of consumers is assigned
 forms                 requests that are like one before, and need no decoding
 parts                 the pieces of a response, some of which are made while it is sent
 """

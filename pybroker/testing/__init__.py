@@ -15,14 +15,12 @@ blocking        a broker or a cluster in a thread, and a broker in a process
 child           the program of the broker that is a process
 plugin          the fixtures for pytest
 verbs           the methods that work on what is in a broker
-topics, records, groups    these methods as steps: requests, and what becomes of their responses
+records         those of records as steps: requests, and what becomes of their responses
 faults          the rules of faults, under a name for programs of users
-clock           the time of a broker, as a test sees and moves it
-lanes, virtual_times   what moves it
+clock           the time of a broker elsewhere
 topics_file     topics in a file
 leaks           what a test has left behind
 snapshot        a copy of all files of a broker
-steps           what carries out the steps has to know
 server          the broker's server, with what differs inside of another program
 settings        the settings of a broker for tests
 directory       the directory of a broker's data, which ends with its process
@@ -36,8 +34,8 @@ if TYPE_CHECKING:
     from pybroker.protocol.error_codes import KafkaError
     from pybroker.testing.blocking import ProcessBroker, ThreadBroker, ThreadCluster
     from pybroker.testing.broker import Broker
-    from pybroker.testing.clock import RealClockError
     from pybroker.testing.cluster import Cluster
+    from pybroker.times.clock import RealClockError
 
 __all__ = ["Broker", "Cluster", "KafkaError", "ProcessBroker", "RealClockError", "ThreadBroker", "ThreadCluster"]
 
@@ -48,7 +46,7 @@ _PLACES: Final = {
     "Cluster": "pybroker.testing.cluster",
     "KafkaError": "pybroker.protocol.error_codes",
     "ProcessBroker": "pybroker.testing.blocking",
-    "RealClockError": "pybroker.testing.clock",
+    "RealClockError": "pybroker.times.clock",
     "ThreadBroker": "pybroker.testing.blocking",
     "ThreadCluster": "pybroker.testing.blocking",
 }

@@ -15,30 +15,30 @@ import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
+from pybroker.admin.steps import Ask
+from pybroker.admin.topics import reset
 from pybroker.broker.joining import StartError
 from pybroker.client.connection import Connection
 from pybroker.client.frames import Frames
+from pybroker.faults.trail import OWN
 from pybroker.network.limits import host_and_port
 from pybroker.testing.broker import Broker
 from pybroker.testing.clock import BlockingClock
 from pybroker.testing.cluster import Cluster
 from pybroker.testing.directory import Directory
 from pybroker.testing.leaks import leaks
-from pybroker.testing.server import CLIENT_ID
 from pybroker.testing.settings import LOOPBACK, config_of, properties_of, texts_of
 from pybroker.testing.snapshot import Snapshot
-from pybroker.testing.steps import Ask
-from pybroker.testing.topics import reset
 from pybroker.testing.verbs import BlockingVerbs
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from types import TracebackType
 
+    from pybroker.admin.steps import Steps
+    from pybroker.admin.topics import Setting
     from pybroker.faults.faults import Faults
     from pybroker.faults.trail import SeenRequest
-    from pybroker.testing.settings import Setting
-    from pybroker.testing.steps import Steps
 
 Result = TypeVar("Result")
 Guest = TypeVar("Guest", bound=Broker | Cluster)
@@ -161,6 +161,11 @@ class ThreadBroker(_InThread[Broker]):
         return self._guest.port
 
     @property
+    def admin_url(self) -> str | None:
+        """Where the API for other languages is, if `pybroker.admin.listener` is set."""
+        return self._guest.admin_url
+
+    @property
     def faults(self) -> Faults:
         """The rules by which requests go wrong."""
         return self._guest.faults
@@ -201,6 +206,11 @@ class ThreadCluster(_InThread[Cluster]):
 
     def __init__(self, count: int = 3, settings: Mapping[str, Setting] | None = None) -> None:
         super().__init__(Cluster(count, settings))
+
+    @property
+    def admin_urls(self) -> dict[int, str]:
+        """Where the API of each broker that runs is, by node id, if `pybroker.admin.listener` is set."""
+        return self._guest.admin_urls
 
     @property
     def faults(self) -> dict[int, Faults]:
@@ -312,7 +322,7 @@ class ProcessBroker(_BlockingBroker):
 
     def _carry_out(self, steps: Steps[Result]) -> Result:
         address = f"{self.host}:{self.port}"
-        with Frames(socket.create_connection(self._address, START_S), address=address, client_id=CLIENT_ID) as frames:
+        with Frames(socket.create_connection(self._address, START_S), address=address, client_id=OWN) as frames:
             connection, response = Connection(frames), None
             while True:
                 try:

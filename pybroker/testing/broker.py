@@ -5,28 +5,28 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from pybroker.admin.steps import Ask
+from pybroker.admin.topics import reset
 from pybroker.broker.handling import load_file
 from pybroker.faults.faults import Faults
 from pybroker.faults.trail import SeenRequest, Trail
 from pybroker.network.limits import host_and_port
-from pybroker.testing.clock import TestClock
 from pybroker.testing.directory import Directory
-from pybroker.testing.lanes import Lanes
 from pybroker.testing.leaks import leaks, open_connections
 from pybroker.testing.server import GuestServer
 from pybroker.testing.settings import config_of, texts_of
 from pybroker.testing.snapshot import Snapshot
-from pybroker.testing.steps import Ask
-from pybroker.testing.topics import reset
 from pybroker.testing.verbs import AsyncVerbs
+from pybroker.times.clock import BrokerClock
+from pybroker.times.lanes import Lanes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
+    from pybroker.admin.steps import Steps
+    from pybroker.admin.topics import Setting
     from pybroker.testing.blocking import ProcessBroker, ThreadBroker
-    from pybroker.testing.settings import Setting
-    from pybroker.testing.steps import Steps
 
 Result = TypeVar("Result")
 
@@ -55,7 +55,7 @@ class Broker(AsyncVerbs):
         self._address = ("", 0)
         self._trail = Trail()
         self.faults = Faults()
-        self.clock = TestClock(Lanes() if virtual_time else None)
+        self.clock = BrokerClock(Lanes() if virtual_time else None)
 
     @staticmethod
     def in_thread(
@@ -161,6 +161,11 @@ class Broker(AsyncVerbs):
         self.faults.release()
         await self._carry_out(reset())
         self._trail.clear()
+
+    @property
+    def admin_url(self) -> str | None:
+        """Where the API for other languages is, if `pybroker.admin.listener` is set."""
+        return self._running.lifecycle.admin_url
 
     @property
     def requests(self) -> list[SeenRequest]:

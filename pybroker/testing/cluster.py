@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+from pybroker.admin.steps import Ask, Patience, check
+from pybroker.admin.topics import RETRY_S, cluster, offsets_of
 from pybroker.broker.handling import load_file
 from pybroker.faults.faults import Faults
 from pybroker.faults.trail import SeenRequest, Trail
@@ -21,8 +23,6 @@ from pybroker.network.limits import host_and_port
 from pybroker.testing.directory import Directory
 from pybroker.testing.server import GuestServer
 from pybroker.testing.settings import config_of, texts_of
-from pybroker.testing.steps import Ask, Patience, check
-from pybroker.testing.topics import RETRY_S, cluster, offsets_of
 from pybroker.testing.verbs import AsyncVerbs
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from pybroker.admin.steps import Steps
+    from pybroker.admin.topics import Setting
     from pybroker.testing.blocking import ThreadCluster
-    from pybroker.testing.settings import Setting
-    from pybroker.testing.steps import Steps
 
 Result = TypeVar("Result")
 
@@ -85,6 +85,12 @@ class Cluster(AsyncVerbs):
     def bootstrap(self) -> str:
         """The addresses of all brokers for `bootstrap.servers`."""
         return ",".join(host_and_port(*self._addresses[node]) for node in sorted(self._addresses))
+
+    @property
+    def admin_urls(self) -> dict[int, str]:
+        """Where the API of each broker that runs is, by node id, if `pybroker.admin.listener` is set."""
+        urls = {node: server.lifecycle.admin_url for node, server in self._servers.items() if server is not None}
+        return {node: url for node, url in urls.items() if url is not None}
 
     @property
     def requests(self) -> list[SeenRequest]:

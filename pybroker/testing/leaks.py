@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pybroker.admin.groups import groups, transactions
 from pybroker.network.limits import host_and_port
-from pybroker.testing.groups import groups, transactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pybroker.admin.steps import Steps
     from pybroker.faults.trail import SeenRequest
     from pybroker.network.context import ConnectionContext
-    from pybroker.testing.steps import Steps
 
 
 def leaks() -> Steps[list[str]]:

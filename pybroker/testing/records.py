@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pybroker.admin.steps import Ask, Patience, check
+from pybroker.admin.topics import EARLIEST, LATEST, cluster, leaders_of, offsets_of
 from pybroker.clock import SystemClock
 from pybroker.model import Offset
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -12,11 +14,9 @@ from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from pybroker.records import batch as format_2
 from pybroker.records.aborted import AbortedTransactions
 from pybroker.records.build import build_batch
-from pybroker.testing.steps import Ask, Patience, check
-from pybroker.testing.topics import EARLIEST, LATEST, cluster, leaders_of, offsets_of
 
 if TYPE_CHECKING:
-    from pybroker.testing.steps import Steps
+    from pybroker.admin.steps import Steps
 
 FETCH_BYTES: Final = 8 << 20
 WAIT_MS: Final = 500

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.admin.topics import text_of
 from pybroker.config.load import load_texts
 from pybroker.config.setting import ConfigError
 from pybroker.config.table import BROKER_SETTINGS, family_of
@@ -12,14 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from pybroker.admin.topics import Setting
     from pybroker.config.broker import BrokerConfig
-
-    Setting = str | int | float | bool
 
 LOOPBACK: Final = "127.0.0.1"
 ORIGIN: Final = "the test"
 
-OWN: Final = ("log.dirs", "log.dir", "metadata.store")
+_OF_DATA: Final = "the data of a test's broker is in a directory of its own"
+OWN: Final = {
+    "log.dirs": _OF_DATA,
+    "log.dir": _OF_DATA,
+    "metadata.store": _OF_DATA,
+    "pybroker.virtual.time": "the broker is made with virtual_time=True",
+}
+"""Settings that a test cannot set, and why."""
 
 DEFAULTS: Final = {
     "group.initial.rebalance.delay.ms": "0",  # else the first member of each group waits three seconds for others
@@ -38,16 +45,11 @@ def texts_of(settings: Mapping[str, Setting] | None, as_version: str | None = No
     texts = {} if as_version is None else {"pybroker.as.version": as_version}
     for name, value in (settings or {}).items():
         if name in OWN:
-            raise ConfigError(name, value, "the data of a test's broker is in a directory of its own")
+            raise ConfigError(name, value, OWN[name])
         if name not in BROKER_SETTINGS and family_of(name) is None:
             raise ConfigError(name, value, "no setting has this name; `pybroker config list` prints all of them")
         texts[name] = text_of(value)
     return texts
-
-
-def text_of(value: Setting) -> str:
-    """Return the value of a setting as a text, in Kafka's form."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def config_of(texts: Mapping[str, str], directory: Path, *, port: int = 0) -> BrokerConfig:

@@ -18,7 +18,7 @@ from pybroker.faults.documents import document_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pybroker.testing.settings import Setting
+    from pybroker.admin.topics import Setting
 
 FIELDS = {"partitions", "settings"}
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from pybroker.testing import groups, records, topics
+from pybroker.admin import groups, topics
+from pybroker.testing import records
 from pybroker.testing.topics_file import topics_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pybroker.testing.groups import Group, Transaction
+    from pybroker.admin.groups import Group, Transaction
+    from pybroker.admin.steps import Steps
+    from pybroker.admin.topics import Setting, Topic
     from pybroker.testing.records import Batch, Headers, Record, Text
-    from pybroker.testing.settings import Setting
-    from pybroker.testing.steps import Steps
-    from pybroker.testing.topics import Topic
 
 Result = TypeVar("Result")
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.client.errors import ClientError
-from pybroker.protocol.codec import DecodeError, decode
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.member_assignment import assigned
 from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from pybroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -130,7 +129,13 @@ class Groups(Admin):
         (found,) = self._of_group(group_id, classic, 5, lambda r: int(r.groups[0].error_code)).groups
         check(found.error_code)
         members = [
-            Member(one.member_id, one.group_instance_id or "", one.client_id, one.client_host, assigned(one.member_assignment))
+            Member(
+                one.member_id,
+                one.group_instance_id or "",
+                one.client_id,
+                one.client_host,
+                [Partition(*partition) for partition in assigned(one.member_assignment)],
+            )
             for one in found.members
         ]
         return Group(group_id, found.group_state, found.protocol_data, members)
@@ -219,15 +224,3 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 
 def _partitions(assignment: Any) -> list[Partition]:
     return [Partition(topic.topic_name, index) for topic in assignment.topic_partitions for index in topic.partitions]
-
-
-def assigned(data: bytes | memoryview) -> list[Partition]:
-    """Return what a classic consumer is assigned to read; an empty list when another kind of member wrote the bytes."""
-    if len(data) < 2:
-        return []
-    version = min(int.from_bytes(data[:2], signed=True), 3)
-    try:
-        found = decode(ConsumerProtocolAssignment, version, memoryview(data), 2)
-    except DecodeError:
-        return []
-    return [Partition(topic.topic, index) for topic in found.assigned_partitions for index in topic.partitions]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 START_MS = 1_700_000_000_000
 SLICES_S = {
     "pybroker.sharing.work": 0.0,
-    "pybroker.broker.times": 0.0,
+    "pybroker.times.times": 0.0,
 }
 """The time of a slice, by the modules that have a name of their own for it."""
 _FOREVER_NS = 1 << 60

@@ -9,13 +9,18 @@ from contextlib import asynccontextmanager
 import pytest
 
 from pybroker.admin.guards import BODY_BYTES_MAX
+from pybroker.admin.inner import Inner
 from pybroker.admin.server import AdminServer
 from pybroker.admin.subject import Parts, Subject
 from pybroker.faults.faults import Faults
+from pybroker.model import BrokerId
+from pybroker.network.limits import BoundListener
+from pybroker.times.clock import BrokerClock
 from tests.admin.api import Api
 
 RULE = {"name": "leader moves", "api": "Produce", "topic": "orders", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}
 TOKEN = "t0ken"
+BOUND = BoundListener(name="PLAINTEXT", host="127.0.0.1", port=9092)
 
 
 @asynccontextmanager
@@ -24,7 +29,8 @@ async def serving(token: str | None = None, *, is_open: bool = True, reason: str
     server = AdminServer(subject, token)
     port = server.start("127.0.0.1", 0)
     if is_open:
-        server.open(Parts(faults=Faults()))
+        clock, inner = BrokerClock(None), Inner(lambda _connection, _frame: b"", [BOUND])
+        server.open(Parts(faults=Faults(), trail=None, clock=clock, inner=inner, node_id=BrokerId(1), is_alone=True))
     try:
         yield Api(f"http://127.0.0.1:{port}", token)
     finally:

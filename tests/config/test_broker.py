@@ -73,6 +73,7 @@ def test_older_names_fill_in_the_newer_ones() -> None:
 
 
 SOCKET_MAX = 104_857_600
+VIRTUAL = {"pybroker_virtual_time": True, "pybroker_admin_listener": "http://127.0.0.1:0"}
 TOGETHER = [
     ({"queued_max_request_bytes": SOCKET_MAX}, "queued.max.request.bytes", SOCKET_MAX),
     ({"queued_max_request_bytes": 1}, "queued.max.request.bytes", 1),
@@ -103,6 +104,9 @@ TOGETHER = [
     ({"max_connections_per_ip_overrides": "x"}, "max.connections.per.ip.overrides", "x"),
     ({"metrics_listener": "9100"}, "metrics.listener", "9100"),
     ({"pybroker_admin_listener": "127.0.0.1:8080"}, "pybroker.admin.listener", "127.0.0.1:8080"),
+    ({"pybroker_virtual_time": True}, "pybroker.virtual.time", "true"),
+    ({**VIRTUAL, "metadata_store": "etcd:http://127.0.0.1:2379"}, "pybroker.virtual.time", "true"),
+    ({**VIRTUAL, "controller_quorum_voters": ("1@a:9093",)}, "pybroker.virtual.time", "true"),
     ({"pybroker_admin_listener": "http://127.0.0.1"}, "pybroker.admin.listener", "http://127.0.0.1"),
     ({"pybroker_admin_listener": "http://:8080"}, "pybroker.admin.listener", "http://:8080"),
     ({"pybroker_admin_listener": "http://192.0.2.1:8080"}, "pybroker.admin.listener", "http://192.0.2.1:8080"),

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from pybroker.broker.times import GROUPS, REQUESTS, TRANSACTIONS
 from pybroker.testing import Broker, RealClockError
-from pybroker.testing.clock import duration_ms
-from pybroker.testing.lanes import LOGS, LOOKS_MAX, PARTS, Lanes
+from pybroker.times.clock import duration_ms
+from pybroker.times.lanes import LOGS, LOOKS_MAX, PARTS, Lanes
+from pybroker.times.times import GROUPS, REQUESTS, TRANSACTIONS
 from testing.waiting import WAIT_S
 
 HOUR_MS = 3_600_000

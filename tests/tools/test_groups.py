@@ -6,9 +6,10 @@ import struct
 
 import pytest
 
+from pybroker.protocol.member_assignment import assigned
 from pybroker.tools import groups
 from pybroker.tools.errors import CommandError
-from pybroker.tools.groups_admin import Group, Member, Partition, assigned, by_topic
+from pybroker.tools.groups_admin import Group, Member, Partition, by_topic
 from pybroker.tools.groups_describe import (
     Row,
     assignment_text,
@@ -102,7 +103,7 @@ def test_partitions_by_topic() -> None:
 
 def test_assignments_of_members() -> None:
     of_version = struct.pack(">h", 1) + struct.pack(">ih", 1, 1) + b"t" + struct.pack(">iii", 2, 0, 3) + struct.pack(">i", -1)
-    assert assigned(of_version) == [Partition("t", 0), Partition("t", 3)]
+    assert assigned(of_version) == [("t", 0), ("t", 3)]
     assert assigned(b"") == []
     assert assigned(b"\0\1 of some other kind") == []
     assert assignment_text([Partition("t", 0), Partition("t", 3), Partition("s", 1)]) == "(0,3), (1)"

@@ -67,6 +67,8 @@ def check(config: BrokerConfig, count: int) -> None:
     ):
         if value:
             raise ConfigError(key, value, "names the controllers of several machines, but --brokers runs brokers of one machine")
+    if config.pybroker_virtual_time:
+        raise ConfigError("pybroker.virtual.time", "true", "is for one broker: several need one and the same time")
     for key, number in (("node.id", config.node_id), ("broker.id", config.broker_id)):
         if key in config.origins and number not in _NUMBERS_OF_ONE:
             raise ConfigError(key, number, "--brokers numbers the brokers from 1, so leave it out")

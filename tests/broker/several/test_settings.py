@@ -60,6 +60,7 @@ def test_a_broker_that_is_started_again_has_the_port_that_it_got() -> None:
         ({"listeners": "PLAINTEXT://:65534"}, "listeners"),
         ({"controller.quorum.voters": "1@a:9093,2@b:9093"}, "controller.quorum.voters"),
         ({"node.id": "7"}, "node.id"),
+        ({"pybroker.virtual.time": "true", "pybroker.admin.listener": "http://localhost:0"}, "pybroker.virtual.time"),
         ({"broker.id": "0", "node.id": "0"}, "node.id"),
         ({"metadata.store": "unix:/s"}, "metadata.store"),
         ({"listeners": "PLAINTEXT://:9092"}, "listeners"),

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pybroker.admin.steps import Ask, Patience, check
+from pybroker.admin.topics import LATEST, RETRY_S, cluster, offsets_of
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.member_assignment import assigned
 from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from pybroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from pybroker.protocol.messages.list_groups import ListGroupsRequest
 from pybroker.protocol.messages.list_transactions import ListTransactionsRequest
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from pybroker.testing.steps import Ask, Patience, check
-from pybroker.testing.topics import LATEST, RETRY_S, cluster, offsets_of
-from pybroker.tools.groups_admin import assigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pybroker.admin.steps import Steps
     from pybroker.protocol.messages.metadata import MetadataResponse
-    from pybroker.testing.steps import Steps
 
 CONSUMER: Final = "consumer"
 ONGOING: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")

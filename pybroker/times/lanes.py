@@ -18,11 +18,11 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Final
 
-from pybroker.broker.times import GROUPS, REQUESTS, TRANSACTIONS
 from pybroker.clock import SystemClock
+from pybroker.times.times import GROUPS, REQUESTS, TRANSACTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from pybroker.purgatory.timing_wheel import Timer
 
@@ -68,22 +68,22 @@ class Call:
 class Lane:
     """The time of one part: a `Clock`, with the functions of an event loop that call something later."""
 
-    def __init__(self, lanes: Lanes) -> None:
+    def __init__(self, lanes: Lanes, offset_ms: int) -> None:
         self._lanes = lanes
         self._system = SystemClock()
         self._calls: list[Call] = []
         self._numbers = itertools.count()
-        self._offset_ms = 0
+        self.offset_ms = offset_ms  # how much more time has passed than the machine's
         self._stands_at: tuple[int, int] | None = None  # the wall and the monotonic time, in an advance
         self._began_ms = self._pace_ms = 0  # of the advance
 
     def time_ms(self) -> int:
         """Return the wall time of the part in ms."""
-        return self._system.time_ms() + self._offset_ms if self._stands_at is None else self._stands_at[0]
+        return self._system.time_ms() + self.offset_ms if self._stands_at is None else self._stands_at[0]
 
     def monotonic_ms(self) -> int:
         """Return the monotonic time of the part in ms."""
-        return self._system.monotonic_ms() + self._offset_ms if self._stands_at is None else self._stands_at[1]
+        return self._system.monotonic_ms() + self.offset_ms if self._stands_at is None else self._stands_at[1]
 
     def call_at(self, when_ms: int, work: Callable[[], object]) -> Call:
         """Call `work` when `monotonic_ms` is `when_ms`."""
@@ -111,7 +111,7 @@ class Lane:
         assert self._stands_at is not None
         time_ms, monotonic_ms = self._stands_at
         self._stands_at = time_ms + delta_ms, monotonic_ms + delta_ms
-        self._offset_ms += delta_ms
+        self.offset_ms += delta_ms
 
     def end(self) -> None:
         """Let the clock go by itself, and all looks be due, because an advance ends."""
@@ -150,14 +150,23 @@ class Lanes:
         settle: waits until the broker has done what it has begun; None while it does not run.
     """
 
-    def __init__(self) -> None:
-        self._lanes = {part: Lane(self) for part in PARTS}
+    def __init__(
+        self, offsets_ms: Mapping[str, int] | None = None, *, keep: Callable[[Mapping[str, int]], None] = lambda _: None
+    ) -> None:
+        """`offsets_ms` is how much more time has passed for each part than for the machine; `keep` gets it after an advance."""
+        self._keep = keep
+        self._lanes = {part: Lane(self, (offsets_ms or {}).get(part, 0)) for part in PARTS}
         self._timer: asyncio.TimerHandle | None = None
         self._advancing = asyncio.Lock()
         self.settle: Callable[[], Awaitable[None]] | None = None
 
     def __getitem__(self, part: str) -> Lane:
         return self._lanes[part]
+
+    @property
+    def offsets_ms(self) -> dict[str, int]:
+        """How much more time has passed for each part than for the machine."""
+        return {part: lane.offset_ms for part, lane in self._lanes.items()}
 
     async def advance(self, delta_ms: int, parts: Collection[str]) -> None:
         """Let `delta_ms` pass for some parts, and do what is due for them meanwhile, in the order of the deadlines."""
@@ -170,6 +179,7 @@ class Lanes:
             finally:
                 for lane in lanes:
                     lane.end()
+                self._keep(self.offsets_ms)
             while min(lane.left_ms() for lane in lanes) <= 0:
                 await self._do_what_is_due()
             self.wait()

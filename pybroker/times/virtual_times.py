@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.broker.times import Times
 from pybroker.purgatory.timer import OperationTimer
 from pybroker.sharing.work import SLICE_S
-from pybroker.testing.lanes import LOGS
+from pybroker.times.lanes import LOGS
+from pybroker.times.times import Times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from pybroker.clock import Clock, WakeUp
     from pybroker.purgatory.timer import TimerTask
-    from pybroker.testing.lanes import Lane, Lanes
+    from pybroker.times.lanes import Lane, Lanes
 
 
 class VirtualTimes(Times):
@@ -26,15 +26,19 @@ class VirtualTimes(Times):
 
     def __init__(self, lanes: Lanes) -> None:
         super().__init__(lanes[LOGS])
-        self._lanes = lanes
+        self.lanes: Lanes = lanes
+
+    def begin(self, settle: Callable[[], Awaitable[None]]) -> None:
+        """Let the time be moved from now on."""
+        self.lanes.settle = settle
 
     def later(self, delay_s: float, work: Callable[[], None]) -> WakeUp:
         """Call `work`, which looks after the logs, after a delay."""
-        return self._lanes[LOGS].call_later(delay_s, work)
+        return self.lanes[LOGS].call_later(delay_s, work)
 
     def of(self, part: str) -> tuple[Clock, OperationTimer]:
         """Return the clock of a part, and a new timer on it."""
-        lane = self._lanes[part]
+        lane = self.lanes[part]
         return lane, LaneTimer(lane)
 
 

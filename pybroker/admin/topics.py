@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pybroker.admin.steps import Ask, Patience, check
 from pybroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from pybroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pybroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pybroker.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from pybroker.testing.settings import text_of
-from pybroker.testing.steps import Ask, Patience, check
 
 if TYPE_CHECKING:
+    from pybroker.admin.steps import Steps
     from pybroker.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
-    from pybroker.testing.settings import Setting
-    from pybroker.testing.steps import Steps
+
+Setting = str | int | float | bool
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -63,6 +63,11 @@ class Topic:
     def record_count(self) -> int:
         """The number of offsets that consumers can read, which are those of records, of markers, and of compacted records."""
         return sum(partition.end - partition.start for partition in self.partitions)
+
+
+def text_of(value: Setting) -> str:
+    """Return the value of a setting as a text, in Kafka's form."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def create_topic(

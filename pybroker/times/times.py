@@ -10,9 +10,10 @@ from pybroker.purgatory.timer import OperationTimer
 from pybroker.sharing.work import SLICE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from pybroker.clock import Clock, WakeUp
+    from pybroker.times.lanes import Lanes
 
 REQUESTS: Final = "requests"
 GROUPS: Final = "groups"
@@ -24,11 +25,16 @@ class Times:
 
     Attributes:
         clock: the clock of the logs, and of everything that is no part with a timer.
+        lanes: what moves the time of the parts; None if nothing does.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or SystemClock()
+        self.lanes: Lanes | None = None
         self._timer: OperationTimer | None = None
+
+    def begin(self, settle: Callable[[], Awaitable[None]]) -> None:
+        """Note that the broker serves clients. `settle` waits until the broker has done what it has begun."""
 
     def later(self, delay_s: float, work: Callable[[], None]) -> WakeUp:
         """Call `work`, which looks after the logs, after a delay."""
