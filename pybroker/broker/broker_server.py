@@ -185,7 +185,7 @@ class BrokerServer:
         Takes as long as the disks need for that, at most about `disks.DISK_GRACE_S` and 5 s.
         """
         if self.faults is not None:
-            self.faults.release()
+            self.faults.close()
         await self.membership.leave()
         if self._transactions is not None:
             self._transactions.stop()
@@ -390,6 +390,8 @@ class BrokerServer:
         self.dispatcher = Dispatcher(self.services)
         served = as_configured(self.dispatcher.handle, config)
         self.handler = handler_of(served, self.controller, self.faults, self.trail)
+        if self.faults is not None:
+            self.faults.open(self)
 
     async def _open_sockets(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
         config = self.config
@@ -436,7 +438,7 @@ class BrokerServer:
         logs, replicas = self.log_manager, self.replica_manager
         loop = asyncio.get_running_loop()
         schedule_passes(
-            self._periodic, config=self.config, clock=self.clock, logs=logs, replicas=replicas, on_room=self._see_room
+            self._periodic, config=self.config, clock=self.clock, logs=logs, replicas=replicas, on_room=self.see_room
         )
         self.log_cleaner = LogCleaner(
             logs,
@@ -493,8 +495,9 @@ class BrokerServer:
             self.failed.set()
         elif all(one.is_offline for one in self.log_manager.directories):
             logger.critical("No log directory has room: clients can only delete topics; delete some, then start the broker again")
-        self._see_room()
+        self.see_room()
 
-    def _see_room(self) -> None:
+    def see_room(self) -> None:
+        """Take notice that log directories have become full, or have room again."""
         self.lifecycle.room_changed(has_room=self.log_manager.has_room)
         self.membership.see_room(self.log_manager)

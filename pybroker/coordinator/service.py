@@ -226,25 +226,26 @@ class GroupCoordinator:
     def join(self, request: JoinRequest) -> None:
         """Serve a JoinGroup; `request.respond` gets a response or an ErrorCode."""
         group_id = request.group_id
-        self._write(group_id, lambda shard, _now_ms: self._requests(shard, group_id).make_way(request), _ignore)
-        self._write(group_id, lambda shard, now_ms: self._requests(shard, group_id).join(request, now_ms), request.respond)
+        self.write(group_id, lambda shard, _now_ms: self._requests(shard, group_id).make_way(request), _ignore)
+        self.write(group_id, lambda shard, now_ms: self._requests(shard, group_id).join(request, now_ms), request.respond)
 
     def sync(self, request: SyncGroupRequest, done: Done) -> None:
         """Serve a SyncGroup."""
         group_id = GroupId(request.group_id)
-        self._write(group_id, lambda shard, now_ms: self._requests(shard, group_id).sync(request, done, now_ms), done)
+        self.write(group_id, lambda shard, now_ms: self._requests(shard, group_id).sync(request, done, now_ms), done)
 
     def heartbeat(self, request: HeartbeatRequest, done: Done) -> None:
         """Serve a Heartbeat."""
         group_id = GroupId(request.group_id)
-        self._write(group_id, lambda shard, now_ms: self._requests(shard, group_id).heartbeat(request, now_ms), done)
+        self.write(group_id, lambda shard, now_ms: self._requests(shard, group_id).heartbeat(request, now_ms), done)
 
     def leave(self, request: LeaveGroupRequest, done: Done) -> None:
         """Serve a LeaveGroup, in its form from v3."""
         group_id = GroupId(request.group_id)
-        self._write(group_id, lambda shard, now_ms: self._requests(shard, group_id).leave(request, now_ms), done)
+        self.write(group_id, lambda shard, now_ms: self._requests(shard, group_id).leave(request, now_ms), done)
 
-    def _write(self, group_id: GroupId, operation: Operation, done: Done) -> None:
+    def write(self, group_id: GroupId, operation: Operation, done: Done) -> None:
+        """Run an operation on the shard of a group; `done` gets the response of its result, or an ErrorCode."""
         self.runtime.write(self._partition(group_id), operation, done)
 
     def _requests(self, shard: GroupShard, group_id: GroupId) -> GroupRequests:
@@ -266,7 +267,7 @@ class GroupCoordinator:
             image=self._controller.image,
             settings=self._consumer_settings(GroupId(request.group_id)),
         )
-        self._write(GroupId(request.group_id), lambda shard, now_ms: heartbeat(shard, beat, now_ms), done)
+        self.write(GroupId(request.group_id), lambda shard, now_ms: heartbeat(shard, beat, now_ms), done)
 
     def _consumer_settings(self, group_id: GroupId) -> ConsumerGroupSettings:
         """Return the settings of the group: its own where they are set, otherwise the broker's."""
@@ -330,7 +331,7 @@ class GroupCoordinator:
             requests = self._requests(shard, committer.group_id)
             return offsets.commit(shard, requests, committer, new, retention_ms=-1, now_ms=now_ms)
 
-        self._write(committer.group_id, operation, done)
+        self.write(committer.group_id, operation, done)
 
     def complete_transaction(
         self, partition: int, marker: memoryview, producer_id: ProducerId, done: Callable[[ErrorCode], None], *, is_commit: bool
@@ -367,7 +368,7 @@ class GroupCoordinator:
 
     def delete_offsets(self, group_id: GroupId, unwanted: Sequence[TopicPartition], done: Done) -> None:
         """Delete offsets; `done` gets a code for each partition, or a single code for all of them."""
-        self._write(group_id, lambda shard, now_ms: offsets.delete_offsets(shard, group_id, unwanted, now_ms), done)
+        self.write(group_id, lambda shard, now_ms: offsets.delete_offsets(shard, group_id, unwanted, now_ms), done)
 
     def _read(self, group_id: GroupId, query: Callable[[GroupShard], Any], done: Done) -> None:
         self.runtime.read(self._partition(group_id), query, done)

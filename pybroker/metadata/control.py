@@ -144,6 +144,15 @@ class ClusterControl:
                 async with asyncio.timeout(LEAVE_S):
                     await session.close()
 
+    async def end_session(self) -> bool:
+        """End the session as if it was lost, so that others lead until this broker has joined again; tests ask for that. Returns
+        whether there was one. Raises StoreError.
+        """
+        session = self._session
+        if session is not None:
+            await session.close()
+        return session is not None
+
     def give_up(self, partitions: Collection[TopicPartition]) -> None:
         """Have other replicas lead these partitions, because this broker's disk failed or is full. A partition for which there is
         none keeps its leader.

@@ -56,9 +56,13 @@ def restart_session(result: CoordinatorResult, group_id: GroupId, member: Consum
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms
     key = _key(_SESSION, group_id, member.member_id)
-    result.timers.append(
-        TimerChange(key, timeout_ms, _removal(key, group_id, member.member_id, None, "was silent for its session timeout"))
-    )
+    result.timers.append(TimerChange(key, timeout_ms, expire_session(group_id, member.member_id)))
+
+
+def expire_session(group_id: GroupId, member_id: MemberId) -> Operation:
+    """Return an operation that removes a member whose session has ended."""
+    key = _key(_SESSION, group_id, member_id)
+    return _removal(key, group_id, member_id, None, "was silent for its session timeout")
 
 
 def restart_revocation(result: CoordinatorResult, group: ConsumerGroup, member: ConsumerMember) -> None:

@@ -53,9 +53,10 @@ class Filesystem:
 
     `is_concurrent`: whether several threads may use it at once; a subclass that counts operations does not allow
     that. `keeps_reserves`: whether `allocate` works, so that a directory can hold room for what must be written.
+
+    Rules of faults put methods of their own into an object (`faults/disks.py`).
     """
 
-    __slots__ = ()
     is_concurrent: ClassVar[bool] = True
     keeps_reserves: ClassVar[bool] = True
 

@@ -28,11 +28,12 @@ def look(directory: LogDirectory, logs: Callable[[], Sequence[Log]], seen: Calla
         directory.fail(error)
     room.judge()
     if room.is_full is not room.logs_refuse:
-        yield from _apply(directory, logs())
+        yield from apply_room(directory, logs())
     seen()
 
 
-def _apply(directory: LogDirectory, logs: Sequence[Log]) -> Work[None]:
+def apply_room(directory: LogDirectory, logs: Sequence[Log]) -> Work[None]:
+    """Let the logs of a directory take records or not, as the last check has found."""
     room = directory.room
     for log in logs:
         if log.log_directory is directory and room.is_full is not isinstance(log.validator, NoRoomRules):
