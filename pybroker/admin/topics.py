@@ -26,7 +26,8 @@ COMMITTED: Final = 1
 CONTROLLER: Final = -1
 """The node that changes the cluster."""
 RETRY_S: Final = 0.01
-RESOURCES: Final = (4, 16, 32)
+BROKER: Final = 4
+RESOURCES: Final = (BROKER, 16, 32)
 """The types of the resources that have settings of their own beside topics: brokers, client metrics, groups."""
 
 
@@ -99,11 +100,16 @@ def reset() -> Steps[None]:
     yield from delete_topics(topic.name or "" for topic in found.topics)
     listed = yield Ask(ListConfigResourcesRequest(resource_types=list(RESOURCES)), 1, CONTROLLER)
     names = {(one.resource_type, one.resource_name) for one in listed.config_resources}
-    names |= {(RESOURCES[0], "")}
+    names |= {(BROKER, "")}
     resources = [AlterConfigsResource(resource_type=kind, resource_name=name, configs=[]) for kind, name in sorted(names)]
-    response = yield Ask(AlterConfigsRequest(resources=resources, validate_only=False), 2, CONTROLLER)
-    for result in response.responses:
-        check(result.error_code, result.error_message)
+    by_node: dict[int, list[AlterConfigsResource]] = {}
+    for one in resources:  # each broker changes its own settings
+        is_own = one.resource_type == BROKER and one.resource_name
+        by_node.setdefault(int(one.resource_name) if is_own else CONTROLLER, []).append(one)
+    for node, some in by_node.items():
+        response = yield Ask(AlterConfigsRequest(resources=some, validate_only=False), 2, node)
+        for result in response.responses:
+            check(result.error_code, result.error_message)
 
 
 def topics() -> Steps[dict[str, Topic]]:

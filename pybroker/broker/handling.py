@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from pybroker.broker.joining import StartError, is_shared
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from pybroker.config.broker import BrokerConfig
     from pybroker.faults.faults import Faults
     from pybroker.faults.trail import Trail
@@ -27,16 +29,16 @@ def faults_of(config: BrokerConfig) -> Faults | None:
     from pybroker.faults.faults import Faults  # noqa: PLC0415  only where faults are wanted
 
     faults = Faults()
-    load_file(faults, config)
+    load_file(faults.load, config)
     return faults
 
 
-def load_file(faults: Faults, config: BrokerConfig) -> None:
-    """Add the rules of the file that the configuration names, if any. Raises StartError for a fault in it."""
+def load_file(load: Callable[[str], Sequence[object]], config: BrokerConfig) -> None:
+    """Load the rules of the file that the configuration names, if any. Raises StartError for a fault in it."""
     if not config.pybroker_faults_file:
         return
     try:
-        rules = faults.load(config.pybroker_faults_file)
+        rules = load(config.pybroker_faults_file)
     except (OSError, ValueError) as error:
         raise StartError(f"pybroker.faults.file={config.pybroker_faults_file}: {error}") from error
     logger.warning("Requests go wrong by %d rules of %s", len(rules), config.pybroker_faults_file)

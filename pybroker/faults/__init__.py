@@ -4,8 +4,8 @@ faults      lets requests go wrong by rules
 rule        one rule: which requests, and what becomes of them
 parts       the parts of a broker that rules change
 disks       slow and full disks, and directories that fail
-triggers    what a request lets happen in the state of its broker
-groups      what of that happens to groups
+triggers    changes of the state of a broker that a request triggers
+groups      those of groups
 documents   files of JSON or YAML
 about       the topics, partitions, groups and transactional ids that a request names
 trail       the last requests of clients

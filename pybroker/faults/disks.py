@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 METHODS: Final = {"write": "pwrite", "read": "pread", "sync": "sync"}
 FREE_BYTES: Final = 4096
-"""What is left of a full volume: not enough for a record."""
+"""The room that is left of a full volume, which is too little for records."""
 
 
 class Disks:
@@ -49,7 +49,7 @@ class Disks:
             self._fail(rule)
         elif rule.disk_full:
             self._full.append(rule)
-            rule.seen = rule.count = len(self._of(rule))
+            self._count(rule)
             self._look(self._of(rule))
         else:
             self._delays.append(rule)
@@ -70,10 +70,13 @@ class Disks:
         return [one for one in self._logs.directories if fnmatchcase(one.path, pattern) and not one.is_offline]
 
     def _fail(self, rule: Rule) -> None:
+        self._count(rule)
         for directory in self._of(rule):
-            rule.seen += 1
-            rule.count += 1
             directory.fail(rule.failure)
+
+    def _count(self, rule: Rule) -> None:
+        rule.seen += len(self._of(rule))
+        rule.count = rule.seen
 
     def _look(self, directories: Iterable[LogDirectory]) -> None:
         """Let directories see what room there is now, and their logs take records or not."""

@@ -84,10 +84,7 @@ class Faults:
 
     def load(self, path: Path | str) -> list[Rule]:
         """Add the rules of a file of JSON or YAML, which is a list of them. Raises OSError, ValueError, and RuleError."""
-        content = document_of(Path(path))
-        if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
-            raise ValueError(f"{path}: it must be a list of rules")
-        return [self.put(rule_of(one)) for one in content]
+        return [self.put(rule) for rule in rules_of_file(path)]
 
     def remove(self, name: str) -> None:
         """Remove a rule, which is in force no more when this returns. Raises KeyError for a name that none has."""
@@ -251,6 +248,14 @@ class Faults:
 
         loop.call_soon_threadsafe(run)
         done.result(LOOP_S)
+
+
+def rules_of_file(path: Path | str) -> list[Rule]:
+    """Return the rules of a file of JSON or YAML, which is a list of them. Raises OSError, ValueError, and RuleError."""
+    content = document_of(Path(path))
+    if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
+        raise ValueError(f"{path}: it must be a list of rules")
+    return [rule_of(one) for one in content]
 
 
 def _resolve(future: Future[None]) -> None:

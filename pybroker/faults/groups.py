@@ -1,4 +1,4 @@
-"""What rules let happen to groups, as operations of their coordinator; each responds whether it has found something to do."""
+"""Operations on groups that rules ask for. The response of each is whether it has found something to do."""
 
 from __future__ import annotations
 

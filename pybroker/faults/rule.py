@@ -26,7 +26,7 @@ BEFORE: Final = "before"
 AFTER: Final = "after"
 ON_THE_WIRE: Final = ("error", "delay_s", "drop", "close", "cut", "throttle_ms", "corrupt_crc", "mute", "mute_s")
 IN_THE_STATE: Final = ("fence", "rebalance", "expire", "end_session")
-"""What a request lets happen to its broker, before the broker handles it."""
+"""Actions that change the state of the broker before it handles the request."""
 OF_DISKS: Final = ("disk_delay_s", "disk_full", "disk_error")
 ACTIONS: Final = (*ON_THE_WIRE, *IN_THE_STATE, *OF_DISKS)
 ONCE: Final = frozenset({"mute_s", *IN_THE_STATE})

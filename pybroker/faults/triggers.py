@@ -1,4 +1,4 @@
-"""What rules let happen in the state of a broker when a request comes, before the broker handles the request."""
+"""Lets things happen in the state of a broker when a request comes, before the broker handles the request."""
 
 from __future__ import annotations
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from pybroker.admin.topics import Setting
     from pybroker.faults.faults import Faults
     from pybroker.faults.trail import SeenRequest
+    from pybroker.testing.faults import ClusterFaults
+    from pybroker.testing.snapshot import ClusterSnapshot
 
 Result = TypeVar("Result")
 Guest = TypeVar("Guest", bound=Broker | Cluster)
@@ -213,9 +215,24 @@ class ThreadCluster(_InThread[Cluster]):
         return self._guest.admin_urls
 
     @property
-    def faults(self) -> dict[int, Faults]:
-        """The rules by which requests to each broker go wrong, by its node id."""
+    def faults(self) -> ClusterFaults:
+        """The rules by which requests to all brokers go wrong, and those of each by its node id."""
         return self._guest.faults
+
+    def reset(self) -> None:
+        """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests.
+
+        Clients stay connected. Brokers that were killed are started. Raises StartError, and OSError.
+        """
+        self._run(self._guest.reset())
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Copy everything that the brokers have, those included that were killed. Clients stay connected."""
+        return self._run(self._guest.snapshot())
+
+    def restore(self, snapshot: ClusterSnapshot) -> None:
+        """Put back what all brokers had, which cuts all connections, and forget the requests. Raises StartError, and OSError."""
+        self._run(self._guest.restore(snapshot))
 
     def kill(self, node: int) -> None:
         """End a broker as a killed process ends; the others lead its partitions then. `restart` starts it again."""

@@ -105,7 +105,7 @@ class Broker(AsyncVerbs):
         assert self._directory is None, "a broker starts once; `restart` starts it again"
         self._directory = Directory()
         try:
-            load_file(self.faults, config_of(self._texts, self._directory.path))
+            load_file(self.faults.load, config_of(self._texts, self._directory.path))
             await self._start(self._directory, 0)
         except BaseException:
             self._directory.remove()
@@ -136,7 +136,7 @@ class Broker(AsyncVerbs):
 
     async def snapshot(self) -> Snapshot:
         """Copy everything that the broker has: topics, records, groups, transactions, settings. Clients stay connected."""
-        self._running  # noqa: B018  a broker that was killed has none
+        await self._running.disks.idle()
         return Snapshot(self._of_life.path)
 
     async def restore(self, snapshot: Snapshot) -> None:

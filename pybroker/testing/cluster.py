@@ -13,16 +13,16 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from pybroker.admin.steps import Ask, Patience, check
-from pybroker.admin.topics import RETRY_S, cluster, offsets_of
+from pybroker.admin.topics import RETRY_S, cluster, offsets_of, reset
 from pybroker.broker.handling import load_file
-from pybroker.faults.faults import Faults
 from pybroker.faults.trail import SeenRequest, Trail
-from pybroker.metadata.store.memory import MemoryStore
 from pybroker.metadata.store.shared.server import StoreServer
 from pybroker.network.limits import host_and_port
 from pybroker.testing.directory import Directory
+from pybroker.testing.faults import ClusterFaults
 from pybroker.testing.server import GuestServer
 from pybroker.testing.settings import config_of, texts_of
+from pybroker.testing.snapshot import ClusterSnapshot, KeptStore, Snapshot
 from pybroker.testing.verbs import AsyncVerbs
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Cluster(AsyncVerbs):
         settings: settings of all of them by Kafka's names.
 
     Attributes:
-        faults: the rules by which requests to each broker go wrong, by its node id.
+        faults: the rules by which requests to all brokers go wrong, and those of each by its node id.
     """
 
     def __init__(self, count: int = 3, settings: Mapping[str, Setting] | None = None) -> None:
@@ -61,9 +61,10 @@ class Cluster(AsyncVerbs):
         self._servers: dict[int, GuestServer | None] = dict.fromkeys(range(1, count + 1))
         self._addresses: dict[int, tuple[str, int]] = {}
         self._directory: Directory | None = None
+        self._memory = KeptStore()
         self._store: StoreServer | None = None
         self._trail = Trail()
-        self.faults = {node: Faults() for node in self._servers}
+        self.faults = ClusterFaults(self._servers)
 
     @staticmethod
     def in_thread(count: int = 3, settings: Mapping[str, Setting] | None = None) -> ThreadCluster:
@@ -101,27 +102,18 @@ class Cluster(AsyncVerbs):
         """Start the brokers; clients can connect when this returns. Raises StartError, and OSError."""
         assert self._directory is None, "a cluster starts once"
         self._directory = Directory()
-        self._store = StoreServer(MemoryStore())
         try:
-            await self._store.listen(self._directory.path / SOCKET)
-            for node in self._servers:
-                load_file(self.faults[node], config_of(self._texts, self._directory.path))
-                await self._start(node, self._directory.path)
+            load_file(self.faults.load, config_of(self._texts, self._directory.path))
+            await self._start_all(self._directory.path)
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
         """Stop the brokers, and remove their data; idempotent."""
-        running = [server for server in self._servers.values() if server is not None]
-        self._servers = dict.fromkeys(self._servers)
         directory, self._directory = self._directory, None
-        store, self._store = self._store, None
         try:
-            for server in running:
-                await server.kill()  # their data ends with them, so no leader has to move
-            if store is not None:
-                await store.close()
+            await self._kill_all()  # their data ends with them, so no leader has to move
         finally:
             if directory is not None:
                 directory.remove()
@@ -135,11 +127,46 @@ class Cluster(AsyncVerbs):
 
     async def restart(self, node: int) -> None:
         """Stop a broker, unless it was killed, and start it again with its data, at its address. Raises StartError, OSError."""
-        assert self._directory is not None, "the cluster was not started"
+        path = self._path
         server, self._servers[node] = self._servers[node], None
         if server is not None:
             await server.stop()
-        await self._start(node, self._directory.path)
+        await self._start(node, path)
+
+    async def reset(self) -> None:
+        """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests.
+
+        Clients stay connected. Brokers that were killed are started. Raises StartError, and OSError.
+        """
+        self.faults.clear()
+        for node, server in self._servers.items():
+            self.faults[node].release()
+            if server is None:
+                await self._start(node, self._path)
+        await self._carry_out(reset())
+        await self._carry_out(self._forgotten())
+        self._trail.clear()
+
+    def _forgotten(self) -> Steps[None]:
+        """Wait until no broker knows a topic: one that has not followed yet could respond for another of the same name."""
+        while any(server is not None and server.controller.image.topics for server in self._servers.values()):
+            yield RETRY_S
+
+    async def snapshot(self) -> ClusterSnapshot:
+        """Copy everything that the brokers have, those included that were killed. Clients stay connected."""
+        for server in self._servers.values():
+            if server is not None:
+                await server.disks.idle()
+        return self._memory.snapshot(Snapshot(self._path))
+
+    async def restore(self, snapshot: ClusterSnapshot) -> None:
+        """Put back what all brokers had, which cuts all connections, and forget the requests. Raises StartError, and OSError."""
+        path = self._path
+        await self._kill_all()
+        snapshot.files.put_back()
+        self._memory = KeptStore(snapshot.entries, snapshot.revision)
+        self._trail.clear()
+        await self._start_all(path)
 
     async def leader_of(self, topic: str, partition: int = 0) -> int:
         """Return the node id of the leader of a partition, as soon as there is one. Raises KafkaError."""
@@ -160,8 +187,29 @@ class Cluster(AsyncVerbs):
                 check(0 if patience.left_s else LEADER_NOT_AVAILABLE)
             yield RETRY_S
 
+    @property
+    def _path(self) -> Path:
+        assert self._directory is not None, "the cluster was not started"
+        return self._directory.path
+
+    async def _start_all(self, path: Path) -> None:
+        self._store = StoreServer(self._memory)
+        await self._store.listen(path / SOCKET)
+        for node in self._servers:
+            await self._start(node, path)
+
+    async def _kill_all(self) -> None:
+        running = [server for server in self._servers.values() if server is not None]
+        self._servers = dict.fromkeys(self._servers)
+        store, self._store = self._store, None
+        for server in running:
+            await server.kill()
+        if store is not None:
+            await store.close()
+
     async def _start(self, node: int, path: Path) -> None:
-        own = {"node.id": str(node), "log.dirs": str(path / f"broker_{node}"), "metadata.store": f"unix:{path / SOCKET}"}
+        data = path / "data" / f"broker_{node}"
+        own = {"node.id": str(node), "log.dirs": str(data), "metadata.store": f"unix:{path / SOCKET}"}
         port = self._addresses[node][1] if node in self._addresses else 0
         server = GuestServer(config_of({**self._texts, **own}, path, port=port), self._trail, self.faults[node])
         bound = await server.start()
