@@ -35,7 +35,7 @@ DEFAULTS: Final = {
     "offsets.topic.num.partitions": "1",  # one file each is enough for a test, and quicker to load and to remove than fifty
     "transaction.state.log.num.partitions": "1",
     "max.incremental.fetch.session.cache.slots": "0",  # so each Fetch names its partitions, and a test can look at them
-    "file.delete.delay.ms": "1000",  # else the files of deleted topics take memory for a minute
+    "log.segment.delete.delay.ms": "1000",  # else the files of deleted topics take memory for a minute
 }
 """Weaker than the settings of the test."""
 

@@ -112,6 +112,74 @@ async def test_a_cancelled_response_closes_the_connection(when: str, handled: in
     assert broker.handled == handled
 
 
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+async def test_a_muted_request_is_handled_when_its_rule_is_removed(*, is_later: bool) -> None:
+    faults = Faults()
+    broker = Broker(faults, is_later=is_later)
+    rule = faults.add(mute=True)
+    waiting = asyncio.ensure_future(broker.ask())
+    await turns()
+    assert (waiting.done(), broker.handled, rule.count) == (False, 0, 1)
+    await asyncio.to_thread(faults.clear)
+    assert await waiting is RESPONSE
+    assert broker.handled == 1
+
+
+async def test_a_muted_request_is_handled_when_its_time_is_over() -> None:
+    faults = Faults()
+    broker = Broker(faults)
+    faults.add(mute_s=0.02)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    assert await broker.ask() is RESPONSE
+    assert loop.time() - began >= 0.02
+    assert await broker.ask() is RESPONSE
+
+
+async def test_the_connection_of_a_muted_request_is_closed_when_the_broker_stops() -> None:
+    faults = Faults()
+    broker = Broker(faults)
+    faults.add(mute=True)
+    waiting = asyncio.ensure_future(broker.ask())
+    await turns()
+    faults.close()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert broker.handled == 0
+
+
+async def test_a_muted_request_of_a_lost_connection_is_not_handled() -> None:
+    faults, connection = Faults(), ConnectionContext(connection_id=2)
+    broker = Broker(faults)
+    faults.add(mute=True)
+    waiting = broker._handle(connection, frame_of(HEARTBEAT, 3))
+    assert isinstance(waiting, asyncio.Future)
+    await turns()
+    connection.lose()
+    faults.clear()
+    assert await waiting is None
+    assert broker.handled == 0
+
+
+async def test_a_rule_that_finds_nothing_to_do_leaves_the_request_as_it_is() -> None:
+    faults = Faults()
+    rule = faults.add(expire=True)
+    assert await Broker(faults).ask() is RESPONSE
+    assert (rule.seen, rule.count) == (0, 0)
+
+
+async def test_rules_about_disks_take_no_requests() -> None:
+    faults = Faults()
+    rule = faults.add(disk_delay_s=1.0)
+    assert await Broker(faults).ask() is RESPONSE
+    assert rule.seen == 0
+
+
 @pytest.mark.parametrize("is_later", [False, True])
 async def test_a_response_is_late(*, is_later: bool) -> None:
     faults = Faults()
@@ -210,5 +278,7 @@ def test_rules_come_from_a_file(tmp_path: Path) -> None:
 def test_the_rules_of_the_page_can_be() -> None:
     yaml = pytest.importorskip("yaml")
     page = (ROOT / "docs" / "testing.md").read_text()
-    (text,) = [block for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) if "api:" in block]
-    assert [one.name for one in map(rule_of, yaml.safe_load(text))] == ["leader moves", "slow"]
+    texts = [block for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) if "name:" in block]
+    assert [one.name for text in texts for one in map(rule_of, yaml.safe_load(text))] == [
+        *("leader moves", "slow"), *("full from the second minute on", "slow disk", "fenced"),
+    ]  # fmt: skip

@@ -100,6 +100,16 @@ def test_a_rule_has_its_time() -> None:
         ({"corrupt_crc": True}, "about api=Fetch alone"),
         ({"drop": True, "probability": 2.0}, "from 0 to 1"),
         ({"drop": True, "version": (1, 2, 3)}, "the first and the last"),
+        ({"drop": True, "operation": "write"}, "operation=write: it is about disks"),
+        ({"drop": True, "directory": "*"}, "it is about disks"),
+        ({"drop": True, "producer_id": 7}, "a condition of fence alone"),
+        ({"fence": True, "api": "Fetch"}, "fence is about AddOffsetsToTxn, .*Produce"),
+        ({"expire": True, "api": "JoinGroup"}, "expire is about .*Heartbeat"),
+        ({"disk_full": True, "topic": "orders"}, "topic=orders: it is about requests, and disk_full is about disks"),
+        ({"disk_full": True, "times": 1}, "times=1: disk_full is no matter of single operations"),
+        ({"disk_error": "EPERM"}, "it is one of EIO, ENOSPC"),
+        ({"disk_delay_s": 0.1, "operation": "seek"}, "it is one of write, read, sync"),
+        ({"disk_delay_s": 0.1, "directory": "*"}, "about all log directories"),
     ],
 )
 def test_a_rule_that_cannot_be_is_refused(fields: dict[str, Any], error: str) -> None:
@@ -135,3 +145,40 @@ def test_a_rule_is_the_same_data_in_and_out() -> None:
     assert not one.takes(request("Fetch", 4), 0.0)
     assert one.as_data() == {**data, "version": (0, 3), "seen": 1, "count": 1}
     assert (one.action, rule_of({"error": "REQUEST_TIMED_OUT"}).code) == ("delay_s", 7)
+
+
+@pytest.mark.parametrize(
+    ("fields", "times"),
+    [
+        ({"fence": True}, 1),
+        ({"rebalance": True, "nth": 3}, None),
+        ({"expire": True, "times": 2}, 2),
+        ({"mute_s": 1.0}, 1),
+        ({"mute": True}, None),
+    ],
+)
+def test_what_would_never_end_happens_once(fields: dict[str, Any], times: int | None) -> None:
+    assert Rule(**fields).times == times
+
+
+@pytest.mark.parametrize(
+    ("fields", "apis"),
+    [
+        ({"fence": True}, ["Produce", "EndTxn"]),
+        ({"expire": True}, ["Heartbeat", "OffsetCommit"]),
+        ({"rebalance": True, "api": "*Heartbeat"}, ["Heartbeat"]),
+        ({"end_session": True}, ["Produce", "EndTxn", "InitProducerId", "Heartbeat", "OffsetCommit", "JoinGroup"]),
+    ],
+)
+def test_the_state_changes_with_requests_of_those_that_it_is_about(fields: dict[str, Any], apis: list[str]) -> None:
+    asked = ("Produce", "EndTxn", "InitProducerId", "Heartbeat", "OffsetCommit", "JoinGroup")
+    assert [api for api in asked if Rule(**fields).takes(request(api), 0.0)] == apis
+
+
+def test_a_request_of_which_nothing_could_become_is_not_counted() -> None:
+    one = Rule(expire=True)
+    assert one.takes(request("Heartbeat"), 0.0)
+    one.take_back()
+    assert (one.seen, one.count) == (0, 0)
+    assert one.takes(request("Heartbeat"), 0.0)
+    assert not one.takes(request("Heartbeat"), 0.0)

@@ -57,6 +57,10 @@ def test_settings_of_the_test_win_over_those_for_tests(tmp_path: Path) -> None:
     assert config_of({name: "3000"}, tmp_path).group_initial_rebalance_delay_ms == 3000
 
 
+def test_settings_for_tests_are_settings() -> None:
+    assert texts_of(DEFAULTS) == DEFAULTS
+
+
 def test_the_environment_sets_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "7")
     assert config_of({}, tmp_path).num_partitions == 1

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.faults.rule import RuleError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.testing import Cluster
 from testing.waiting import Deadline
@@ -68,3 +69,77 @@ def test_a_cluster_in_a_thread_leaves_nothing() -> None:
         assert {*cluster.faults} == {1, 2}
         assert cluster.requests is not None
     assert (threading.enumerate(), len([*Path("/proc/self/fd").iterdir()])) == before
+
+
+async def test_a_reset_leaves_a_whole_cluster_with_nothing_in_it() -> None:
+    async with Cluster(3) as cluster:
+        for _ in range(3):
+            cluster.faults.add(api="Metadata", close=True)
+            await cluster.create_topic("orders", 2)
+            assert await cluster.produce("orders", b"1") == 0
+            await cluster.kill(await cluster.leader_of("orders"))
+            await cluster.reset()
+            assert (await cluster.topics(), cluster.faults.rules, cluster.requests) == ({}, {}, [])
+        await cluster.create_topic("orders", replication_factor=3)
+        await in_sync(cluster, 3)
+
+
+async def test_a_snapshot_brings_a_cluster_back() -> None:
+    async with Cluster(3) as cluster:
+        await cluster.create_topic("orders", replication_factor=3)
+        await cluster.produce("orders", b"1")
+        await in_sync(cluster, 3)
+        snapshot = await cluster.snapshot()
+        before = cluster.bootstrap
+        for _ in range(2):
+            await cluster.produce("orders", b"2")
+            await cluster.create_topic("later")
+            await cluster.kill(await cluster.leader_of("orders"))
+            await cluster.restore(snapshot)
+            assert cluster.bootstrap == before
+            assert [one.value for one in await cluster.wait_for("orders", 1)] == [b"1"]
+            assert {*await cluster.topics()} == {"orders"}
+            await in_sync(cluster, 3)
+
+
+async def test_a_rule_of_all_brokers_has_one_count() -> None:
+    async with Cluster(2) as cluster:
+        rule = cluster.faults.add(name="closed", api="ApiVersions", close=True, times=1)
+        assert cluster.faults.rules == {"closed": rule} == cluster.faults[1].rules == cluster.faults[2].rules
+        closed = [await is_closed(address) for address in cluster.bootstrap.split(",")]
+        assert closed == [True, False]
+        cluster.faults[1].add(name="of one", drop=True)
+        with pytest.raises(RuleError, match="another rule has this name"):
+            cluster.faults.add(name="of one", drop=True)
+        cluster.faults.remove("of one")
+        with pytest.raises(KeyError):
+            cluster.faults.remove("of one")
+        assert len(cluster.faults) == 2
+
+
+async def is_closed(address: str) -> bool:
+    """Return whether the broker closes the connection on which a client asks for its versions."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(bytes.fromhex("0000000a00120000000000070000"))
+    try:
+        return await reader.read(1) == b""
+    finally:
+        writer.close()
+
+
+async def test_others_lead_while_a_broker_has_no_session() -> None:
+    async with Cluster(3) as cluster:
+        await cluster.create_topic("orders", replication_factor=3)
+        await cluster.produce("orders", b"1")
+        await in_sync(cluster, 3)
+        leader = await cluster.leader_of("orders")
+        control = cluster._servers[leader].membership.control  # type: ignore[union-attr]
+        assert control is not None
+        assert await control.end_session()
+        deadline = Deadline("another broker leads")
+        while await cluster.leader_of("orders") == leader:
+            deadline.check()
+            await asyncio.sleep(0.01)
+        await in_sync(cluster, 3)
+        assert [one.value for one in await cluster.wait_for("orders", 1)] == [b"1"]
