@@ -30,6 +30,9 @@ RULES: list[dict[str, Any]] = [
     {"api": "Metadata", "topic": "orders", "close": True, "times": 1},  # aiokafka gives up at its first one, without topics
     {"api": "InitProducerId", "error": "COORDINATOR_LOAD_IN_PROGRESS", "times": 1},
     {"api": "Produce", "close": True, "probability": 0.3, "seed": 1, "times": 4},
+    {"api": "Produce", "mute_s": 0.2, "nth": 2},
+    {"disk_full": True, "for_s": 0.3},
+    {"disk_delay_s": 0.01},
 ]
 
 
