@@ -12,6 +12,7 @@ import pytest
 from integration.testing_kit.test_faults import COUNT, RULES
 from pybroker.testing import Broker, ThreadBroker
 from testing.clients.java_clients import JavaClients
+from testing.waiting import WAIT_S
 
 TEXTS = [str(number) for number in range(COUNT)]
 IMPATIENT = ("request.timeout.ms=400", "delivery.timeout.ms=60000")
@@ -97,7 +98,7 @@ def test_a_directory_that_has_failed_is_written_to_after_a_restart(broker: Threa
     restart = threading.Timer(0.3, lambda: (broker.faults.clear(), broker.restart()))
     restart.start()
     assert java.do("produce", broker.bootstrap, "orders", COUNT) == TEXTS
-    restart.join()
+    restart.join(WAIT_S)
     assert values(broker) == TEXTS
 
 

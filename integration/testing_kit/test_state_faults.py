@@ -65,7 +65,7 @@ def test_a_directory_that_has_failed_is_written_to_after_a_restart(
     timer = threading.Timer(0.3, restart)
     timer.start()
     assert produce(broker.bootstrap) == VALUES
-    timer.join()
+    timer.join(WAIT_S)
     assert values(broker) == VALUES
 
 

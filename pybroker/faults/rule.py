@@ -30,7 +30,7 @@ IN_THE_STATE: Final = ("fence", "rebalance", "expire", "end_session")
 OF_DISKS: Final = ("disk_delay_s", "disk_full", "disk_error")
 ACTIONS: Final = (*ON_THE_WIRE, *IN_THE_STATE, *OF_DISKS)
 ONCE: Final = frozenset({"mute_s", *IN_THE_STATE})
-"""Actions that happen once, unless `times` or `nth` says otherwise: each time would leave a client nothing but them."""
+"""Actions that happen once, unless `times` or `nth` is set: a client would meet them with each of its requests."""
 FETCH: Final = "Fetch"
 
 OPERATIONS: Final = ("write", "read", "sync")

@@ -5,6 +5,7 @@ old_client                a program for an environment with an old release of ka
 groups, group_member      members of a group as processes, and the check of what they did
 paced_consumer            a consumer that reads as far as it is asked to
 epoch_watchers            consumers that report whether they noticed lost records
+java_clients              Java's clients in one JVM that takes commands
 isolation                 what a reader with an isolation level gets
 transaction_loop          a loop of transactions, one for each instruction
 sequences                 a client at work while brokers fail: numbers, transactions, a group

@@ -35,5 +35,5 @@ class JavaClients:
     def close(self) -> None:
         """End the JVM."""
         self._process.kill()
-        self._process.communicate()
+        self._process.communicate(timeout=WAIT_S)
         self._errors.close()
