@@ -388,10 +388,7 @@ class BrokerServer:
             conversions=self.conversions,
         )
         self.dispatcher = Dispatcher(self.services)
-        served = as_configured(self.dispatcher.handle, config)
-        self.handler = handler_of(served, self.controller, self.faults, self.trail)
-        if self.faults is not None:
-            self.faults.open(self)
+        self.handler = handler_of(as_configured(self.dispatcher.handle, config), self, self.faults, self.trail)
 
     async def _open_sockets(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
         config = self.config
@@ -437,9 +434,7 @@ class BrokerServer:
     def _schedule_passes(self) -> None:
         logs, replicas = self.log_manager, self.replica_manager
         loop = asyncio.get_running_loop()
-        schedule_passes(
-            self._periodic, config=self.config, clock=self.clock, logs=logs, replicas=replicas, on_room=self.see_room
-        )
+        schedule_passes(self._periodic, config=self.config, clock=self.clock, logs=logs, replicas=replicas, on_room=self.see_room)
         self.log_cleaner = LogCleaner(
             logs,
             config=lambda: self.controller.config,

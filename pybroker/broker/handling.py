@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from pybroker.config.broker import BrokerConfig
     from pybroker.faults.faults import Faults
+    from pybroker.faults.parts import Parts
     from pybroker.faults.trail import Trail
-    from pybroker.metadata.controller import Controller
     from pybroker.network.context import RequestHandler
 
 logger = logging.getLogger(__name__)
@@ -70,12 +70,14 @@ def as_configured(dispatcher: RequestHandler, config: BrokerConfig) -> RequestHa
     return as_release(release(name), dispatcher)
 
 
-def handler_of(dispatcher: RequestHandler, controller: Controller, faults: Faults | None, trail: Trail | None) -> RequestHandler:
-    """Return the dispatcher itself, or what lets requests go wrong and keeps them in front of it."""
+def handler_of(dispatcher: RequestHandler, broker: Parts, faults: Faults | None, trail: Trail | None) -> RequestHandler:
+    """Return the dispatcher itself, or what lets requests go wrong and keeps them in front of it. Rules act on `broker` then."""
     if faults is None and trail is None:
         return dispatcher
     from pybroker.faults.about import names_in  # noqa: PLC0415  as above
 
-    name_of = names_in(controller)
-    handler = dispatcher if faults is None else faults.acting(dispatcher, name_of)
+    name_of, handler = names_in(broker.services.controller), dispatcher
+    if faults is not None:
+        faults.open(broker)
+        handler = faults.acting(dispatcher, name_of)
     return handler if trail is None else trail.watching(handler, name_of)
