@@ -90,7 +90,7 @@ def append_usual() -> None:
     from pybroker.log.segments import segment
 
     class Stepwise(tail.SegmentTail):
-        """A tail that takes no batch at once."""
+        """A tail that takes no batches at once."""
 
         __slots__ = ()
 

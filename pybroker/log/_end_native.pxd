@@ -18,6 +18,13 @@ cdef class LogEnd:
     cdef public int64_t log_end_offset, log_start_offset, recovery_point, unflushed_messages, unsettled_upto
 
     cpdef append_as_leader(self, records, leader_epoch, now_ms, origin=*, request_version=*, work=*)
+    @cython.locals(size=int64_t, first_offset=int64_t, last_offset=int64_t, entries=list, copies=tuple)
+    cpdef append_as_follower(self, records, now_ms)
+    @cython.final
+    @cython.locals(done=int)
+    cdef object _write(
+        self, data, first_offset, last_offset, max_timestamp, offset_of_max_timestamp, now_ms, segment_bytes, segment_ms, places
+    )
     @cython.final
     @cython.locals(record_count=int64_t, end_offset=int64_t, producer_id=int64_t, entries=list)
     cdef object _append_usual(self, data, leader_epoch, now_ms, origin, kept_codecs, work)

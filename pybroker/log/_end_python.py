@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pybroker.model as model  # noqa: PLR0402  (the compiled text takes it from the package that it names)
 from pybroker.log.results import AppendOrigin, LogAppendInfo
+from pybroker.log.tail import ENTRY_DUE, UNUSUAL
 from pybroker.records import kernels
 from pybroker.records.quick_look import look_through
 
@@ -172,12 +173,17 @@ class LogEnd:
             entries = self.epochs.entries
             if not entries or entries[-1].epoch != leader_epoch:
                 self.epochs.assign(leader_epoch, first_offset)
-            segment = self.segments.active
-            file = segment.open_file
-            if file is None or not segment.tail.append(
-                file, data, first_offset, last_offset, max_timestamp, now_ms, settings.segment_bytes, settings.segment_ms
-            ):
-                self.write_batch(data, first_offset, last_offset, max_timestamp, now_ms)
+            self._write(
+                data,
+                first_offset,
+                last_offset,
+                max_timestamp,
+                last_offset,
+                now_ms,
+                settings.segment_bytes,
+                settings.segment_ms,
+                None,
+            )
             self.log_end_offset = producers.map_end_offset = end_offset
             if continued is not None:
                 producers.add(continued, base_sequence, last_offset, last_offset_delta, max_timestamp)
@@ -190,6 +196,85 @@ class LogEnd:
             LogAppendInfo,
             (first_offset, last_offset, max_timestamp, -1, self.log_start_offset, record_count, len(data), 0, 0, False),
         )
+
+    def append_as_follower(self, records: memoryview, now_ms: int) -> LogAppendInfo:
+        """Write batches as the leader has them, with their offsets and epochs. `records` is borrowed until return.
+
+        Ordinary batches of the log's latest epoch are checked by one call, and written together. After the check comes
+        `append.append_unusual_copies` for such batches, written out (`tests/log/test_follower_ways.py` compares them).
+
+        Raises KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE if they do not continue the log.
+        """
+        if self.is_closed or self.log_directory.failure is not None:
+            self.check_usable()
+        if self.is_unfinished:
+            self.finish_truncation()
+        entries, config = self.epochs.entries, self.config
+        copies = kernels.accept_copies(records, self.log_end_offset, entries[-1].epoch) if entries else None
+        if copies is None or copies[0] > config.segment_bytes:
+            return self.append_unusual_copies(records, now_ms)
+        size, last_offset, max_timestamp, offset_of_max_timestamp, record_count, places, produced = copies
+        first_offset, producers = places[0][0], self.producers
+        try:
+            self._write(
+                records if size == len(records) else records[:size],
+                first_offset,
+                last_offset,
+                max_timestamp,
+                offset_of_max_timestamp,
+                now_ms,
+                config.segment_bytes,
+                config.segment_ms,
+                places,
+            )
+            self.log_end_offset = producers.map_end_offset = last_offset + 1
+            for batch in produced:
+                producers.copy(*batch)
+            self.unflushed_messages += last_offset + 1 - first_offset
+            if self.unflushed_messages >= config.flush_messages:
+                self.settle(first_offset)
+        except OSError as error:
+            raise self.log_directory.fail(error) from error
+        return model.new_tuple(
+            LogAppendInfo, (first_offset, last_offset, max_timestamp, -1, self.log_start_offset, record_count, size, 0, 0, False)
+        )
+
+    def _write(  # noqa: PLR0917  (as above)
+        self,
+        data: Any,
+        first_offset: Offset,
+        last_offset: Offset,
+        max_timestamp: int,
+        offset_of_max_timestamp: Offset,
+        now_ms: int,
+        segment_bytes: int,
+        segment_ms: int,
+        places: Any,
+    ) -> None:
+        """Write batches and note them. `places` has base offset and size of each, None for a single one. Raises the errors of
+        `write_batches`.
+        """
+        segment = self.segments.active
+        file, tail, done = segment.open_file, segment.tail, UNUSUAL
+        if file is not None:
+            done = tail.append(
+                file,
+                data,
+                first_offset,
+                last_offset,
+                max_timestamp,
+                offset_of_max_timestamp,
+                now_ms,
+                segment_bytes,
+                segment_ms,
+                places,
+            )
+        if done == ENTRY_DUE:
+            segment.add_entry(last_offset, tail.size - len(data))
+        elif done == UNUSUAL:
+            self.write_batches(
+                data, places or [(first_offset, len(data))], last_offset, max_timestamp, offset_of_max_timestamp, now_ms
+            )
 
     def _accepted(self, data: Any, leader_epoch: LeaderEpoch, now_ms: int, kept_codecs: int) -> Any:
         """Return what `accept_batch` returns under the rules of the topic."""
@@ -238,6 +323,18 @@ class LogEnd:
         """Append a batch that has its final offsets, with all rules for producers."""
         raise NotImplementedError
 
-    def write_batch(self, data: memoryview, first_offset: Offset, last_offset: Offset, max_timestamp: int, now_ms: int) -> None:
-        """Write one batch and note it, in a new segment if it belongs into one. Raises OSError, RECORD_LIST_TOO_LARGE."""
+    def append_unusual_copies(self, records: memoryview, now_ms: int) -> LogAppendInfo:
+        """Append batches of any form, as `append_as_follower`."""
+        raise NotImplementedError
+
+    def write_batches(  # noqa: PLR0917  (as above)
+        self,
+        data: memoryview,
+        places: list[tuple[Offset, int]],
+        last_offset: Offset,
+        max_timestamp: int,
+        offset_of_max_timestamp: Offset,
+        now_ms: int,
+    ) -> None:
+        """Write batches and note them, in a new segment if they belong into one. Raises OSError, RECORD_LIST_TOO_LARGE."""
         raise NotImplementedError

@@ -6,6 +6,7 @@ from libc.stdint cimport int64_t
 cdef int64_t RELATIVE_OFFSET_MAX
 cdef int64_t RECENT_BATCHES
 cdef int64_t NO_TIMESTAMP
+cdef int UNUSUAL, WRITTEN, ENTRY_DUE
 
 
 cdef class SegmentTail:
@@ -25,8 +26,8 @@ cdef class SegmentTail:
     cpdef bint lengthen(self, int64_t size, int64_t max_timestamp, int64_t offset_of_max_timestamp) except -1
     cpdef int remember(self, base_offset, int64_t position, int64_t size) except -1
     cpdef recent_place(self, base_offset)
-    @cython.locals(size=int64_t, position=int64_t)
-    cpdef bint append(
-        self, file, data, first_offset, int64_t last_offset, int64_t max_timestamp, int64_t now_ms, int64_t segment_bytes,
-        int64_t segment_ms,
+    @cython.locals(size=int64_t, position=int64_t, batch_size=int64_t, is_entry_due=bint)
+    cpdef int append(
+        self, file, data, first_offset, int64_t last_offset, int64_t max_timestamp, int64_t offset_of_max_timestamp, int64_t now_ms,
+        int64_t segment_bytes, int64_t segment_ms, list places,
     ) except -1

@@ -17,6 +17,7 @@ __all__ = ["SegmentTail"]
 RELATIVE_OFFSET_MAX = 2**31 - 1
 RECENT_BATCHES = 64
 NO_TIMESTAMP = -1
+UNUSUAL, WRITTEN, ENTRY_DUE = 0, 1, 2
 
 
 class SegmentTail:
@@ -145,23 +146,31 @@ class SegmentTail:
         first_offset: Offset,
         last_offset: Offset,
         max_timestamp: int,
+        offset_of_max_timestamp: Offset,
         now_ms: int,
         segment_bytes: int,
         segment_ms: int,
-    ) -> bool:
-        """Write one batch that needs no new segment and no index entry, with the `append` of `file`, and remember it.
+        places: list[tuple[Offset, int]] | None,
+    ) -> int:
+        """Write batches that need no new segment, with the `append` of `file`, and remember them.
 
-        Returns False, without having done anything, for any other batch. Raises OSError.
+        `places` has the base offset and the size of each; None for a single one. Returns WRITTEN; ENTRY_DUE if the caller must
+        add an index entry for them; or UNUSUAL, without having done anything, for any others. Raises OSError.
         """
         size = len(data)
         position = self.size
         if position and not (self.is_first_known and self.is_max_known):
-            return False
-        if not self.has_index_room or self._is_entry_due():
-            return False
+            return UNUSUAL
+        if not self.has_index_room:
+            return UNUSUAL
         if self.should_roll(size, last_offset, max_timestamp, now_ms, segment_bytes, segment_ms, False):
-            return False
+            return UNUSUAL
         file.append(data)  # type: ignore[attr-defined]
-        self.lengthen(size, max_timestamp, last_offset)
-        self.remember(first_offset, position, size)
-        return True
+        is_entry_due = self.lengthen(size, max_timestamp, offset_of_max_timestamp)
+        if places is None:
+            self.remember(first_offset, position, size)
+        else:
+            for base_offset, batch_size in places:
+                self.remember(base_offset, position, batch_size)
+                position += batch_size
+        return ENTRY_DUE if is_entry_due else WRITTEN

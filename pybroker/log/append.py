@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _NOT_PLAIN: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 _CLIENT: Final = AppendOrigin.CLIENT
+_REPLICATION: Final = AppendOrigin.REPLICATION
 
 
 def append_unusual(  # noqa: PLR0917  (a call by position is a third of a call by name)
@@ -79,33 +80,44 @@ def append_accepted(log: LogState, data: memoryview, now_ms: int, origin: Append
     return _append(log, data, [BatchView(data)], now_ms, origin)
 
 
-def write_batch(  # noqa: PLR0917  (as above)
-    log: LogState, data: memoryview, first_offset: Offset, last_offset: Offset, max_timestamp: int, now_ms: int
+def write_batches(  # noqa: PLR0917  (as above)
+    log: LogState,
+    data: memoryview,
+    places: list[tuple[Offset, int]],
+    last_offset: Offset,
+    max_timestamp: int,
+    offset_of_max_timestamp: Offset,
+    now_ms: int,
 ) -> None:
-    """Write one batch and note it, in a new segment if it belongs into one; this is `Log.write_batch`."""
+    """Write batches and note them, in a new segment if they belong into one; this is `Log.write_batches`."""
     segment, size = log.segments.active, len(data)
     if segment.should_roll(log.config, size, max_timestamp, last_offset, now_ms):
-        segment = _roll(log, size, first_offset, now_ms)
+        segment = _roll(log, size, places[0][0], now_ms, _CLIENT)
     position = segment.size
-    segment.append(data, last_offset, max_timestamp, last_offset)
-    segment.remember(first_offset, position, size)
+    segment.append(data, last_offset, max_timestamp, offset_of_max_timestamp)
+    for base_offset, batch_size in places:
+        segment.remember(base_offset, position, batch_size)
+        position += batch_size
 
 
-def append_as_follower(log: LogState, records: memoryview, *, now_ms: int) -> LogAppendInfo:
-    """Write batches as the leader has them, with their offsets and epochs. `records` is borrowed until return.
-
-    Raises KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE if they do not continue the log.
-    """
-    log.check_usable()
-    if log.is_unfinished:
-        log.finish_truncation()
+def append_unusual_copies(log: LogState, records: memoryview, now_ms: int) -> LogAppendInfo:
+    """Write batches of any form as the leader has them; this is `Log.append_unusual_copies`."""
     batches = sound_batches(records)
     if batches and batches[0].base_offset < log.log_end_offset:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"replicated records begin at {batches[0].base_offset}, but {log.topic_partition} ends at {log.log_end_offset}",
         )
-    return _append(log, records[: batches[-1].end if batches else 0], batches, now_ms, AppendOrigin.REPLICATION)
+    data = records[: batches[-1].end if batches else 0]
+    if len(data) > log.config.segment_bytes:  # the leader's segments may be larger, because they are older than the setting
+        infos = [_append(log, batch.data, [batch], now_ms, _REPLICATION) for batch in batches]
+        return infos[-1]._replace(
+            first_offset=infos[0].first_offset,
+            max_timestamp=max(info.max_timestamp for info in infos),
+            record_count=sum(info.record_count for info in infos),
+            size=len(data),
+        )
+    return _append(log, data, batches, now_ms, _REPLICATION)
 
 
 def _append(log: LogState, data: memoryview, batches: Sequence[BatchView], now_ms: int, origin: AppendOrigin) -> LogAppendInfo:
@@ -124,7 +136,7 @@ def _append(log: LogState, data: memoryview, batches: Sequence[BatchView], now_m
                 has_producer = True
         segment, size = log.segments.active, len(data)
         if segment.should_roll(log.config, size, max_timestamp, last_offset, now_ms):
-            segment = _roll(log, size, first_offset, now_ms)
+            segment = _roll(log, size, first_offset, now_ms, origin)
         if has_producer:
             one = batches[0]
             if len(batches) == 1 and not one.attributes & _NOT_PLAIN:
@@ -177,10 +189,12 @@ def _totals(batches: Sequence[BatchView]) -> tuple[Offset, Offset, int, Offset, 
     return first_offset, last_offset, max_timestamp, offset_of_max_timestamp, record_count
 
 
-def _roll(log: LogState, size: int, first_offset: Offset, now_ms: int) -> LogSegment:
-    """Return a new segment for records that do not fit the active one. Raises RECORD_LIST_TOO_LARGE if they fit no segment."""
+def _roll(log: LogState, size: int, first_offset: Offset, now_ms: int, origin: AppendOrigin) -> LogSegment:
+    """Return a new segment for records that do not fit the active one. Raises RECORD_LIST_TOO_LARGE if they fit no segment, and
+    do not come from the leader, which has them.
+    """
     config = log.config
-    if size > config.segment_bytes:
+    if size > config.segment_bytes and origin is not _REPLICATION:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"{size} bytes for {log.topic_partition} are more than a segment of {config.segment_bytes}",
@@ -198,7 +212,7 @@ def _check_producers(log: LogState, batches: Sequence[ProducerBatch], origin: Ap
             duplicate = log.producers.find_duplicate(batch)
             if duplicate is not None:
                 return duplicate
-    if origin is not AppendOrigin.REPLICATION:
+    if origin is not _REPLICATION:
         log.producers.check(batches, from_client=from_client)
     return None
 

@@ -93,8 +93,8 @@ class Log(LogState):
 
     append_unusual = append.append_unusual
     append_accepted = append.append_accepted
-    append_as_follower = append.append_as_follower
-    write_batch = append.write_batch
+    append_unusual_copies = append.append_unusual_copies
+    write_batches = append.write_batches
     roll = roll.roll
 
     def skip_to(self, offset: Offset) -> None:

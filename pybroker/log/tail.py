@@ -8,9 +8,26 @@ from __future__ import annotations
 from typing import Final
 
 from pybroker.log import _tail_python
-from pybroker.log._tail_python import NO_TIMESTAMP, RECENT_BATCHES, RELATIVE_OFFSET_MAX, SegmentTail
+from pybroker.log._tail_python import (
+    ENTRY_DUE,
+    NO_TIMESTAMP,
+    RECENT_BATCHES,
+    RELATIVE_OFFSET_MAX,
+    UNUSUAL,
+    WRITTEN,
+    SegmentTail,
+)
 from pybroker.native import choose
 
-__all__ = ["IS_NATIVE", "NO_TIMESTAMP", "RECENT_BATCHES", "RELATIVE_OFFSET_MAX", "SegmentTail"]
+__all__ = [
+    "ENTRY_DUE",
+    "IS_NATIVE",
+    "NO_TIMESTAMP",
+    "RECENT_BATCHES",
+    "RELATIVE_OFFSET_MAX",
+    "UNUSUAL",
+    "WRITTEN",
+    "SegmentTail",
+]
 
 IS_NATIVE: Final = choose(_tail_python, globals())

@@ -23,8 +23,10 @@ cdef enum:
     RELEASE_GIL_BYTES = 262144
 
 cdef enum:
+    LOG_OVERHEAD = 12
     TRANSACTIONAL_BIT = 0x10
     COMPRESSION_MASK = 0x07
+    NOT_PLAIN = 0x30  # transactional, control
     UNUSUAL_BITS = 0x38  # log append time, transactional, control
 
 
@@ -33,7 +35,7 @@ include "_records.pxi"
 
 
 check_faults()
-if TRANSACTIONAL_BIT != batch.TRANSACTIONAL_BIT:
+if TRANSACTIONAL_BIT != batch.TRANSACTIONAL_BIT or NOT_PLAIN != batch.TRANSACTIONAL_BIT | batch.CONTROL_BIT:
     raise ImportError("the bits of a batch's attributes differ from those in batch.py")
 include "_crc.pxi"
 
@@ -163,6 +165,72 @@ def accept_batch(records, int64_t first_offset, int64_t leader_epoch, int64_t no
             get_int32(p + BASE_SEQUENCE_AT),
             inflated_bytes,
         )
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef inline bint is_plain_copy(Bytes p, int64_t last_offset, int64_t leader_epoch) noexcept nogil:
+    """Return whether `accept_copies` takes a whole batch with this header, if its checksum turns out to be right."""
+    cdef int64_t last_delta = get_int32(p + LAST_OFFSET_DELTA_AT)
+    if get_int32(p + LEADER_EPOCH_AT) != leader_epoch or p[ATTRIBUTES_AT + 1] & NOT_PLAIN or last_delta < 0:
+        return False
+    if get_int64(p) <= last_offset or get_int64(p) > INT64_MAX - last_delta:
+        return False
+    return get_int32(p + BASE_SEQUENCE_AT) >= 0 or get_int64(p + PRODUCER_ID_AT) < 0
+
+
+def accept_copies(records, int64_t offset_min, int64_t leader_epoch):
+    cdef Py_buffer view
+    cdef Bytes p
+    cdef uint32_t crc
+    cdef int64_t size, left
+    cdef int64_t last_offset = offset_min - 1
+    cdef int64_t max_timestamp = 0
+    cdef int64_t offset_of_max_timestamp = 0
+    cdef int64_t record_count = 0
+    cdef list places = []
+    cdef list produced = []
+    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+    try:
+        p = <Bytes>view.buf
+        left = view.len
+        while left >= LOG_OVERHEAD:
+            size = get_int32(p + BATCH_LENGTH_AT) + LOG_OVERHEAD
+            if size < HEADER_SIZE or (left > MAGIC_AT and p[MAGIC_AT] != 2):
+                return None
+            if size > left:
+                break
+            if not is_plain_copy(p, last_offset, leader_epoch):
+                return None
+            if not pb_has_crc32c:
+                crc = crc32c(memoryview(records)[view.len - left + ATTRIBUTES_AT:view.len - left + size])
+            elif size > RELEASE_GIL_BYTES:
+                with nogil:
+                    crc = pb_crc32c(p + ATTRIBUTES_AT, size - ATTRIBUTES_AT)
+            else:
+                crc = pb_crc32c(p + ATTRIBUTES_AT, size - ATTRIBUTES_AT)
+            if crc != <uint32_t>get_int32(p + CRC_AT):
+                return None
+            last_offset = get_int64(p) + get_int32(p + LAST_OFFSET_DELTA_AT)
+            if not places or get_int64(p + MAX_TIMESTAMP_AT) > max_timestamp:
+                max_timestamp = get_int64(p + MAX_TIMESTAMP_AT)
+                offset_of_max_timestamp = last_offset
+            record_count += get_int32(p + RECORD_COUNT_AT)
+            places.append((get_int64(p), size))
+            if get_int64(p + PRODUCER_ID_AT) >= 0:
+                produced.append((
+                    get_int64(p + PRODUCER_ID_AT),
+                    <int16_t>(p[PRODUCER_EPOCH_AT] << 8 | p[PRODUCER_EPOCH_AT + 1]),
+                    get_int32(p + BASE_SEQUENCE_AT),
+                    last_offset,
+                    get_int32(p + LAST_OFFSET_DELTA_AT),
+                    get_int64(p + MAX_TIMESTAMP_AT),
+                ))
+            p += size
+            left -= size
+        if not places:
+            return None
+        return view.len - left, last_offset, max_timestamp, offset_of_max_timestamp, record_count, places, produced
     finally:
         PyBuffer_Release(&view)
 

@@ -25,6 +25,7 @@ from pybroker.records.batch import (
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_AT,
+    OFFSET_AND_SIZE,
     TRANSACTIONAL_BIT,
     set_offset_and_epoch,
 )
@@ -36,10 +37,14 @@ if TYPE_CHECKING:
 
     from pybroker.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 
+    Copies = tuple[
+        int, Offset, int, Offset, int, list[tuple[Offset, int]], list[tuple[ProducerId, ProducerEpoch, int, Offset, int, int]]
+    ]
     LookThrough = Callable[..., tuple[int, int, int, bool, int] | None]
 
 __all__ = [
     "accept_batch",
+    "accept_copies",
     "crc32",
     "is_of_transaction",
     "is_only_at_end",
@@ -54,6 +59,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
 _SECTION_MAX: Final = 0x7FFF_0000
 _ATTRIBUTES_AND_TIME: Final = b"\0\0"
+_NOT_PLAIN: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 _UNUSUAL_BITS: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
@@ -207,6 +213,52 @@ def _found(
         return *scan_records(payload, count, base_timestamp), 0
     except CorruptRecordError:
         return None
+
+
+def accept_copies(records: bytes | bytearray | memoryview, offset_min: Offset, leader_epoch: LeaderEpoch) -> Copies | None:
+    """Check ordinary batches that a leader has sent for a follower's log that ends at `offset_min`.
+
+    Ordinary batches have magic 2, right checksums, and `leader_epoch`. They have no transaction and no control records, and
+    their offsets grow from `offset_min` on. A partial batch at the end is left out, and no record is looked at. Returns None for
+    any others, valid or not, and if there are none.
+
+    Returns the size of all in bytes; the last offset; the largest max timestamp, and the last offset of the first batch that
+    has it; the number of records; base offset and size in bytes of each batch; and of each batch that has a producer id: that,
+    producer epoch, base sequence, last offset, last offset delta, and max timestamp.
+    """
+    view = memoryview(records)
+    position, max_timestamp, record_count, last_offset = 0, 0, 0, offset_min - 1
+    offset_of_max_timestamp = last_offset
+    places: list[tuple[Offset, int]] = []
+    produced: list[tuple[ProducerId, ProducerEpoch, int, Offset, int, int]] = []
+    while (left := len(view) - position) >= LOG_OVERHEAD:
+        size = OFFSET_AND_SIZE.unpack_from(view, position)[1] + LOG_OVERHEAD
+        if size < HEADER_SIZE or (left > MAGIC_AT and view[position + MAGIC_AT] != MAGIC):
+            return None
+        if size > left:
+            break
+        fields = HEADER.unpack_from(view, position)
+        base_offset, _, epoch, _, crc, attributes, last_delta, _, timestamp, producer_id, producer_epoch, sequence, count = fields
+        if (
+            epoch != leader_epoch
+            or attributes & _NOT_PLAIN
+            or last_delta < 0
+            or not last_offset < base_offset <= _INT64_MAX - last_delta
+            or sequence < 0 <= producer_id
+            or crc != crc32c(view[position + ATTRIBUTES_AT : position + size])
+        ):
+            return None
+        last_offset = base_offset + last_delta
+        if not places or timestamp > max_timestamp:
+            max_timestamp, offset_of_max_timestamp = timestamp, last_offset
+        record_count += count
+        places.append((base_offset, size))
+        if producer_id >= 0:
+            produced.append((producer_id, producer_epoch, sequence, last_offset, last_delta, timestamp))
+        position += size
+    if not places:
+        return None
+    return position, last_offset, max_timestamp, offset_of_max_timestamp, record_count, places, produced
 
 
 def is_of_transaction(records: bytes | bytearray | memoryview) -> bool:

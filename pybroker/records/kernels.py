@@ -12,6 +12,7 @@ from pybroker.native import choose
 from pybroker.records import _kernels_python
 from pybroker.records._kernels_python import (
     accept_batch,
+    accept_copies,
     crc32,
     is_of_transaction,
     is_only_at_end,
@@ -25,6 +26,7 @@ from pybroker.records._kernels_python import (
 __all__ = [
     "IS_NATIVE",
     "accept_batch",
+    "accept_copies",
     "crc32",
     "is_of_transaction",
     "is_only_at_end",

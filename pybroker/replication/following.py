@@ -30,7 +30,7 @@ def append(partition: Partition, data: PartitionData, now_ms: int) -> int:
     if records and not room.is_full:
         assert isinstance(records, (bytes, bytearray, memoryview)), "received, and not to be sent"
         _begin_with_batch(partition, Offset(int.from_bytes(records[:8], "big")))
-        size = log.append_as_follower(memoryview(records), now_ms=now_ms).size
+        size = log.append_as_follower(memoryview(records), now_ms).size
     _follow_high_watermark(partition, Offset(data.high_watermark))
     if log.log_start_offset < data.log_start_offset <= partition.high_watermark:
         log.increment_log_start_offset(Offset(data.log_start_offset), high_watermark=partition.high_watermark)

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,29 @@ def content(fetched: FetchedRecords) -> bytes:
 def stored(log: Log) -> bytes:
     """Return the bytes of all data files."""
     return b"".join(Path(segment.path).read_bytes() for segment in log.segments)
+
+
+def log_state(log: Log) -> object:
+    """Return everything that an append may change."""
+    segments = [
+        (s.base_offset, s.size, s.max_timestamp, s.offset_index.count, s.offset_index.last_offset, s.time_index.last_entry)
+        for s in log.segments
+    ]
+    unindexed = [s.tail.bytes_since_entry for s in log.segments]
+    edges = [edge for _, one in log.segments.active.scan(0) for edge in (one.base_offset, one.last_offset)]  # a gap may be huge
+    found = [log.segments.active.find_batch(offset) for offset in (*edges, log.log_end_offset)]
+    producers = [(p.producer_id, p.producer_epoch, p.last_timestamp, list(p.batches)) for p in log.producers.producers.values()]
+    ends = log.log_end_offset, log.end_offset_metadata, log.producers.map_end_offset, log.unflushed_messages, log.recovery_point
+    return ends, segments, unindexed, found, producers, [*log.epochs.entries], stored(log)
+
+
+class StepwiseTail(_tail_python.SegmentTail):
+    """A tail that takes no batches at once."""
+
+    __slots__ = ()
+
+    def append(self, *_: Any) -> int:
+        return _tail_python.UNUSUAL
 
 
 class Disk:

@@ -54,6 +54,7 @@ KERNELS: dict[str, ModuleType] = {str(one.id): one.values[0] for one in BOTH}  #
 
 NAMES = (
     "accept_batch",
+    "accept_copies",
     "crc32",
     "scan_records",
     "take_records",

@@ -144,7 +144,7 @@ def test_offsets_that_do_not_fit_in_four_bytes_roll(tmp_path: Path) -> None:
     log = Disk(tmp_path).create()
     append(log, batch())
     far = build_batch([Record(Offset(2**31), START_MS, None, b"v")], leader_epoch=LeaderEpoch(0))
-    log.append_as_follower(memoryview(far), now_ms=START_MS)
+    log.append_as_follower(memoryview(far), START_MS)
     assert [segment.base_offset for segment in log.segments] == [0, 2**31]
     assert log.log_end_offset == 2**31 + 1
 
@@ -157,16 +157,15 @@ def test_a_follower_keeps_offsets_and_epochs_and_drops_a_partial_batch(tmp_path:
     for i in range(5):
         append(leader, batch(2), leader_epoch=i // 2)
     follower = Disk(tmp_path / "follower").create()
-    info = follower.append_as_follower(memoryview(stored(leader)[:-7]), now_ms=START_MS)
+    info = follower.append_as_follower(memoryview(stored(leader)[:-7]), START_MS)
     assert (info.first_offset, info.last_offset) == (0, 7)
     info = follower.append_as_follower(
-        memoryview(content(leader.read(Offset(8), bytes_max=1 << 20, upper_offset=Offset(10), min_one_batch=True))),
-        now_ms=START_MS,
+        memoryview(content(leader.read(Offset(8), bytes_max=1 << 20, upper_offset=Offset(10), min_one_batch=True))), START_MS
     )
     assert stored(follower) == stored(leader)
     assert follower.epochs.entries == leader.epochs.entries
     with pytest.raises(KafkaError) as caught:
-        follower.append_as_follower(memoryview(stored(leader)), now_ms=START_MS)
+        follower.append_as_follower(memoryview(stored(leader)), START_MS)
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 

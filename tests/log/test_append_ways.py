@@ -17,7 +17,6 @@ from crc32c import crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pybroker.log import _tail_python
 from pybroker.log.append_rules import AppendRules
 from pybroker.log.log import Log
 from pybroker.log.results import AppendOrigin, LogAppendInfo
@@ -30,7 +29,7 @@ from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.records.work import Work
 from testing.cases import in_case
-from testing.scenes.logs import START_MS, TAILS, Disk, Producer, batch, stored
+from testing.scenes.logs import START_MS, TAILS, Disk, Producer, StepwiseTail, batch, log_state
 from testing.scenes.record_lists import BOTH, KERNELS
 
 CONFIGS: list[dict[str, Any]] = [
@@ -95,20 +94,6 @@ def outcome(log: Log, data: bytearray, epoch: int, now_ms: int, origin: AppendOr
     return info, data
 
 
-def state(log: Log) -> object:
-    """Return everything that an append may change."""
-    segments = [
-        (s.base_offset, s.size, s.max_timestamp, s.offset_index.count, s.offset_index.last_offset, s.time_index.last_entry)
-        for s in log.segments
-    ]
-    unindexed = [s.tail.bytes_since_entry for s in log.segments]
-    edges = [edge for _, one in log.segments.active.scan(0) for edge in (one.base_offset, one.last_offset)]  # a gap may be huge
-    found = [log.segments.active.find_batch(offset) for offset in (*edges, log.log_end_offset)]
-    producers = [(p.producer_id, p.producer_epoch, p.last_timestamp, list(p.batches)) for p in log.producers.producers.values()]
-    ends = log.log_end_offset, log.end_offset_metadata, log.producers.map_end_offset, log.unflushed_messages, log.recovery_point
-    return ends, segments, unindexed, found, producers, [*log.epochs.entries], stored(log)
-
-
 @contextmanager
 def as_a_whole(module: ModuleType, tail: ModuleType) -> Iterator[None]:
     """Append and make segments with these twins."""
@@ -117,15 +102,6 @@ def as_a_whole(module: ModuleType, tail: ModuleType) -> Iterator[None]:
         mock.patch.object(segment, "SegmentTail", tail.SegmentTail),
     ):
         yield
-
-
-class StepwiseTail(_tail_python.SegmentTail):
-    """A tail that takes no batch at once."""
-
-    __slots__ = ()
-
-    def append(self, *_: Any) -> bool:
-        return False
 
 
 @contextmanager
@@ -160,7 +136,7 @@ def story(
         found: list[tuple[object, object]] = []
         for data, newer, late_ms in batches:
             epoch += newer
-            found.append((outcome(log, data, epoch, START_MS + late_ms, origin), state(log)))
+            found.append((outcome(log, data, epoch, START_MS + late_ms, origin), log_state(log)))
         log.close()
     return found
 
@@ -203,7 +179,7 @@ def test_an_idempotent_producer_is_followed_either_way(module: ModuleType, tmp_p
             one = outcome(whole, data, 0, START_MS, AppendOrigin.CLIENT)
         with stepwise_only():
             assert outcome(stepwise, data, 0, START_MS, AppendOrigin.CLIENT) == one
-        assert state(whole) == state(stepwise)
+        assert log_state(whole) == log_state(stepwise)
         codes.append(one[0].is_duplicate if isinstance(one[0], LogAppendInfo) else one[0].name)
     out_of_order, old = "OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"
     assert codes[:10] == [False, False, False, True, False, out_of_order, False, False, old, False]

@@ -155,7 +155,7 @@ def test_one_entry_for_several_batches_of_a_follower_is_no_damage(tmp_path: Path
     sent = b"".join(bytes(one.data) for one in read_batches(source))
     size = len(sent) // 60
     for first in range(0, 60, 5):
-        copy.append_as_follower(memoryview(bytearray(sent[first * size : (first + 5) * size])), now_ms=START_MS)
+        copy.append_as_follower(memoryview(bytearray(sent[first * size : (first + 5) * size])), START_MS)
     copy.flush()
     copy.close()
     log = disk.open(was_clean=True)

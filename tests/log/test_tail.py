@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pybroker.config.setting import LONG_MAX
 from pybroker.log import _tail_python
+from pybroker.log._tail_python import ENTRY_DUE, UNUSUAL, WRITTEN
 from testing.scenes.logs import TAILS
 
 FIELDS = _tail_python.SegmentTail.__slots__
@@ -76,16 +77,28 @@ def test_settings_may_be_as_large_as_they_can_be(twin: ModuleType) -> None:
 
 @pytest.mark.parametrize("twin", TAILS)
 def test_what_begins_something_is_left_alone(twin: ModuleType) -> None:
-    for begins in ("roll", "entry", "full index", "unknown first timestamp", "unknown largest timestamp"):
+    for begins in ("roll", "full index", "unknown first timestamp", "unknown largest timestamp"):
         tail, file = twin.SegmentTail(0, 200, 0), File()
-        tail.lengthen(201 if begins == "entry" else 100, 1000, 1)
+        tail.lengthen(100, 1000, 1)
         tail.is_first_known = begins != "unknown first timestamp"
         tail.is_max_known = begins != "unknown largest timestamp"
         tail.has_index_room = begins != "full index"
         before = fields(tail)
         room = 50 if begins == "roll" else SEGMENT_BYTES
-        assert tail.append(file, memoryview(bytes(60)), 2, 2, 1010, 5000, room, SEGMENT_MS) is False
+        assert tail.append(file, memoryview(bytes(60)), 2, 2, 1010, 2, 5000, room, SEGMENT_MS, None) == UNUSUAL
         assert (fields(tail), file.sizes) == (before, []), begins
+
+
+@pytest.mark.parametrize("twin", TAILS)
+def test_batches_that_are_written_together_are_remembered_one_by_one(twin: ModuleType) -> None:
+    tail, file = twin.SegmentTail(0, 200, 0), File()
+    tail.has_index_room = True
+    places = [(2, 60), (5, 80), (6, 70)]
+    assert tail.append(file, memoryview(bytes(210)), 2, 6, 1010, 5, 5000, SEGMENT_BYTES, SEGMENT_MS, places) == WRITTEN
+    assert [tail.recent_place(offset) for offset in (2, 5, 6)] == [(0, 60), (60, 80), (140, 70)]
+    assert (tail.size, tail.max_timestamp, tail.offset_of_max_timestamp, file.sizes) == (210, 1010, 5, [210])
+    assert tail.append(file, memoryview(bytes(60)), 7, 7, 1000, 7, 5000, SEGMENT_BYTES, SEGMENT_MS, None) == ENTRY_DUE
+    assert (tail.recent_place(7), tail.bytes_since_entry, tail.offset_of_max_timestamp) == ((210, 60), 60, 5)
 
 
 @pytest.mark.parametrize("twin", TAILS)
@@ -95,7 +108,7 @@ def test_a_write_that_fails_changes_nothing(twin: ModuleType) -> None:
     tail.has_index_room = True
     before, file.is_failing = fields(tail), True
     with pytest.raises(OSError, match="full"):
-        tail.append(file, memoryview(bytes(60)), 2, 2, 1010, 5000, SEGMENT_BYTES, SEGMENT_MS)
+        tail.append(file, memoryview(bytes(60)), 2, 2, 1010, 2, 5000, SEGMENT_BYTES, SEGMENT_MS, None)
     assert fields(tail) == before
 
 
@@ -133,18 +146,22 @@ def test_both_builds_do_the_same(steps: list[tuple[str, int, int, int]], interva
     files = [File() for _ in twins]
     offset = 5
     for what, size, timestamp, now_ms in steps:
-        offset += 1
+        offset += 2
         returned = []
         for tail, file in zip(twins, files, strict=True):
             is_index_full = size == 300
             if what == "append":
                 data = memoryview(bytes(size))
                 tail.has_index_room = not is_index_full
-                returned.append(tail.append(file, data, offset, offset, timestamp, max(now_ms, 0), 20_000, SEGMENT_MS))
+                places = None if size % 2 else [(offset, size // 2), (offset + 1, size - size // 2)]
+                last = offset if places is None else offset + 1
+                returned.append(
+                    tail.append(file, data, offset, last, timestamp, offset, max(now_ms, 0), 20_000, SEGMENT_MS, places)
+                )
             elif what == "roll":
                 returned.append(tail.should_roll(size, offset, timestamp, max(now_ms, 0), 20_000, SEGMENT_MS, is_index_full))
             else:
                 returned.append(getattr(tail, what)(size, timestamp, offset))
-        assert returned[0] is returned[-1]
+        assert returned[0] == returned[-1]
         assert fields(twins[0]) == fields(twins[-1])
     assert files[0].sizes == files[-1].sizes

@@ -80,7 +80,7 @@ async def test_a_follower_that_drops_records_takes_the_transactions_below_its_hi
     commit = TransactionMarker(ControlType.COMMIT, CoordinatorEpoch(0))
     marker = build_transaction_marker(commit, timestamp_ms=NOW_MS, offset=Offset(1), **of)
     log = replicas.partition(1).log
-    log.append_as_follower(memoryview(batch + marker), now_ms=NOW_MS)
+    log.append_as_follower(memoryview(batch + marker), NOW_MS)
     await replicas.settle()
     replicas.produce(1, b"b")
     await replicas.fetch(2)

@@ -1,4 +1,4 @@
-"""A name such as `append.write_batch` in the text of a module is one of the module that it names."""
+"""A name such as `append.write_batches` in the text of a module is one of the module that it names."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ def test_named_functions_exist(path: Path) -> None:
 
 
 def test_a_name_that_a_module_lacks_is_found() -> None:
-    words = "`append.no_such_function`, `log/append.no_such_class()`, `append.write_batch`, `records.batch`, `log.dirs`"
+    words = "`append.no_such_function`, `log/append.no_such_class()`, `append.write_batches`, `records.batch`, `log.dirs`"
     assert unknown(words) == ["`append.no_such_function`", "`log/append.no_such_class()`"]

@@ -238,7 +238,7 @@ class DirectoryMoves:
             # The present log has these records no more: begin again where the log, or the batch with its first record,
             # begins.
             future.truncate_fully_and_start_at(Offset(min(offset, int.from_bytes(data[:8], signed=True))))
-        future.append_as_follower(data, now_ms=present.services.clock.time_ms())
+        future.append_as_follower(data, present.services.clock.time_ms())
         return len(data)
 
     def _store_start(self, move: _Move, present: Log) -> Work[None]:

@@ -167,6 +167,23 @@ class ProducerState:
         """Add a batch that is in the log and for which `find_continued` returned `entry`."""
         self.producers[entry[0]] = entry.add(base_sequence, last_offset, offset_delta, timestamp)
 
+    def copy(  # noqa: PLR0917  (a call by position is a third of a call by name)
+        self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        base_sequence: int,
+        last_offset: Offset,
+        offset_delta: int,
+        timestamp: int,
+    ) -> None:
+        """Add a data batch outside of transactions that is in the log because the leader has it."""
+        continued = self.find_continued(producer_id, producer_epoch, base_sequence)
+        if continued is not None:
+            self.add(continued, base_sequence, last_offset, offset_delta, timestamp)
+        else:
+            base_offset = Offset(last_offset - offset_delta)
+            self.update(ProducerBatch(producer_id, producer_epoch, base_sequence, base_offset, last_offset, timestamp, False))
+
     def update(self, batch: ProducerBatch) -> CompletedTransaction | None:
         """Add a batch that is in the log.
 

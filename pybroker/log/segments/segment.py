@@ -197,9 +197,9 @@ class LogSegment(SegmentFiles):
     def note_batch(self, batch: BatchView, position: int) -> None:
         """Add a batch of the data file to the indexes, in order."""
         if self.tail.note(batch.batch_length, batch.max_timestamp, batch.last_offset):
-            self._add_entry(batch.last_offset, position)
+            self.add_entry(batch.last_offset, position)
 
-    def _add_entry(self, last_offset: Offset, position: int) -> None:
+    def add_entry(self, last_offset: Offset, position: int) -> None:
         """Add the batch that was noted last to the indexes."""
         tail = self.tail
         self.offset_index.append(last_offset, position)
@@ -232,7 +232,7 @@ class LogSegment(SegmentFiles):
         position = tail.size
         self.file.append(data)
         if tail.lengthen(len(data), max_timestamp, offset_of_max_timestamp):
-            self._add_entry(last_offset, position)
+            self.add_entry(last_offset, position)
 
     def remember(self, base_offset: Offset, position: int, size: int) -> None:
         """Remember where a batch was just written; this is `SegmentTail.remember`."""

@@ -330,7 +330,7 @@ async def test_a_move_that_is_faster_than_the_flush_of_the_old_log_settles_what_
     assert await asked.is_waiting()
     other = Disk(tmp_path / "other", flush_messages=1)
     copy = Log.create(T, old.topic_id, old.config, other.directory, other.services)
-    copy.append_as_follower(memoryview(bytearray(stored(old))), now_ms=0)
+    copy.append_as_follower(memoryview(bytearray(stored(old))), 0)
     whole.replicas._own.on_moved(T, copy)
     assert await asked.produced() == (ErrorCode.NONE, 0)
     assert visible(whole) == 1
