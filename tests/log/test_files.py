@@ -131,8 +131,6 @@ def test_checkpoints_have_kafka_s_text(tmp_path: Path) -> None:
     assert checkpoint.read_offsets(FS, path) == offsets
     for cut in range(len(text)):
         Path(path).write_text(text[:cut])
-        if cut >= len(text) - 2:
-            continue  # the last number or its newline: whole words are there
         with pytest.raises(checkpoint.CorruptCheckpointError):
             checkpoint.read_offsets(FS, path)
     assert checkpoint.read_offsets(FS, str(tmp_path / "none")) == {}

@@ -68,6 +68,8 @@ def _entries_of(path: str, text: bytes, fields: int) -> list[list[str]]:
         raise CorruptCheckpointError(f"{path}: the file does not begin with version and count") from error
     if version != VERSION:
         raise CorruptCheckpointError(f"{path}: unknown version {version}")
+    if lines[-1]:  # "2 21" may have become "2 2": a file that was not synced may lose its end with the machine's power
+        raise CorruptCheckpointError(f"{path}: the file ends within a line")
     entries = [line.split() for line in lines[2:] if line]
     if len(entries) != expected or any(len(entry) != fields for entry in entries):
         raise CorruptCheckpointError(f"{path}: the file has {len(entries)} entries, but announces {expected} of {fields} fields")
