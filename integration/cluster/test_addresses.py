@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TIMEOUT_S = 60
-LINE = "Broker 3 at nowhere.invalid:9092 cannot be reached: the host has no address here"
+LINE = "Broker 3 at nowhere.invalid:9092 cannot be reached now, which is tried again: the host has no address here"
 
 
 def test_a_broker_at_an_address_that_others_cannot_resolve_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

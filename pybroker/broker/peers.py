@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -149,7 +150,8 @@ class BrokerPeers:
         """
         count = self._failures[broker_id] = self._failures.get(broker_id, 0) + 1
         level = level if count == 1 else logging.DEBUG
-        logger.log(level, "Broker %d at %s:%d cannot be reached: %s", broker_id, *endpoint, reason)
+        line = "Broker %d at %s:%d cannot be reached now, which is tried again: %s"
+        logger.log(level, line, broker_id, *endpoint, reason)
         return PAUSE_S[min(count, len(PAUSE_S)) - 1]
 
     def reached(self, broker_id: BrokerId, endpoint: Endpoint) -> None:
@@ -241,7 +243,7 @@ class _Lane:
             self.close(self._peers.unresolved(self._broker_id, error), level=logging.ERROR)
             return
         except OSError as error:
-            self.close(str(error) or "no connection in time")
+            self.close(os.strerror(error.errno) if error.errno else str(error) or "no connection in time")
             return
         if self._peers.receive_buffer_bytes > 0:
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._peers.receive_buffer_bytes)

@@ -102,8 +102,10 @@ def run_controller(member: Member, lifecycle: Lifecycle | None, *, stop_signals:
             await stop.wait()
             logger.info("Stopping")
             announced.stopping()
+            began = loop.time()
         finally:
             await member.stop()
+        logger.info("Stopped after %.2f s", loop.time() - began)
         return 0
 
     return asyncio.run(serve())

@@ -53,7 +53,8 @@ async def _added(urls: str, own: Voter) -> str:
         try:
             added = await _called(urls, ADD, {"peerURLs": [own.peer_url]})
         except (NotSentError, LostError, RefusedError) as error:
-            logger.info("Controller %s is not added yet: %s", own.name, error)
+            line = "The other controllers have not taken controller %s as a new member yet, which is tried every %g s: %s"
+            logger.info(line, own.name, ADD_S, error)
             await asyncio.sleep(ADD_S)
         else:
             return str(added["member"]["ID"])

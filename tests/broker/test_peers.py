@@ -195,7 +195,7 @@ async def test_a_host_without_an_address_is_one_line_with_what_to_do(
     for number in range(3):
         assert await scene.results(number) == [None]
     (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-    assert line.startswith(f"Broker 2 at {host}:9092 cannot be reached: the host has no address here (")
+    assert line.startswith(f"Broker 2 at {host}:9092 cannot be reached now, which is tried again: the host has no address here (")
     assert line.endswith(
         "advertises it for its listener INTERNAL: set advertised.listeners of broker 2 to an address that all brokers can resolve"
     )
@@ -386,7 +386,7 @@ async def test_a_broker_that_cannot_be_reached_has_a_line_in_the_log_and_one_whe
         assert await scene.results(4) == [4]
     port = scene.peer.endpoint.port
     lost, found = (record.getMessage() for record in caplog.records)
-    assert lost.startswith(f"Broker 2 at 127.0.0.1:{port} cannot be reached: ")
+    assert lost.startswith(f"Broker 2 at 127.0.0.1:{port} cannot be reached now, which is tried again: ")
     assert found == f"Broker 2 at 127.0.0.1:{port} can be reached again"
 
 

@@ -67,7 +67,8 @@ class Child:
                 raise FailedStartError(f"Broker {self.number} did not start; its log above gives the reason")
             if loop.time() - self._ready_s > STEADY_S:
                 pause_s = PAUSE_S
-            logger.error("Broker %d has ended %s, and is started again in %.1f s", self.number, _described(code), pause_s)
+            line = "Broker %d has ended %s, for which its own lines above may have the reason, and is started again in %.1f s"
+            logger.error(line, self.number, _described(code), pause_s)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
@@ -108,7 +109,8 @@ class Child:
     def kill(self) -> None:
         """End the process at once, if it runs."""
         if self._process is not None and self._process.returncode is None:
-            logger.error("Broker %d does not stop, so it is killed", self.number)
+            line = "Broker %d has not stopped in %g s, so it is killed, and checks its logs at the next start"
+            logger.error(line, self.number, STOP_S_MAX)
             self._send(signal.SIGKILL)
 
     def _send(self, number: signal.Signals) -> None:

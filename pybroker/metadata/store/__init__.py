@@ -54,4 +54,4 @@ def open_store(
         from pybroker.metadata.store.etcd.store import EtcdStore  # noqa: PLC0415  only the chosen kind
 
         return EtcdStore.at(rest, owner, on_lost, config)
-    raise StoreError(f"unknown metadata store {url!r}: it is 'memory:', 'sqlite:PATH', 'unix:PATH' or 'etcd:URL[,URL...]'")
+    raise StoreError(f"metadata.store={url}: is unknown: it is 'memory:', 'sqlite:PATH', 'unix:PATH' or 'etcd:URL[,URL...]'")

@@ -259,8 +259,8 @@ class ReplicaFetcher:
                 self._changed[key] = None
                 following.truncate(partition, epoch=LeaderEpoch(diverging.epoch), end_offset=Offset(diverging.end_offset))
                 logger.info(
-                    "%s: dropped the records from %d to %d, which leader %d does not have",
-                    key, partition.log.log_end_offset, before, self.leader,
+                    "The replica of %s here dropped its records from offset %d to %d, which leader %d does not have, and copies "
+                    "the leader's", key, partition.log.log_end_offset, before, self.leader,
                 )  # fmt: skip
             else:
                 if data.records:
@@ -276,7 +276,8 @@ class ReplicaFetcher:
     def _wait(self, key: TopicPartition, followed: Followed, code: ErrorCode, now_ms: int, text: str = "") -> None:
         self._rest(key, followed, now_ms)
         level = logging.DEBUG if code in _QUIET else logging.WARNING
-        logger.log(level, "%s cannot be copied from leader %d now: %s %s", key, self.leader, code.name, text)
+        reason = f"{code.name}: {text}" if text else code.name
+        logger.log(level, "%s cannot be copied from leader %d now, which is tried again: %s", key, self.leader, reason)
 
     def _rest(self, key: TopicPartition, followed: Followed, now_ms: int) -> None:
         """Ask about a partition again after a pause."""
@@ -308,7 +309,12 @@ class ReplicaFetcher:
         # a log without records or epochs has nothing that the leader could compare, and may end behind an unclean leader's end
         has_nothing = log.log_end_offset == log.log_start_offset and following.last_epoch(partition) < 0
         if log.log_end_offset < log_start_offset or has_nothing:
-            logger.info("%s begins at %d, as the log of leader %d", key, log_start_offset, self.leader)
+            logger.info(
+                "The replica of %s here copies leader %d from offset %d, where the leader's log begins",
+                key,
+                self.leader,
+                log_start_offset,
+            )
             following.start_at(partition, log_start_offset)
             del self._resting[key]
             self._changed[key] = None

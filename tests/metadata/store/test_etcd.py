@@ -109,7 +109,7 @@ async def test_a_second_process_of_an_owner_takes_over_and_the_first_changes_not
     assert not taken_over.is_set()
     await second.commit(puts={"k": b"2"})
     await turned_until(taken_over.is_set, "the first has seen it")
-    with pytest.raises(StoreError, match="another process changes the metadata in etcd as broker-1"):
+    with pytest.raises(StoreError, match="another process is broker-1 by now, and changes the metadata"):
         await first.commit(puts={"k": b"3"})
     assert (entry := await second.get("k")) is not None
     assert entry.value == b"2"

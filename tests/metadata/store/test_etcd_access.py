@@ -27,8 +27,8 @@ def test_the_password_comes_from_a_setting_or_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"metadata_store_user": "u"}, "needs metadata.store.password"),
-        ({"metadata_store_password": "secret"}, "needs metadata.store.password"),
+        ({"metadata_store_user": "u"}, "metadata.store.user is set without a password: set metadata.store.password or"),
+        ({"metadata_store_password": "secret"}, "is set without metadata.store.user"),
         ({"metadata_store_password": "secret", "metadata_store_password_file": "/none"}, "use only one of them"),
         ({"metadata_store_password_file": "/none/file"}, "metadata.store.password.file=/none/file cannot be read: No such file"),
         ({"metadata_store_ssl_ca_file": "/ca"}, "write https://"),

@@ -191,5 +191,5 @@ def test_a_large_commit_gives_the_loop_back_and_is_seen_as_a_whole(kind: str, mo
 
 @pytest.mark.parametrize("url", ["", "memory", "memory:x", "sqlite:", "/var/lib/x.db"])
 def test_an_unknown_kind_of_store_is_refused_by_name(url: str) -> None:
-    with pytest.raises(StoreError, match="unknown metadata store"):
+    with pytest.raises(StoreError, match="is unknown: it is 'memory:'"):
         open_store(url)

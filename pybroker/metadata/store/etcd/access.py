@@ -69,7 +69,11 @@ def access_of(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Access:
     if access.key_file and not access.certificate_file:
         raise StoreError("metadata.store.ssl.key.file is set without metadata.store.ssl.certificate.file")
     if bool(access.user) is not bool(access.password):
-        raise StoreError("metadata.store.user needs metadata.store.password or metadata.store.password.file, and they need it")
+        raise StoreError(
+            "metadata.store.user is set without a password: set metadata.store.password or metadata.store.password.file, too"
+            if access.user
+            else "metadata.store.password or metadata.store.password.file is set without metadata.store.user: set that, too"
+        )
     return access
 
 

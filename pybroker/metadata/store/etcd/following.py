@@ -128,7 +128,8 @@ class Following:
         listed = {item.key for item in items}
         changed = [item for item in items if self._known.get(item.key) != item.revision]
         gone = [Item(key, None, revision) for key in self._known if key not in listed]
-        logger.info("Changes in etcd were compacted before they were followed: %d keys differ", len(changed) + len(gone))
+        line = "etcd has removed the history that the broker's watch had not delivered: %d keys were compared and taken over"
+        logger.info(line, len(changed) + len(gone))
         self._take(changed + gone, revision)
 
     def _take(self, items: Sequence[Item], revision: int) -> None:

@@ -245,7 +245,7 @@ class EtcdStore(Store):
     def _own(self, mark: Item | None) -> Item:
         """Return the mark that was read, if this process wrote it. Raises StoreError."""
         if mark is None or mark.value is None or self._is_foreign(mark.value):
-            raise StoreError(f"another process changes the metadata in etcd as {self._owner} now; this one must not any more")
+            raise StoreError(f"another process is {self._owner} by now, and changes the metadata in etcd in place of this one")
         return mark
 
     def _is_foreign(self, value: bytes) -> bool:
@@ -279,7 +279,9 @@ class EtcdStore(Store):
                 await self._gateway.call(messages.COMPACT, {"revision": str(revision)})
             except RefusedError as error:
                 if error.code != COMPACTED:  # by another store
-                    logger.warning("The history in etcd was not compacted: %s", error.text)
+                    logger.warning(
+                        "The history in etcd was not compacted, which is tried again in %g s: %s", HISTORY_S, error.text
+                    )
             except (NotSentError, LostError):
                 pass  # the next time will do
 
@@ -326,7 +328,11 @@ class EtcdStore(Store):
     def _deliver(self, items: Sequence[Item]) -> None:
         for item in items:
             if item.key == self._mark_key and item.value is not None and self._is_foreign(item.value):
-                logger.error("Another process changes the metadata in etcd as %s now, so this one must not any more", self._owner)
+                logger.error(
+                    "Another process is %s by now, and changes the metadata in etcd in place of this one, which stops: give each "
+                    "broker of a cluster a node.id of its own",
+                    self._owner,
+                )
                 self._on_taken_over()
         self._call_watches(
             [

@@ -105,7 +105,9 @@ class SharedStore(Store):
         try:
             response = await self._request(request)
         except _LostError as error:
-            raise OutcomeUnknownError(f"it is not known whether a change was carried out: {error}") from error
+            raise OutcomeUnknownError(
+                f"it is not known whether a change of the metadata was made, and this broker stops: {error}"
+            ) from error
         except SessionEndedError as error:
             if session is not None:
                 session.mark_ended(str(error))
@@ -145,7 +147,7 @@ class SharedStore(Store):
                     reader, self._writer = await asyncio.open_unix_connection(self._path)
                 except OSError as error:
                     raise StoreError(
-                        f"the metadata store at {self._path} cannot be reached: {error.strerror or error}"
+                        f"the parent process with the metadata store cannot be reached at {self._path}: {error.strerror or error}"
                     ) from error
                 self._reading = asyncio.get_running_loop().create_task(self._read(reader))
         if self._writer.is_closing():
