@@ -113,9 +113,11 @@ def test_all_nodes_stop_within_seconds_and_log_no_more_than_that(nodes: ThreeNod
         took_s = [end.result(TIMEOUT_S) for end in ends]
     assert max(took_s) < 6  # without a majority, each call would wait for its session, and a leader of etcd for seven seconds
     for number in NUMBERS:
-        assert sum("msg=Stopping" in line for line in lines(number)) == 1
-        assert "Stopped after" in lines(number)[-1]
-        assert not [line for line in lines(number) if "level=info" not in line and "A turn of the event loop" not in line]
+        (begins,) = [at for at, line in enumerate(lines(number)) if "msg=Stopping" in line]  # before, it misses the others
+        after = lines(number)[begins:]
+        assert "Stopped after" in after[-1]
+        of_store = [line for line in after if "module=pybroker.metadata" in line or "module=pybroker.quorum" in line]
+        assert not [line for line in of_store if "level=info" not in line]
 
 
 def test_a_node_that_waits_for_the_others_logs_that_it_stops(tmp_path: Path) -> None:

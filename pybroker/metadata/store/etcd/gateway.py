@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import socket
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,8 +27,6 @@ from pybroker.metadata.store.base import StoreError
 from pybroker.metadata.store.etcd.access import NOT_ENABLED, Access, is_stale
 
 if TYPE_CHECKING:
-    import ssl
-
     from pybroker.metadata.store.etcd.address import Endpoint
 
 AUTHENTICATE: Final = "/v3/auth/authenticate"
@@ -245,5 +244,5 @@ def _reason(error: Exception) -> str:
     """Return why a member cannot be reached, without its address."""
     if isinstance(error, socket.gaierror):
         return error.strerror or "no address"
-    number = getattr(error, "errno", None)
+    number = None if isinstance(error, ssl.SSLError) else getattr(error, "errno", None)  # TLS has numbers of its own
     return os.strerror(number) if number else str(error) or "no response in time"
