@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -154,6 +155,34 @@ def test_a_wrong_checksum_is_noticed_and_the_records_are_read_again(broker: Thre
     polled(reader, lambda one: one and one.error() and "CRC" in one.error().str(), "the wrong checksum is noticed")
     assert polled(reader, lambda one: one and not one.error(), "the record is read").value() == b"1"
     reader.close()
+
+
+def test_kafka_python_raises_for_a_wrong_checksum_and_another_consumer_reads_the_record(broker: ThreadBroker) -> None:
+    broker.produce("orders", b"1")
+    broker.faults.add(api="Fetch", topic="orders", corrupt_crc=True, times=1)
+    settings = {"bootstrap_servers": broker.bootstrap, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    reader = kafka.KafkaConsumer("orders", group_id="readers", **settings)
+    with pytest.raises(kafka.errors.CorruptRecordError):
+        reader.poll(timeout_ms=WAIT_S * 1000)  # and the next one would never return
+    reader.close()
+    with contextlib.closing(kafka.KafkaConsumer("orders", group_id="readers", **settings)) as reader:
+        assert next(reader).value == b"1"
+
+
+def test_aiokafka_raises_for_a_wrong_checksum_and_reads_the_record_after_a_seek(broker: ThreadBroker) -> None:
+    broker.produce("orders", b"1")
+    broker.faults.add(api="Fetch", topic="orders", corrupt_crc=True, times=1)
+
+    async def read() -> Any:
+        async with aiokafka.AIOKafkaConsumer(bootstrap_servers=broker.bootstrap) as reader:
+            reader.assign([aiokafka.TopicPartition("orders", 0)])
+            await reader.seek_to_beginning()
+            with pytest.raises(aiokafka.errors.CorruptRecordException):
+                await asyncio.wait_for(reader.getone(), WAIT_S)
+            await reader.seek_to_beginning()
+            return await asyncio.wait_for(reader.getone(), WAIT_S)
+
+    assert asyncio.run(read()).value == b"1"
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ class Faults:
     def _in_loop(self, work: Callable[[], None]) -> None:
         """Do something in the broker's loop, and wait for it; nothing if no broker runs, because its start does it."""
         loop = self._loop
-        if loop is None:
+        if loop is None or not loop.is_running():
             return
         if asyncio._get_running_loop() is loop:
             work()
