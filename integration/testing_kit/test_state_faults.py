@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import aiokafka
@@ -280,11 +281,25 @@ def test_a_member_gets_its_partitions_again_and_reads_each_record_once(
         member.close()
 
 
+def test_a_process_has_the_rules_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "faults.json"
+    path.write_text('[{"disk_full": true, "for_s": 0.5}, {"api": "Heartbeat", "expire": true, "nth": 15}]')
+    with Broker.subprocess({"pybroker.faults.file": str(path)}) as broker:
+        assert with_confluent(broker.bootstrap) == VALUES
+        member = OfConfluent(broker.bootstrap, "classic")
+        try:
+            polled(member, lambda: member.events.count("assigned") == 2, "the member has its partition again")
+            assert member.events == ["assigned", "lost", "assigned"]
+        finally:
+            member.close()
+        assert [record.value for record in broker.consume("orders")] == VALUES
+
+
 # Clusters
 
 
 @pytest.mark.parametrize("produce", PRODUCERS)
-@pytest.mark.parametrize("action", ["end_session", "disk_full"])
+@pytest.mark.parametrize("action", ["end_session", "disk_full", "disk_error"])
 def test_another_broker_leads_and_nothing_is_lost(
     cluster: ThreadCluster, produce: Callable[[str], list[bytes]], action: str
 ) -> None:
@@ -293,10 +308,12 @@ def test_another_broker_leads_and_nothing_is_lost(
     if action == "end_session":
         rule = cluster.faults.add(api="Produce", end_session=True, nth=3)
     else:
-        rule = cluster.faults[leader].add(disk_full=True)
+        rule = cluster.faults[leader].add(**{action: "EIO" if action == "disk_error" else True})
     assert produce(cluster.bootstrap) == VALUES
     assert rule.count == 1
     cluster.faults.clear()
+    if action == "disk_error":
+        cluster.restart(leader)
     until(lambda: values(cluster) == VALUES, "the records are there")
     until(lambda: len(cluster.topics()["orders"].partitions[0].isr) == 3, "all replicas are in sync again")
 
