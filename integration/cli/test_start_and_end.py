@@ -63,12 +63,14 @@ LOOPBACK, ALL_IPV4, ALL_IPV6 = "0100007F", "0" * 8, "0" * 32
     ("options", "host", "address"),
     [
         ((), "127.0.0.1", LOOPBACK),
-        (("--host", "0.0.0.0"), "0.0.0.0", ALL_IPV4),
+        (("--host", "0.0.0.0"), "127.0.0.1", ALL_IPV4),
         (("--host", "localhost"), "127.0.0.1", LOOPBACK),
-        (("--override", "listeners=PLAINTEXT://:0"), "::", ALL_IPV6),
+        (("--override", "listeners=PLAINTEXT://:0"), "127.0.0.1", ALL_IPV6),
     ],
 )
-def test_the_ready_line_names_where_the_broker_listens(tmp_path: Path, options: tuple[str, ...], host: str, address: str) -> None:
+def test_the_ready_line_names_an_address_at_which_the_broker_listens(
+    tmp_path: Path, options: tuple[str, ...], host: str, address: str
+) -> None:
     with process_of(*START, "--port", "0", "--data-dir", str(tmp_path), *options) as process:
         named, port = ready(process)
         assert named == host

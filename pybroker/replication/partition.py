@@ -12,7 +12,7 @@ High watermark
 
 Leading
     A replica leads as the image has it. Once `step_down` was called, it leads only in a later leader epoch, and one that was
-    elected before this broker went away (`Cluster.is_away`) does not lead, even if the image says so later.
+    elected before this broker went away (`Cluster.is_away`) does not lead, even if a later image has it so.
 
 Errors
     Appends and reads raise KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (the

@@ -110,7 +110,7 @@ class RemoteGateway(Gateway):
             self.close()  # as the real gateway does, which leaves the member
             raise LostError(str(error) or "no response in time") from None
         finally:
-            future.cancel()  # a response to a call that was given up is heard by nobody
+            future.cancel()  # no one waits for the response to a call that was given up
 
     async def stream(self, path: str, message: Message) -> AsyncGenerator[Message]:
         """Watch the member."""
