@@ -42,6 +42,8 @@ OF_MEMBERS: Final = frozenset({"Heartbeat", "ConsumerGroupHeartbeat", "OffsetCom
 OF_PRODUCERS: Final = frozenset({"Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"})
 TRIGGERS: Final = {"fence": OF_PRODUCERS, "rebalance": OF_MEMBERS, "expire": OF_MEMBERS}
 """The requests that can let these happen: those of clients that are producers or members by then."""
+COUNTS: Final = ("seen", "count")
+DRAWS_MAX: Final = 1_000_000
 
 _numbers: Final = itertools.count(1)
 _APIS: Final = {served.name for served in APIS.values()}
@@ -179,6 +181,13 @@ class Rule:
         self.seen -= 1
         self.count -= 1
 
+    def resume(self, *, seen: int, count: int) -> None:
+        """Continue an earlier rule with the same fields: its counts, and its draws."""
+        self.seen, self.count = seen, count
+        if self.nth is None and self.probability < 1.0:
+            for _ in range(min(seen, DRAWS_MAX)):
+                self._random.random()
+
     def as_data(self) -> dict[str, Any]:
         """Return the fields that are not as by default, and the counts."""
         data = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
@@ -255,14 +264,20 @@ class Rule:
 
 
 def rule_of(data: Mapping[str, Any]) -> Rule:
-    """Return the rule of a file. Raises RuleError."""
+    """Return the rule of a file. With `seen` and `count`, as `as_data` returns them, it continues that one. Raises RuleError."""
+    counts = {name: data[name] for name in COUNTS if name in data}
+    for name, value in counts.items():
+        _check_type(name, value, "int")
+    data = {name: value for name, value in data.items() if name not in COUNTS}
     known = {one.name: str(one.type) for one in fields(Rule) if one.init}
     if unknown := data.keys() - known.keys():
         raise RuleError(f"{data.get('name', data)}: a rule has no field {', '.join(sorted(map(str, unknown)))}")
     for name, value in data.items():
         _check_type(name, value, known[name])
     version = data.get("version")
-    return Rule(**{**data, "version": tuple(version)} if isinstance(version, list) else data)
+    rule = Rule(**{**data, "version": tuple(version)} if isinstance(version, list) else data)
+    rule.resume(seen=counts.get("seen", 0), count=counts.get("count", 0))
+    return rule
 
 
 def _check_type(name: str, value: Any, wanted: str) -> None:

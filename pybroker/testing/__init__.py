@@ -11,7 +11,9 @@ loops, no limit, nothing of the garbage collector. Each broker has its own port,
 
 broker          a broker in the running event loop
 cluster         several brokers that are one cluster
-blocking        a broker or a cluster in a thread, and a broker in a process
+blocking        a broker or a cluster in a thread
+process         a broker that is a process
+remote          its faults, clock and requests, by its API
 child           the program of the broker that is a process
 plugin          the fixtures for pytest
 verbs           the methods that work on what is in a broker
@@ -32,9 +34,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pybroker.protocol.error_codes import KafkaError
-    from pybroker.testing.blocking import ProcessBroker, ThreadBroker, ThreadCluster
+    from pybroker.testing.blocking import ThreadBroker, ThreadCluster
     from pybroker.testing.broker import Broker
     from pybroker.testing.cluster import Cluster
+    from pybroker.testing.process import ProcessBroker
     from pybroker.times.clock import RealClockError
 
 __all__ = ["Broker", "Cluster", "KafkaError", "ProcessBroker", "RealClockError", "ThreadBroker", "ThreadCluster"]
@@ -45,7 +48,7 @@ _PLACES: Final = {
     "Broker": "pybroker.testing.broker",
     "Cluster": "pybroker.testing.cluster",
     "KafkaError": "pybroker.protocol.error_codes",
-    "ProcessBroker": "pybroker.testing.blocking",
+    "ProcessBroker": "pybroker.testing.process",
     "RealClockError": "pybroker.times.clock",
     "ThreadBroker": "pybroker.testing.blocking",
     "ThreadCluster": "pybroker.testing.blocking",

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from pybroker.admin.steps import Steps
     from pybroker.admin.topics import Setting
-    from pybroker.testing.blocking import ProcessBroker, ThreadBroker
+    from pybroker.testing.blocking import ThreadBroker
+    from pybroker.testing.process import ProcessBroker
 
 Result = TypeVar("Result")
 
@@ -67,14 +68,16 @@ class Broker(AsyncVerbs):
         return ThreadBroker(settings, virtual_time=virtual_time, as_version=as_version)
 
     @staticmethod
-    def subprocess(settings: Mapping[str, Setting] | None = None, *, as_version: str | None = None) -> ProcessBroker:
-        """Return a broker for `with`, which is a process, and ends with this one. It has the machine's time.
+    def subprocess(
+        settings: Mapping[str, Setting] | None = None, *, virtual_time: bool = False, as_version: str | None = None
+    ) -> ProcessBroker:
+        """Return a broker for `with`, which is a process, and ends with this one. The arguments are those of Broker.
 
         The methods that look into a process are requests to it: as a release before 3.9 it refuses some of them.
         """
-        from pybroker.testing.blocking import ProcessBroker  # noqa: PLC0415  as above
+        from pybroker.testing.process import ProcessBroker  # noqa: PLC0415  as above
 
-        return ProcessBroker(settings, as_version=as_version)
+        return ProcessBroker(settings, virtual_time=virtual_time, as_version=as_version)
 
     async def __aenter__(self) -> Self:
         await self.start()

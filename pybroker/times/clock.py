@@ -47,14 +47,19 @@ class BrokerClock:
 
         Raises RealClockError for a broker that was made without `virtual_time`, and ValueError for a bad argument.
         """
-        parts = PARTS if only is None else only
-        if isinstance(parts, str) or not parts or (unknown := sorted({*parts} - {*PARTS})):
-            wrong = "" if isinstance(parts, str) or not parts else f", which {', '.join(unknown)} is not"
-            raise ValueError(f"only={only!r} must be a list of some of {', '.join(PARTS)}{wrong}")
-        delta_ms = duration_ms(duration)
+        delta_ms, parts = duration_ms(duration), parts_of(only)
         if self.lanes is None:
             raise RealClockError(REAL_CLOCK)
         await self.lanes.advance(delta_ms, parts)
+
+
+def parts_of(only: Collection[str] | None) -> Collection[str]:
+    """Return the parts for which time passes; all for None. Raises ValueError for a bad argument."""
+    parts = PARTS if only is None else only
+    if isinstance(parts, str) or not parts or (unknown := sorted({*parts} - {*PARTS})):
+        wrong = "" if isinstance(parts, str) or not parts else f", which {', '.join(unknown)} is not"
+        raise ValueError(f"only={only!r} must be a list of some of {', '.join(PARTS)}{wrong}")
+    return parts
 
 
 def duration_ms(duration: Duration) -> int:

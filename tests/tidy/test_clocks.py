@@ -32,6 +32,7 @@ WALL: dict[str, str] = {
     "pybroker/log/timestamp_lookup.py": "the times of segments are those of their files",
     "pybroker/admin/verbs.py": "a test sees the time of its broker",
     "pybroker/times/clock.py": "as above",
+    "pybroker/testing/remote.py": "as above",
     "pybroker/testing/clock.py": "a test gives records the time of its broker",
     "pybroker/times/lanes.py": "it is the clock of a broker whose time a test moves",
     "pybroker/testing/records.py": "records that a test writes have the time at which it does",
