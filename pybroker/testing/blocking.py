@@ -152,7 +152,7 @@ class ThreadBroker(_InThread[Broker]):
     def reset(self) -> None:
         """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests.
 
-        Clients stay connected.
+        Clients stay connected, unless the disk has failed: then the broker is started again. Raises StartError, and OSError.
         """
         self._run(self._guest.reset())
 
@@ -199,7 +199,7 @@ class ThreadCluster(_InThread[Cluster]):
     def reset(self) -> None:
         """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests.
 
-        Clients stay connected. Brokers that were killed are started. Raises StartError, and OSError.
+        Clients stay connected. Brokers that were killed, or whose disks have failed, are started. Raises StartError, and OSError.
         """
         self._run(self._guest.reset())
 

@@ -158,10 +158,12 @@ class Broker(AsyncVerbs):
     async def reset(self) -> None:
         """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests.
 
-        Clients stay connected.
+        Clients stay connected, unless the disk has failed: then the broker is started again. Raises StartError, and OSError.
         """
         self.faults.clear()
         self.faults.release()
+        if self._running.has_failed_directory:
+            await self.restart()
         await self._carry_out(reset())
         self._trail.clear()
 

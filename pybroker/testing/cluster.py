@@ -136,13 +136,13 @@ class Cluster(AsyncVerbs):
     async def reset(self) -> None:
         """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests.
 
-        Clients stay connected. Brokers that were killed are started. Raises StartError, and OSError.
+        Clients stay connected. Brokers that were killed, or whose disks have failed, are started. Raises StartError, and OSError.
         """
         self.faults.clear()
         for node, server in self._servers.items():
             self.faults[node].release()
-            if server is None:
-                await self._start(node, self._path)
+            if server is None or server.has_failed_directory:
+                await self.restart(node)
         await self._carry_out(reset())
         await self._carry_out(self._forgotten())
         self._trail.clear()

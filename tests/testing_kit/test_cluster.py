@@ -77,7 +77,9 @@ async def test_a_reset_leaves_a_whole_cluster_with_nothing_in_it() -> None:
             cluster.faults.add(api="Metadata", close=True)
             await cluster.create_topic("orders", 2)
             assert await cluster.produce("orders", b"1") == 0
-            await cluster.kill(await cluster.leader_of("orders"))
+            leader = await cluster.leader_of("orders")
+            await cluster.kill(leader)
+            cluster.faults[leader % 3 + 1].add(disk_error="EIO")
             await cluster.reset()
             assert (await cluster.topics(), cluster.faults.rules, cluster.requests) == ({}, {}, [])
         await cluster.create_topic("orders", replication_factor=3)

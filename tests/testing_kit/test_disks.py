@@ -110,6 +110,14 @@ async def test_a_rule_that_remains_is_in_force_after_a_restart(broker: Broker) -
     await broker.produce("orders", b"1")
 
 
+async def test_a_reset_leaves_a_broker_whose_disk_works(broker: Broker) -> None:
+    await broker.produce("orders", b"1")
+    broker.faults.add(disk_error="EIO")
+    await broker.reset()
+    assert await broker.topics() == {}
+    assert await broker.produce("orders", b"2") == 0
+
+
 async def test_a_rule_is_in_force_in_its_time(broker: Broker) -> None:
     rule = broker.faults.add(disk_full=True, after_s=0.05, for_s=0.05)
     assert rule.count == 0
