@@ -359,7 +359,8 @@ SERVER_SETTINGS: Final = (
     Setting("leader.imbalance.check.interval.seconds", _L, 300, "How often to look for imbalance, in s.", at_least(1)),
     # the cluster
     Setting(
-        "broker.heartbeat.interval.ms", _I, 2000, "How often a broker renews its session with the metadata store, in ms.",
+        "broker.heartbeat.interval.ms", _I, 2000,
+        "How often a broker renews its session with the metadata store, in ms; at least three times in each session.",
         at_least(1),
     ),
     Setting(

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 async def go_live(controller: Controller, store: Store, life: BrokerSession, config: BrokerConfig) -> Session:
     """Open a session, and put the entry of this life of the broker. Raises StoreError, also if another process is the broker."""
     key = session_key(controller.broker_id)
-    session = await store.open_session(ttl_ms=config.broker_session_timeout_ms, renew_ms=config.broker_heartbeat_interval_ms)
+    ttl_ms = config.broker_session_timeout_ms
+    renew_ms = min(config.broker_heartbeat_interval_ms, ttl_ms // 3)  # one that is set as long as a session would lose each
+    session = await store.open_session(ttl_ms=ttl_ms, renew_ms=renew_ms)
     try:
         outcome = await controller.commit(puts={key: encode_session(life)}, compare={key: ABSENT}, session=session)
         if isinstance(outcome, Conflict):
