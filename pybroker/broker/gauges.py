@@ -428,7 +428,7 @@ def register_cluster(metrics: BrokerMetrics, controller: Controller, control: Ca
     metrics.gauge(
         f"{prefix}_activecontrollercount",
         "1 on the broker that is the cluster's controller, 0 on the others",
-        lambda: int(controller.image.controller_id == controller.broker_id),
+        lambda: int((one := control()) is None or one.is_controller),
     )
     metrics.gauge(
         f"{prefix}_offlinepartitionscount",

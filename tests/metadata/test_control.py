@@ -515,12 +515,29 @@ def elections(broker: Broker) -> tuple[float, float]:
     return found["pybroker_leader_elections_total"], unclean
 
 
+def controls(broker: Broker) -> float:
+    """Return 1 if a broker's metrics have it as the controller, and 0 if they do not."""
+    metrics = BrokerMetrics()
+    register_cluster(metrics, broker.controller, lambda: broker.control)
+    found = {one.name: one.read()[()] for one in metrics.readings}
+    return found["kafka_controller_kafkacontroller_activecontrollercount"]
+
+
+async def test_no_broker_counts_as_the_controller_before_it_is_elected() -> None:
+    store = Shared()
+    broker = Broker(store, 1)
+    await broker.controller.start()
+    assert controls(broker) == 0
+    await store.close()
+
+
 async def test_only_the_controller_counts_elections_and_it_counts_all(cluster: Cluster) -> None:
     def counted() -> list[tuple[float, float]]:
         return [elections(broker) for broker in cluster.brokers.values()]
 
     await cluster.create((2, 3, 1), (1, 2, 3))
     assert counted() == [(0, 0), (0, 0), (0, 0)], "the first leader of a partition is no election"
+    assert list(map(controls, cluster.brokers.values())) == [1, 0, 0]
     await cluster[2].die()
     await until(lambda: cluster[1].leader() == 3)
     assert counted() == [(1, 0), (0, 0), (0, 0)]
