@@ -18,5 +18,6 @@ metadata_topics, nodes          what Metadata, DescribeCluster, DescribeTopicPar
 produce/, fetch/     the ways of a Produce; the responses to a Fetch
 validations          the threads in which produced batches are checked that take long; `context` has them
 committed_offsets    which offsets of an OffsetCommit or a TxnOffsetCommit can be committed, and the responses by topics
+seen_clients         the clients of a broker as people see them, and what Kafka 4 would refuse them
 document             writes docs/apis.md from the texts of the handlers
 """

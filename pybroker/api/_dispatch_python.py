@@ -202,6 +202,9 @@ class DispatcherCore:
             route = self._routes.get(key) or self._first_of(key)
             if route is None or not route.lowest <= api_version <= route.highest:
                 return self._unsupported(header)
+            if connection.used_route is not route or connection.used_version != api_version:
+                self._broker.clients.changed(connection, route, api_version, client_id)
+            connection.used += 1
             if route.memo is not None:
                 memo_key = route.memo.key(connection, api_version, frame[body_offset:])
                 if (kept := route.memo.find(self._broker.controller.image, memo_key)) is not None:
@@ -239,6 +242,9 @@ class DispatcherCore:
         except Exception as failure:
             error, response = failure, None
         handled_ns = time.monotonic_ns()
+        if connection.used_route is not route or connection.used_version != repeated.version:
+            self._broker.clients.changed(connection, route, repeated.version, repeated.client_id)
+        connection.used += 1
         if type(response) is bytes:
             self._count(route, connection, repeated.version, len(frame), len(response), started_ns, handled_ns, 1)
             return response

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pybroker.api.validations import Validations
+from pybroker.clients.clients import Clients
 from pybroker.long_work import CONVERSIONS, LongWork
 from pybroker.sharing.turns.exceptions import FIRST_GROUPS
 from pybroker.sharing.turns.jobs import job
@@ -54,8 +55,13 @@ class Services:
     ask_controllers: AskControllers | None = None
     validations: Validations = field(default_factory=Validations)
     conversions: LongWork = field(default_factory=lambda: LongWork("convert", CONVERSIONS))
+    clients: Clients = field(init=False)
     _groups: GroupCoordinator | None = field(default=None, init=False)
     _transactions: TransactionCoordinator | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Begin to count clients."""
+        self.clients = Clients(self.clock.time_ms)
 
     @property
     def groups(self) -> GroupCoordinator:

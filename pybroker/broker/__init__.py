@@ -22,6 +22,7 @@ standard_streams     standard error and standard output, for which the broker do
 gauges               what the objects of the broker show to the metrics
 group_gauges         what the coordinator of groups shows to them
 dynamic_settings     what a change of a setting changes in the running broker
+kept_clients         the counts of clients, kept over restarts
 handling             what tests put in front of the dispatcher: faults, and a trail of the requests
 http_listeners       the listeners over HTTP: metrics, and the API for tests
 lifecycle            what a command adds to the start and the stop

@@ -31,6 +31,7 @@ from pybroker.broker.group_gauges import register_groups
 from pybroker.broker.handling import as_configured, faults_of, handler_of, trail_of
 from pybroker.broker.http_listeners import HttpListeners
 from pybroker.broker.joining import Membership, StartError, controllers_of, opened_store, peers_of, read_cluster, start_error
+from pybroker.broker.kept_clients import KeptClients
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.passes import schedule_passes
@@ -203,6 +204,7 @@ class BrokerServer:
         if self.replication is not None:
             self.replication.stop()
         self.background.stop()
+        self.kept_clients.stop()
         self.timer.close()
         self._resume_moves.cancel()
         self.log_cleaner.stop()
@@ -401,6 +403,7 @@ class BrokerServer:
             network_limits(config, await limits_by_address(config, self.hosts)),
             address_for=None if by_peer is None else by_peer.address_for,
             conversions=self.conversions,
+            on_lost=self.services.clients.lost,
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server))
         if self.membership.is_alone:
@@ -435,6 +438,7 @@ class BrokerServer:
         logs, replicas = self.log_manager, self.replica_manager
         loop = asyncio.get_running_loop()
         schedule_passes(self._periodic, config=self.config, clock=self.clock, logs=logs, replicas=replicas, on_room=self.see_room)
+        self.kept_clients = KeptClients(self.services.clients, self.server, logs, self.background.run, self._periodic)
         self.log_cleaner = LogCleaner(
             logs,
             config=lambda: self.controller.config,
@@ -449,7 +453,7 @@ class BrokerServer:
         self._resume_moves = loop.call_later(MOVE_RESUME_S, replicas.moves.resume)
 
     def _register_gauges(self) -> None:
-        metrics = self.metrics
+        metrics, logs = self.metrics, self.log_manager
         gauges.register_native_parts(metrics)
         gauges.register_log(metrics)
         gauges.register_turns(metrics, current())
@@ -457,12 +461,10 @@ class BrokerServer:
         gauges.register_free_memory(metrics, self.free_memory)
         gauges.register_replicas(metrics, self.replica_manager, self.fetch_sessions, lambda: self.replication)
         timeout_ms_max = self.config.transaction_max_timeout_ms
-        gauges.register_transactions(
-            metrics, lambda: self._transactions, self.log_manager, self.clock, timeout_ms_max=timeout_ms_max
-        )
+        gauges.register_transactions(metrics, lambda: self._transactions, logs, self.clock, timeout_ms_max=timeout_ms_max)
         register_groups(metrics, lambda: self._groups, self.replica_manager)
-        gauges.register_directories(metrics, self.log_manager)
-        gauges.register_logs(metrics, self.log_manager, self.log_cleaner)
+        gauges.register_directories(metrics, logs)
+        gauges.register_logs(metrics, logs, self.log_cleaner)
         gauges.register_cluster(metrics, self.controller, lambda: self.membership.control)
 
     def _forget_metrics(self, _old: ClusterImage, _new: ClusterImage, delta: ImageDelta) -> Iterator[None] | None:

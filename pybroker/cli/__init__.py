@@ -11,6 +11,7 @@ adopt_command           `pybroker adopt`: log directories of an Apache Kafka, or
 leave_command           `pybroker leave`: the way back to an Apache Kafka
 directories_command     `pybroker directories`: lost log directories and lost metadata
 log_command             `pybroker log`: prints and checks the files of a log
+clients_command         `pybroker clients`: what the clients of a broker use, and what Kafka 4 would refuse
 doctor_command          `pybroker doctor`: why a client can or cannot use a cluster
 tool_command            `pybroker tool`: Kafka's command line tools
 apis_command, config_command    documents that are generated from the code

@@ -25,7 +25,7 @@ BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
 """The snapshot with which a new KRaft cluster begins."""
 _KNOWN_STARTS: Final = (
     *(checkpoint.META_PROPERTIES_FILE, checkpoint.CLEAN_SHUTDOWN_FILE, checkpoint.BOOT_FILE, LOCK_FILE),
-    *(RESERVE_FILE, "metadata.sqlite", "quorum-state", "partition.name"),
+    *(RESERVE_FILE, checkpoint.CLIENTS_FILE, "metadata.sqlite", "quorum-state", "partition.name"),
 )
 """The first parts of the names of other files that a broker, this one or Kafka, keeps in these directories."""
 _KNOWN_ENDS: Final = (*TEMPORARY_SUFFIXES, SWAP_SUFFIX, DAMAGED_SUFFIX, ".part")

@@ -125,6 +125,7 @@ class ConnectionCore:
         self._touch()
         self.context.received_ns = self.active_ns
         self.counters.bytes_in += nbytes
+        self.context.bytes_in += nbytes
         receiver = self._receiver
         receiver.received(nbytes)
         try:

@@ -12,6 +12,7 @@ cdef class Sender:
     cdef int64_t _piece_bytes, _large_piece_bytes, _quick_bytes, _paused_ns, _chunks_bytes, _made_bytes, _high_water, _part_index, _part_left
     cdef bint _is_paused, _is_in_thread, _has_large_pieces
     cdef public bint is_blocked, is_closed
+    cdef public int64_t bytes_out
 
     cpdef object queue(self, bytes response)
     @cython.locals(chunks=list)

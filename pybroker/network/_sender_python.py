@@ -143,6 +143,7 @@ class Sender:
         "_paused_ns",
         "_piece_bytes",
         "_quick_bytes",
+        "bytes_out",
         "is_blocked",
         "is_closed",
     )
@@ -177,6 +178,7 @@ class Sender:
         self._on_sent: Callable[[], None] | None = None  # waits for the high water mark
         self._is_paused = False
         self._is_in_thread = False
+        self.bytes_out = 0  # until the connection takes the number
         self.is_blocked = False
         self.is_closed = False
 
@@ -194,6 +196,7 @@ class Sender:
             return
         self._chunks = []
         self._counters.bytes_out += self._chunks_bytes
+        self.bytes_out += self._chunks_bytes
         self._chunks_bytes = 0
         first = chunks[0]
         self._output.write(first if len(chunks) == 1 and type(first) is bytes else b"".join(chunks))
@@ -344,6 +347,7 @@ class Sender:
         self._chunks = []
         self._chunks_bytes = 0
         self._counters.bytes_out += count
+        self.bytes_out += count
         self._quick_bytes += count
         output = self._output
         is_whole = is_last and not self._made_bytes and count <= HIGH_WATER_BYTES

@@ -13,6 +13,6 @@ cdef class AdmissionState:
 
 
 cdef class ContextState:
-    cdef public int64_t received_ns, repeats_left
+    cdef public int64_t received_ns, repeats_left, bytes_in, used, used_version
     cdef public bint is_in_order
-    cdef public object repeated
+    cdef public object repeated, used_route

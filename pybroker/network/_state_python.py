@@ -45,9 +45,16 @@ class ContextState:
         repeats_left: how many more requests the handler looks at, to find one that others repeat.
         is_in_order: the handler sets it with a Future, if the request in hand only waits: all that later requests could see of it
             is done, so they need not wait. The connection takes it back.
+        bytes_in: received, and not yet counted for the client.
+        used, used_route, used_version: how many requests in a row were of one API in one version, and of which, not yet counted.
     """
 
-    __slots__ = ("is_in_order", "received_ns", "repeated", "repeats_left")
+    __slots__ = ("bytes_in", "is_in_order", "received_ns", "repeated", "repeats_left", "used", "used_route", "used_version")
+
+    bytes_in: int
+    used: int
+    used_route: Any
+    used_version: int
 
     is_in_order: bool
     received_ns: int
@@ -59,3 +66,7 @@ class ContextState:
         self.received_ns = 0
         self.repeated = None
         self.repeats_left = REPEATS_LEFT
+        self.bytes_in = 0
+        self.used = 0
+        self.used_route = None
+        self.used_version = -1

@@ -13,9 +13,17 @@ from pybroker.network import _connection_python
 from pybroker.network._connection_python import TURN_NS, TURN_REQUESTS, WAITING_MAX, WRITE_REQUESTS, ConnectionCore
 from pybroker.network.mute import MuteReason
 
-__all__ = ["IS_NATIVE", "TURN_NS", "TURN_REQUESTS", "WAITING_MAX", "WRITE_REQUESTS", "Connection"]
+__all__ = ["IS_NATIVE", "TURN_NS", "TURN_REQUESTS", "WAITING_MAX", "WRITE_REQUESTS", "Connection", "take_bytes"]
 
 IS_NATIVE: Final = choose(_connection_python, globals())
+
+
+def take_bytes(connection: ConnectionCore) -> tuple[int, int]:
+    """Return how many bytes came and how many were handed to the transport since the last call."""
+    context, sender = connection.context, connection._sender
+    taken = context.bytes_in, sender.bytes_out
+    context.bytes_in = sender.bytes_out = 0
+    return taken
 
 
 class Connection(ConnectionCore, asyncio.BufferedProtocol):

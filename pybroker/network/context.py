@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from pybroker.network.limits import host_and_port
 from pybroker.network.state import ContextState
@@ -41,16 +41,20 @@ class ConnectionContext(ContextState):
 
     `client_software_name` and `client_software_version` are empty until ApiVersions v3+ names them.
     `advertised_host` and `advertised_port` are the address that the client gets where the configuration advertises none: by
-    default the address that it has connected to. `holder` is the connection while it is open. `on_lost` ends the work in
-    hand when the connection is lost, if the work wants that.
+    default the address that it has connected to. `client_id` is that of the first request, and `client` is where its requests are
+    counted; both are None before. `down_converted` records were converted for it and are not yet counted there. `holder` is the
+    connection while it is open. `on_lost` ends the work in hand when the connection is lost, if the work wants that.
     """
 
     __slots__ = (
         "advertised_host",
         "advertised_port",
+        "client",
+        "client_id",
         "client_software_name",
         "client_software_version",
         "connection_id",
+        "down_converted",
         "holder",
         "is_lost",
         "listener_name",
@@ -86,8 +90,11 @@ class ConnectionContext(ContextState):
         self.holder: RequestHolder | None = None
         self.is_lost = False
         self.on_lost: Callable[[], None] | None = None
+        self.client: Any = None
+        self.client_id: str | None = None
         self.client_software_name = ""
         self.client_software_version = ""
+        self.down_converted = 0
 
     @property
     def has_next_request(self) -> bool:

@@ -50,6 +50,7 @@ class SocketServer:
         limits: see NetworkLimits.
         address_for: returns the host and port that a new client must use; None: the address that it has connected to.
         conversions: the threads of conversions for old clients.
+        on_lost: called with each connection that is gone.
         now_ns: monotonic time in ns.
 
     What the metrics exporter may read
@@ -69,6 +70,7 @@ class SocketServer:
         *,
         address_for: Callable[[ConnectionContext], tuple[str, int]] | None = None,
         conversions: LongWork | None = None,
+        on_lost: Callable[[ConnectionCore], None] = lambda _: None,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.listeners = tuple(listeners)
@@ -76,6 +78,7 @@ class SocketServer:
         self.memory_pool = memory_pool
         self._limits = limits
         self._address_for = address_for
+        self._on_lost = on_lost
         self.conversions = conversions or LongWork("convert", CONVERSIONS)
         self.now_ns = now_ns
         self.admission = Admission(memory_pool, limits.queued_max_requests)
@@ -244,6 +247,7 @@ class SocketServer:
     def lost(self, connection: ConnectionCore) -> None:
         """Forget a connection."""
         del self._connections[connection]
+        self._on_lost(connection)
         self.strangers.lost(connection)
         connection.counters.connections_open -= 1
         connection.counters.connections_closed += 1

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pybroker.admin.steps import Steps
     from pybroker.admin.topics import Setting
+    from pybroker.api.seen_clients import SeenClient
     from pybroker.faults.faults import Faults
     from pybroker.faults.trail import SeenRequest
     from pybroker.testing.faults import ClusterFaults
@@ -155,6 +156,10 @@ class ThreadBroker(_InThread[Broker]):
         Clients stay connected, unless the disk has failed: then the broker is started again. Raises StartError, and OSError.
         """
         self._run(self._guest.reset())
+
+    def clients(self) -> list[SeenClient]:
+        """Return what each client has used up to now, connected or not; `reset` forgets those that are not."""
+        return self._run(self._guest.clients())
 
     def restart(self) -> None:
         """Stop the broker, unless it was killed, and start it again with its data, at the same address.

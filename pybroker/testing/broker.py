@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pybroker.admin.steps import Steps
     from pybroker.admin.topics import Setting
+    from pybroker.api.seen_clients import SeenClient
     from pybroker.testing.blocking import ThreadBroker
     from pybroker.testing.process import ProcessBroker
 
@@ -165,7 +166,12 @@ class Broker(AsyncVerbs):
         if self._running.has_failed_directory:
             await self.restart()
         await self._carry_out(reset())
+        self._running.services.clients.clear()
         self._trail.clear()
+
+    async def clients(self) -> list[SeenClient]:
+        """Return what each client has used up to now, connected or not; `reset` forgets those that are not."""
+        return await self._running.seen_clients()
 
     @property
     def admin_url(self) -> str | None:

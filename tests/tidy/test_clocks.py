@@ -14,6 +14,7 @@ TOOL = "a command or a job, which shows the time of day or compares it with that
 WALL: dict[str, str] = {
     "pybroker/_clock_python.py": "it is the clock",
     "pybroker/api/produce/_one_partition_python.py": STORED,
+    "pybroker/api/context.py": "people see when a client was there",
     "pybroker/api/handlers/describe_quorum.py": "a response shows the time",
     "pybroker/broker/gauges.py": STORED,
     "pybroker/broker/joining.py": STORED,

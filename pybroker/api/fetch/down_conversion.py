@@ -110,7 +110,7 @@ class DownConversion:
         if self._kept_bytes + lazy.kept_bytes > self._chunk_bytes:
             lazy.drop_first()
         self._kept_bytes += lazy.kept_bytes
-        return _Counted(lazy, self._metrics, topic)
+        return _Counted(lazy, self._metrics, self._connection, topic)
 
     def _lazy(self, records: FileRecords, fetch_offset: Offset) -> Work[LazyDownConversion]:
         lazy = LazyDownConversion(
@@ -142,11 +142,14 @@ class _Counted(SendPart):
 
     makes_bytes: ClassVar[bool] = LazyDownConversion.makes_bytes
 
-    __slots__ = ("_lazy", "_metrics", "_topic", "size")
+    __slots__ = ("_connection", "_lazy", "_metrics", "_topic", "size")
 
-    def __init__(self, lazy: LazyDownConversion | CutConversion, metrics: BrokerMetrics, topic: str) -> None:
+    def __init__(
+        self, lazy: LazyDownConversion | CutConversion, metrics: BrokerMetrics, connection: ConnectionContext, topic: str
+    ) -> None:
         self._lazy = lazy
         self._metrics = metrics
+        self._connection = connection
         self._topic = topic
         self.size = lazy.size
 
@@ -159,6 +162,7 @@ class _Counted(SendPart):
         converted = lazy.records_converted - before
         if converted:
             metrics.topic(self._topic).fetch_message_conversions += converted
+            self._connection.down_converted += converted
         return parts
 
     def cold(self) -> Callable[[], None] | None:

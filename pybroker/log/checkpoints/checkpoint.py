@@ -11,6 +11,7 @@
     .kafka_cleanshutdown                per log directory: {"version":0,"brokerEpoch":-1}; exists only while the broker is down;
                                           if any transaction index has entries, further lines of ours show how many each
                                           has: 0 / number of entries / topic partition base-offset count
+    pybroker-clients.jsonl              in the first log directory: the counts of clients (`clients/file.py`)
     .pybroker_boot                      per log directory, in a cluster: the boot of the machine that last wrote to it
 
 Source: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile, MetaProperties,
@@ -42,7 +43,8 @@ CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 BOOT_FILE: Final = ".pybroker_boot"
 OFFSET_FILES: Final = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, REPLICATION_OFFSET_FILE, CLEANER_OFFSET_FILE)
-_REPLACED_FILES: Final = (*OFFSET_FILES, META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE, BOOT_FILE)
+CLIENTS_FILE: Final = "pybroker-clients.jsonl"
+_REPLACED_FILES: Final = (*OFFSET_FILES, META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE, BOOT_FILE, CLIENTS_FILE)
 
 
 AbortedCounts = dict[TopicPartition, dict[Offset, int]]
