@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
+from pybroker.log.checkpoints import checkpoint
 from pybroker.metadata import partition_commits
 from pybroker.metadata.elections import Election
 from pybroker.metadata.store.etcd import messages
@@ -21,6 +22,7 @@ from pybroker.model import LeaderEpoch, Offset
 from pybroker.replication import following
 from pybroker.replication.fetcher.fetcher import Followed, ReplicaFetcher
 from pybroker.replication.in_sync import Followers, Isr
+from pybroker.replication.own_partitions import OwnPartitions
 from pybroker.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -119,6 +121,21 @@ def _leads_after_its_session() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(Partition, "step_down")
 
 
+def _leads_by_an_election_before_the_end_of_its_session() -> contextlib.AbstractContextManager[Any]:
+    def step_down(self: OwnPartitions) -> None:
+        for topic_partition, partition in self.online.items():
+            if partition.is_leader and len(partition.replicas) > 1:
+                partition.step_down()
+                self._wake(topic_partition)
+
+    return mock.patch.object(OwnPartitions, "step_down", step_down)
+
+
+def _reads_a_checkpoint_that_ends_within_a_line() -> contextlib.AbstractContextManager[Any]:
+    entries_of = checkpoint._entries_of
+    return mock.patch.object(checkpoint, "_entries_of", lambda path, text, fields: entries_of(path, text + b"\n", fields))
+
+
 def _takes_every_log_as_complete() -> contextlib.AbstractContextManager[Any]:
     aside = Election.aside
 
@@ -138,6 +155,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "takes in a follower that is behind": _takes_in_a_follower_that_is_behind,
     "appends what an older leader sent": _appends_what_an_older_leader_sent,
     "leads after its session": _leads_after_its_session,
+    "leads by an election before the end of its session": _leads_by_an_election_before_the_end_of_its_session,
+    "reads a checkpoint that ends within a line": _reads_a_checkpoint_that_ends_within_a_line,
     "takes every log as complete": _takes_every_log_as_complete,
     "repeats commits blindly": _repeats_commits_blindly,
 }
