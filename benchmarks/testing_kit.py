@@ -1,9 +1,12 @@
-"""Measures what a broker costs a test: its start and stop, and the resets between tests.
+"""Measures what a broker costs a test: its start and stop, the resets between tests, and the same of other brokers for tests.
 
-    python -m benchmarks.testing_kit [--rounds 20] [--resets 1000]
+    python -m benchmarks.testing_kit [--rounds 20] [--resets 1000] [--no-kafka]
 
 Times are medians of the rounds, after one that imports. Between two resets there are a topic and records. RSS, threads
 and descriptors are those of this process, early and late in the resets: what grows is kept. MB = 1e6 bytes.
+
+Beside each other are the brokers of `kit_peers`: *ready* is until a client has written and read a record, *clean* is until
+nothing is left of a topic and a group. Memory is that of the broker's process, or how much the process of the test grows.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pybroker
-from benchmarks import peers
+from benchmarks import kit_peers, peers
 from pybroker.testing import Broker, ProcessBroker, ThreadBroker
 from testing.process import procstat
 
@@ -27,7 +30,8 @@ from testing.process import procstat
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20, help="starts of each kind (default: %(default)s)")
-    parser.add_argument("--resets", type=int, default=1000, help="resets of one broker (default: %(default)s)")
+    parser.add_argument("--resets", type=int, default=1000, help="resets of one broker, or 0 (default: %(default)s)")
+    parser.add_argument("--no-kafka", dest="kafka", action="store_false", help="leave out Apache Kafka, which needs Java")
     options = parser.parse_args()
     compileall.compile_dir(Path(pybroker.__file__).parent, quiet=1)
     kinds: dict[str, Callable[[], tuple[float, float]]] = {
@@ -41,8 +45,10 @@ def main() -> None:
         times = [once() for _ in range(options.rounds)]
         rows.append((name, *(statistics.median(column) * 1000 for column in zip(*times, strict=True))))
     peers.table(f"A broker for a test, medians of {options.rounds}", ["kind", "ready, ms", "stop, ms"], rows)
-    with Broker.in_thread() as broker:
-        resets(broker, options.resets)
+    if options.resets:
+        with Broker.in_thread() as broker:
+            resets(broker, options.resets)
+    kit_peers.measure(options.rounds, with_kafka=options.kafka)
 
 
 async def in_loop() -> tuple[float, float]:

@@ -48,13 +48,25 @@ def test_the_examples_pass(tmp_path: Path) -> None:
     assert f"{sum(len(TESTS.findall(example)) for example in examples)} passed" in run.stdout
 
 
-def test_the_example_files_pass(tmp_path: Path) -> None:
-    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)  # out of reach of this repository's settings of pytest
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", PLUGINS[0]]
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+def run_examples(files: list[Path], folder: Path, *plugins: str, **variables: str) -> None:
+    """Run the tests of the files, copied to where this repository's settings of pytest do not reach."""
+    for file in files:
+        shutil.copy(file, folder)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += [part for plugin in (PLUGINS[0], *plugins) for part in ("-p", plugin)]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
+    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert f"{len([*EXAMPLES.glob('test_*.py')])} passed" in run.stdout
+    assert f"{sum(len(TESTS.findall(file.read_text())) for file in files)} passed" in run.stdout
+
+
+def test_the_example_files_pass(tmp_path: Path) -> None:
+    run_examples([*EXAMPLES.glob("test_*.py")], tmp_path)
+
+
+def test_the_example_with_faststream_passes(tmp_path: Path) -> None:
+    pytest.importorskip("faststream")
+    run_examples([*(EXAMPLES / "faststream").glob("*.py")], tmp_path, "anyio.pytest_plugin")
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")

@@ -20,6 +20,9 @@ import unittest
 import aiokafka
 import confluent_kafka
 import pytest
+import pytest_asyncio
+
+from pybroker.testing import Broker
 
 
 def produced(bootstrap, topic):
@@ -67,6 +70,32 @@ async def test_with_the_loop_of_the_session(number, kafka_broker, kafka_topic):
 async def test_with_the_loop_of_the_module(kafka_broker, kafka_topic):
     await produced_in_loop(kafka_broker.bootstrap, kafka_topic)
     assert len(kafka_broker.consume(kafka_topic)) == 1
+
+
+@pytest.mark.asyncio(loop_scope="package")
+async def test_with_the_loop_of_the_package(kafka_broker, kafka_topic):
+    await produced_in_loop(kafka_broker.bootstrap, kafka_topic)
+    assert len(kafka_broker.consume(kafka_topic)) == 1
+
+
+@pytest.mark.asyncio(loop_scope="class")
+class TestWithTheLoopOfTheClass:
+    async def test_a_method(self, kafka_broker, kafka_topic):
+        await produced_in_loop(kafka_broker.bootstrap, kafka_topic)
+        assert len(kafka_broker.consume(kafka_topic)) == 1
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="session")
+async def broker_of_the_loop():
+    async with Broker() as broker:
+        yield broker
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("number", [1, 2])
+async def test_with_a_broker_in_the_loop_of_the_session(number, broker_of_the_loop):
+    await produced_in_loop(broker_of_the_loop.bootstrap, f"topic-{number}")
+    assert len(await broker_of_the_loop.consume(f"topic-{number}")) == 1
 
 
 @pytest.fixture
@@ -183,6 +212,60 @@ def test_other(kafka_broker):
     wait_for_both(kafka_broker)
 """
 
+LEAK_CHECKS = """
+import os
+import threading
+
+import confluent_kafka
+import pytest
+
+
+def held():
+    links = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            links.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        except FileNotFoundError:  # that of the list
+            pass
+    return {*threading.enumerate()}, sorted(link for link in links if link.startswith("socket:"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left_of_the_run():
+    before = held()
+    yield
+    assert held() == before
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_of_a_test():
+    before = held()
+    yield
+    assert held() == before
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_with_the_methods(number, kafka_broker, kafka_topic, kafka_clean):
+    kafka_broker.produce(kafka_topic, b"1")
+    assert len(kafka_broker.consume(kafka_topic)) == 1
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_with_a_client(number, kafka_no_leaks, kafka_broker, kafka_topic):
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka_broker.bootstrap})
+    producer.produce(kafka_topic, b"1")
+    assert producer.flush(30) == 0
+"""
+
+ENTRY_POINT = """
+import sys
+from importlib.metadata import entry_points
+
+(plugin,) = entry_points(group="pytest11", name="pybroker")
+plugin.load()
+print(sorted(name for name in sys.modules if name.startswith("pybroker")))
+"""
+
 NO_BROKER = """
 import sys
 
@@ -214,9 +297,12 @@ def run(folder: Path, source: str, *options: str, plugins: tuple[str, ...] = PLU
 
 
 def test_the_fixtures_are_there_for_every_style_of_tests(tmp_path: Path) -> None:
-    done = run(tmp_path, STYLES)
+    package = tmp_path / "package"  # for the loop of one
+    package.mkdir()
+    (package / "__init__.py").touch()
+    done = run(package, STYLES)
     assert done.code == 0, done.output
-    assert "8 passed" in done.output
+    assert "12 passed" in done.output
 
 
 def test_each_test_has_a_topic_of_its_own(tmp_path: Path) -> None:
@@ -261,6 +347,18 @@ def test_each_worker_has_a_broker_of_its_own(tmp_path: Path) -> None:
     done = run(tmp_path, WORKERS, "-n", "2", "--dist", "each", plugins=PLUGINS)
     assert done.code == 0, done.output
     assert len({path.read_text() for path in tmp_path.glob("*.port")}) == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_a_run_that_looks_for_leaked_threads_and_sockets_and_takes_warnings_for_errors_stays_green(tmp_path: Path) -> None:
+    done = run(tmp_path, LEAK_CHECKS)
+    assert done.code == 0, done.output
+    assert "4 passed" in done.output
+
+
+def test_the_entry_point_imports_nothing_of_a_broker() -> None:
+    done = subprocess.run([sys.executable, "-c", ENTRY_POINT], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    assert done.stdout == "['pybroker', 'pybroker.testing', 'pybroker.testing.plugin']\n"
 
 
 def test_a_run_without_a_broker_imports_nothing_of_it(tmp_path: Path) -> None:

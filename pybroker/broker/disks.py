@@ -43,6 +43,11 @@ class Disks:
         thread = self._threads[path.rstrip("/") or "/"] = self._make_thread(f"disk {path}", self._on_bug)
         return thread.run
 
+    def begin(self) -> None:
+        """Start the threads of the directories. Without this, each begins with its first job, which may come at any time."""
+        for thread in self._threads.values():
+            thread.run(_do_nothing, lambda _error: None)
+
     def helper(self, name: str) -> ThreadRunner:
         """Make a thread for work that touches no disk, which `close` does not wait for."""
         self._helpers.append(self._make_thread(name, self._on_bug))
@@ -86,3 +91,7 @@ class Disks:
         else:
             logs.let_go(directory)
         thread.stop()
+
+
+def _do_nothing() -> None:
+    """Be the job that starts a thread."""
