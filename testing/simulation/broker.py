@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import socket
 
     from pybroker.metadata.store.base import Store
+    from pybroker.network.counters import ListenerCounters
     from pybroker.network.limits import BoundListener
 
 START_MS = 1_700_000_000_000
@@ -55,6 +56,11 @@ def _load_at_once(*arguments: Any, load: Callable[..., Pausing[None]] = Loader._
 
 
 class _NoServer:
+    """There are no sockets, so no client is counted."""
+
+    def __init__(self) -> None:
+        self.listener_counters: dict[str, ListenerCounters] = {}
+
     async def stop(self, grace_ms: int) -> None:
         """Do nothing, because there are no sockets."""
 

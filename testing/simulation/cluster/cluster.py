@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.store.base import Store
     from pybroker.model import LeaderEpoch
     from pybroker.network.context import ConnectionContext
+    from pybroker.network.counters import ListenerCounters
     from pybroker.replication.peers import Peers
     from pybroker.sharing.work import Pausing
 
@@ -80,6 +81,7 @@ class _Server:
 
     def __init__(self, network: Network, process: Process) -> None:
         self._network, self._process = network, process
+        self.listener_counters: dict[str, ListenerCounters] = {}  # of clients, of which there are none
 
     async def stop(self, grace_ms: int) -> None:
         """Take no new requests, and give those in work their time."""
