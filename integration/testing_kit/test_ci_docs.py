@@ -89,7 +89,7 @@ def test_every_variable_sets_something() -> None:
     assert len(names) >= 7
     properties = {name.removeprefix("KAFKA_").lower().replace("_", ".") for name in names if name.startswith("KAFKA_")}
     listed = subprocess.run(
-        [sys.executable, "-m", "pybroker", "config", "list"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "pybroker", "config", "list"], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
     ).stdout
     assert not [name for name in properties if not re.search(rf"^{re.escape(name)}\b", listed, re.MULTILINE)]
     for name in names - {f"KAFKA_{name.replace('.', '_').upper()}" for name in properties}:

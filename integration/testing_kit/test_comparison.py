@@ -1,4 +1,4 @@
-"""What docs/compare-testing.md has about librdkafka's mock cluster, and the same of our broker.
+"""librdkafka's mock cluster does what docs/compare-testing.md has about it, and our broker beside it.
 
 When one of these fails with a new librdkafka, the page has to change.
 """
