@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
 from pybroker.log.producers.producer_entry import ProducerEntry
-from pybroker.model import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
+from pybroker.model import NO_PRODUCER_ID, LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.records.batch import batches
 from pybroker.records.errors import CorruptRecordError
@@ -199,11 +199,13 @@ def _guarded(
     """Return the partitions where the producer has no open transaction, and the guard of all partitions."""
     unverified: list[TopicPartition] = []
     known: dict[TopicPartition, ProducerEntry | None] = {}  # of the producer, by the logs
-    found: dict[TopicPartition, Partition] = {}
+    found: dict[TopicPartition, tuple[Partition, LeaderEpoch]] = {}
     for topic_partition in transactional:
         partition = broker.replica_manager.partition(topic_partition)
-        if not isinstance(partition, ErrorCode):  # otherwise the append has the error, unless the partition is there by then
-            found[topic_partition] = partition
+        if (
+            not isinstance(partition, ErrorCode) and partition.is_leader
+        ):  # otherwise the append has the error, unless the partition is there by then
+            found[topic_partition] = partition, partition.leader_epoch
             producers = partition.log.producers
             if producers.has_open_transaction(*producer):
                 known[topic_partition] = _OPEN
@@ -216,7 +218,9 @@ def _guarded(
         partition = broker.replica_manager.partition(topic_partition)
         if topic_partition not in transactional or isinstance(partition, ErrorCode):
             return ErrorCode.NONE
-        if partition is not found.get(topic_partition):  # a new topic, maybe of the same name: the transaction does not have it
+        # a new topic, maybe of the same name, which the transaction does not have; or a broker that leads no more, and may have
+        # dropped what it knew of the producer
+        if (partition, partition.leader_epoch) != found.get(topic_partition) or not partition.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         producers = partition.log.producers
         is_as_before = producers.producers.get(producer[0]) is known[topic_partition]
@@ -233,11 +237,12 @@ def _from_the_first_on(broker: Services, producer_id: ProducerId, sequences: Map
     """
 
     def with_sequence(topic_partition: TopicPartition) -> ErrorCode:
-        if topic_partition in sequences:
+        code = guard(topic_partition)
+        if topic_partition in sequences and code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
             partition = broker.replica_manager.partition(topic_partition)
             if not isinstance(partition, ErrorCode) and producer_id not in partition.log.producers.producers:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        return guard(topic_partition)
+        return code
 
     return with_sequence
 

@@ -11,7 +11,7 @@ import pytest
 from pybroker.api.produce import transactional_append
 from pybroker.api.produce.layout import ProduceLayout
 from pybroker.api.produce.transactional_append import verify
-from pybroker.model import TopicPartition
+from pybroker.model import ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.produce import ProduceRequest
 from pybroker.records.batch import BatchView, batches
@@ -42,7 +42,7 @@ def transactional(coordinator: Coordinator, present: range, batch_count: int = 1
     laid_out.entries = {TopicPartition("t", number): memoryview(records * batch_count) for number in range(MANY)}
     laid_out.transactional = dict(laid_out.entries)
     producers = SimpleNamespace(has_open_transaction=lambda *_: False, producers={})
-    replica = SimpleNamespace(log=SimpleNamespace(producers=producers))
+    replica = SimpleNamespace(log=SimpleNamespace(producers=producers), is_leader=True, leader_epoch=3)
     absence = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return (
         SimpleNamespace(
@@ -89,3 +89,29 @@ def test_a_partition_with_several_batches_is_verified_by_its_first(monkeypatch: 
     services, laid_out = transactional(Coordinator(), range(MANY), batch_count=3)
     verify(services, 12, "id", laid_out)
     assert len(seen) == MANY
+
+
+@pytest.mark.parametrize("base_sequence", [0, 7])
+@pytest.mark.parametrize("change", [{"is_leader": False}, {"leader_epoch": 4}])
+def test_a_broker_that_has_lost_the_leadership_refuses_as_no_leader(change: dict[str, Any], base_sequence: int) -> None:
+    services, laid_out = transactional(Coordinator(), range(MANY))
+    one = TopicPartition("t", 7)
+    records = bytearray(laid_out.transactional[one])
+    records[53:57] = base_sequence.to_bytes(4, "big")
+    laid_out.transactional = {one: memoryview(records)}
+    partition = services.replica_manager.partition(one)
+    partition.log.producers.producers[ProducerId(0)] = "the log's state of the producer"
+    guard = verify(services, 12, "id", laid_out)
+    assert callable(guard)
+    vars(partition).update(change)
+    partition.log.producers.producers = {}  # the records that it had from the producer are dropped
+    assert guard(one) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_broker_that_does_not_lead_asks_no_coordinator() -> None:
+    coordinator = Coordinator()
+    services, laid_out = transactional(coordinator, range(MANY))
+    services.replica_manager.partition(TopicPartition("t", 0)).is_leader = False
+    guard = verify(services, 12, "id", laid_out)
+    assert callable(guard)
+    assert (guard(TopicPartition("t", 0)), coordinator.asked) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
