@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
@@ -14,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, ResponsePartitionData, TopicData
+from pybroker.quorum.members import CLIENT_PORT_ABOVE
 from testing.clients.stock import KafkaPython
 from testing.process.broker import BrokerProcess
 from testing.process.three_nodes import NUMBERS, ThreeNodes
@@ -53,7 +57,7 @@ def test_a_node_is_replaced_by_one_without_data_and_then_another_one_dies(nodes:
     nodes[2].kill()
     nodes[2].data_dir = tmp_path / "replaced"
     nodes[2].start()
-    assert "The data of controller 2 are lost: it joins the others as a new member" in nodes[2].log_text
+    assert "Controller 2 has no data here: it joins the others as a new member" in nodes[2].log_text
     until(lambda: is_whole(nodes[2]), "the new one has copied the topic", TIMEOUT_S)
     write(nodes[2], 100, 100)
     nodes[1].kill()
@@ -62,6 +66,52 @@ def test_a_node_is_replaced_by_one_without_data_and_then_another_one_dies(nodes:
     assert values == list(range(300))
     nodes[1].start()
     until(lambda: is_whole(nodes[1]), "the killed one is back", TIMEOUT_S)
+
+
+def of_etcd(node: BrokerProcess, path: str, **message: object) -> dict[str, Any]:
+    """Call the member of etcd beside a node."""
+    number = node.overrides["node.id"]
+    port = next(int(one.rpartition(":")[2]) for one in node.overrides["controller.quorum.voters"].split(",") if one[0] == number)
+    address = f"http://127.0.0.1:{port + CLIENT_PORT_ABOVE}/v3/cluster/member/{path}"
+    with urllib.request.urlopen(address, json.dumps(message).encode(), TIMEOUT_S) as response:
+        found: dict[str, Any] = json.load(response)
+    return found
+
+
+def members(node: BrokerProcess) -> dict[str, str]:
+    """Return the id of each member of etcd by its name."""
+    return {one.get("name", ""): one["ID"] for one in of_etcd(node, "list")["members"]}
+
+
+def is_removed(node: BrokerProcess, member_id: str) -> bool:
+    """Remove a member of etcd, which those refuse that have been connected for less than five seconds."""
+    try:
+        of_etcd(node, "remove", ID=member_id)
+    except urllib.error.HTTPError:
+        return False
+    return True
+
+
+def test_a_second_process_of_a_node_is_refused_and_the_node_remains_a_controller(nodes: ThreeNodes, tmp_path: Path) -> None:
+    before = members(nodes[2])
+    second = BrokerProcess(tmp_path / "second", nodes[1].overrides)
+    second.port = nodes[1].port
+    with pytest.raises(RuntimeError):
+        second.start()
+    assert "this node runs already" in second.log_text
+    assert members(nodes[2]) == members(nodes[1]) == before
+
+
+def test_a_controller_that_the_others_have_removed_joins_them_again(nodes: ThreeNodes) -> None:
+    admin = AdminClient({"bootstrap.servers": nodes[1].bootstrap})
+    admin.create_topics([NewTopic("t", 1)])["t"].result(TIMEOUT_S)
+    before = members(nodes[1])
+    until(lambda: is_removed(nodes[1], before["3"]), "the others remove it", TIMEOUT_S)
+    until(lambda: "The other controllers have removed controller 3" in nodes[3].log_text, "it is noticed", TIMEOUT_S)
+    until(lambda: members(nodes[1]).get("3", before["3"]) != before["3"], "it is a new member", TIMEOUT_S)
+    until(lambda: is_whole(nodes[3]), "the node is in the cluster", TIMEOUT_S)
+    nodes[2].kill()
+    write(nodes[1], 0, 100)
 
 
 def quorum(node: BrokerProcess) -> ResponsePartitionData:

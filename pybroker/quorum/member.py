@@ -11,6 +11,7 @@ import ctypes
 import logging
 import signal
 import sys
+import uuid
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,7 +26,7 @@ from pybroker.quorum.members import CLIENT_PORT_ABOVE
 from pybroker.quorum.replacement import is_joining
 
 if TYPE_CHECKING:
-    from pybroker.quorum.members import Quorum
+    from pybroker.quorum.members import Quorum, Voter
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ LOOK_S: Final = 0.1
 PORTS_S: Final = 10.0
 REMIND_S: Final = 30.0
 KEPT_LINES: Final = 3
+REMOVED: Final = "removed from the cluster"
+"""In the line of etcd 3.4 and newer when it ends because it is no member any more ("the member has been permanently ...")."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -65,14 +68,18 @@ class Member:
             program = executable()
             if program is None:
                 raise QuorumError(MISSING)
+            await self._wait_for_ports()  # before the others are told anything: a second process is no new member
             try:
-                joins = not self._has_data() and await is_joining(self._quorum, own)
-                arguments = command(program, self._quorum, self._folder, self._token, is_joining=joins)
+                arguments = await self._arguments(program, own)
             except OSError as error:
                 raise QuorumError(f"{self._quorum.listen_host}: {error.strerror}") from error
-            await self._wait_for_ports()
-            self._running = asyncio.create_task(self._keep_running(arguments))
+            self._running = asyncio.create_task(self._keep_running(program, own, arguments))
         await self._majority()
+
+    async def _arguments(self, program: str, own: Voter) -> list[str]:
+        """Return the command line, after the others have been told of a new member if this one has no data. Raises OSError."""
+        joins = not self._has_data() and await is_joining(self._quorum, own)
+        return command(program, self._quorum, self._folder, self._token, is_joining=joins)
 
     async def _wait_for_ports(self) -> None:
         """Wait until the ports are free: the etcd of a broker that was killed still ends. Raises QuorumError if they are not."""
@@ -109,10 +116,10 @@ class Member:
             process.kill()
             await process.wait()
 
-    async def _keep_running(self, arguments: list[str]) -> None:
+    async def _keep_running(self, program: str, own: Voter, arguments: list[str]) -> None:
         loop, ends = asyncio.get_running_loop(), 0
         while True:
-            began = loop.time()
+            began, is_removed = loop.time(), False
             try:
                 self._process = process = await asyncio.create_subprocess_exec(
                     *arguments,
@@ -131,13 +138,33 @@ class Member:
                     host_and_port(self._quorum.listen_host, self._port),
                     self._port + CLIENT_PORT_ABOVE,
                 )
-                last = await _forward(process)
+                last, is_removed = await _forward(process)
                 reason = f"exit code {await process.wait()}{last}"
             ends = 0 if loop.time() - began > STEADY_S else ends
             pause_s = BACK_OFF_S[min(ends, len(BACK_OFF_S) - 1)]
             ends += 1
             logger.error("The etcd of controller %s has ended, and is started again in %.1f s: %s", self._name, pause_s, reason)
             await asyncio.sleep(pause_s)
+            if is_removed:
+                try:
+                    arguments = await self._begin_again(program, own)
+                except OSError as error:
+                    logger.error("The data of controller %s cannot be set aside, which is tried again: %s", own.name, error)  # noqa: TRY400
+
+    async def _begin_again(self, program: str, own: Voter) -> list[str]:
+        """Join as a new member, because the others have taken another one in place of this one, and etcd knows no way back."""
+        aside = self._set_aside()
+        logger.warning(
+            "The other controllers have removed controller %s: a process without its data was started in its place. It joins "
+            "them as a new member, and its old data is kept in %s",
+            own.name,
+            aside,
+        )
+        return await self._arguments(program, own)
+
+    def _set_aside(self) -> Path:
+        """Keep the data of a former member under another name, and return that. Raises OSError."""
+        return Path(self._folder, "member").rename(Path(self._folder, f"removed-{uuid.uuid4().hex[:8]}"))
 
     @property
     def _name(self) -> str:
@@ -176,15 +203,19 @@ class Member:
         logger.info("A majority of the controllers serves: %s", voters)
 
 
-async def _forward(process: asyncio.subprocess.Process) -> str:
-    """Log what a member logs until it ends. Return its last lines, to be shown as the reason of its end."""
+async def _forward(process: asyncio.subprocess.Process) -> tuple[str, bool]:
+    """Log what a member logs until it ends. Return its last lines, to be shown as the reason of its end, and whether it ended
+    because the others have removed it.
+    """
     assert process.stderr is not None
     last: deque[str] = deque(maxlen=KEPT_LINES)
+    is_removed = False
     while line := await process.stderr.readline():
         level, text = logged(line)
         logger.log(level, "etcd: %s", text)
         last.append(text)
-    return "".join(f"; {text}" for text in last)
+        is_removed = is_removed or REMOVED in text
+    return "".join(f"; {text}" for text in last), is_removed
 
 
 def _end_with_parent() -> None:

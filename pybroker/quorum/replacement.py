@@ -32,12 +32,14 @@ async def is_joining(quorum: Quorum, own: Voter) -> bool:
     """Return whether a controller without data must join a cluster that exists; then the others expect it as a new member."""
     others = [voter.client_url for voter in quorum.voters if voter != own]
     try:
-        if not others or (member := await _known(",".join(others), own)) is None:
+        if not others:
             return False
-        if not member.get("clientURLs"):  # it has never run: a member that was added has no name before
+        member = await _known(",".join(others), own)
+        if member is not None and not member.get("clientURLs"):  # it has never run: a member that was added has no name before
             return not member.get("name")
-        logger.warning("The data of controller %s are lost: it joins the others as a new member", own.name)
-        await _called(",".join(others), REMOVE, {"ID": member["ID"]})
+        if member is not None:  # otherwise it was removed, by this or by a person
+            logger.warning("Controller %s has no data here: it joins the others as a new member", own.name)
+            await _called(",".join(others), REMOVE, {"ID": member["ID"]})
     except (NotSentError, LostError, RefusedError) as error:
         logger.debug("Controller %s has no data, and begins with the others: %s", own.name, error)
         return False
