@@ -60,6 +60,7 @@ class Client:
         self.is_over = False
         self._peers = cluster.peers()
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}  # with their leader epochs
+        self._epochs: dict[tuple[str, int], int] = {}  # the newest leader epochs of any response
 
     async def ask(self, broker_id: int, request: object, version: int) -> Any:
         """Return the response, or None."""
@@ -74,13 +75,17 @@ class Client:
             await asyncio.sleep(PAUSE_S)
 
     async def leader(self, topic: str, partition: int) -> tuple[int, int]:
-        """Return the leader of a partition, once there is one, and the leader epoch."""
+        """Return the leader of a partition, once there is one, and the leader epoch. As stock clients do (KIP-320), it ignores an
+        older epoch than it has seen: a broker that hears late of an election takes itself for the leader.
+        """
         while (topic, partition) not in self._leaders:
             response = await self.ask_any(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 9)
             for found in response.topics:
                 for one in found.partitions:
-                    if one.leader_id >= 0 and not one.error_code:
-                        self._leaders[topic, one.partition_index] = one.leader_id, one.leader_epoch
+                    key = topic, one.partition_index
+                    if one.leader_id >= 0 and not one.error_code and one.leader_epoch >= self._epochs.get(key, -1):
+                        self._leaders[key] = one.leader_id, one.leader_epoch
+                        self._epochs[key] = one.leader_epoch
             if (topic, partition) not in self._leaders:
                 await asyncio.sleep(PAUSE_S)
         return self._leaders[topic, partition]

@@ -211,7 +211,8 @@ class History:
                 kind = "kill"
             (cluster.crash if kind == "crash" else cluster.kill)(node)
         elif kind == "stop" and life is not None and life.has_started and not life.loop.is_paused and not life.is_stopping:
-            cluster.stop(node)
+            if not cluster.powerless:  # a broker that stops leaves the ISR, and others there may have lost what it has
+                cluster.stop(node)
         elif kind == "pause":
             cluster.pause(node)
         elif kind == "cut":
