@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
-from pybroker.log.checkpoints import checkpoint
 from pybroker.metadata import partition_commits
 from pybroker.metadata.elections import Election
 from pybroker.metadata.store.etcd import messages
@@ -131,11 +130,6 @@ def _leads_by_an_election_before_the_end_of_its_session() -> contextlib.Abstract
     return mock.patch.object(OwnPartitions, "step_down", step_down)
 
 
-def _reads_a_checkpoint_that_ends_within_a_line() -> contextlib.AbstractContextManager[Any]:
-    entries_of = checkpoint._entries_of
-    return mock.patch.object(checkpoint, "_entries_of", lambda path, text, fields: entries_of(path, text + b"\n", fields))
-
-
 def _takes_every_log_as_complete() -> contextlib.AbstractContextManager[Any]:
     aside = Election.aside
 
@@ -156,7 +150,6 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "appends what an older leader sent": _appends_what_an_older_leader_sent,
     "leads after its session": _leads_after_its_session,
     "leads by an election before the end of its session": _leads_by_an_election_before_the_end_of_its_session,
-    "reads a checkpoint that ends within a line": _reads_a_checkpoint_that_ends_within_a_line,
     "takes every log as complete": _takes_every_log_as_complete,
     "repeats commits blindly": _repeats_commits_blindly,
 }
