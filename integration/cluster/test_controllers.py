@@ -73,7 +73,7 @@ def of_etcd(node: BrokerProcess, path: str, **message: object) -> dict[str, Any]
     number = node.overrides["node.id"]
     port = next(int(one.rpartition(":")[2]) for one in node.overrides["controller.quorum.voters"].split(",") if one[0] == number)
     address = f"http://127.0.0.1:{port + CLIENT_PORT_ABOVE}/v3/cluster/member/{path}"
-    with urllib.request.urlopen(address, json.dumps(message).encode(), TIMEOUT_S) as response:
+    with urllib.request.urlopen(address, json.dumps(message).encode(), timeout=TIMEOUT_S) as response:
         found: dict[str, Any] = json.load(response)
     return found
 

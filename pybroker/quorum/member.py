@@ -68,7 +68,7 @@ class Member:
             program = executable()
             if program is None:
                 raise QuorumError(MISSING)
-            await self._wait_for_ports()  # before the others are told anything: a second process is no new member
+            await self._wait_for_ports()  # before the others hear anything: a second process is no new member
             try:
                 arguments = await self._arguments(program, own)
             except OSError as error:
@@ -77,7 +77,7 @@ class Member:
         await self._majority()
 
     async def _arguments(self, program: str, own: Voter) -> list[str]:
-        """Return the command line, after the others have been told of a new member if this one has no data. Raises OSError."""
+        """Return the command line, after the others have taken a new member if this one has no data. Raises OSError."""
         joins = not self._has_data() and await is_joining(self._quorum, own)
         return command(program, self._quorum, self._folder, self._token, is_joining=joins)
 
