@@ -37,6 +37,23 @@ OPERATIONS: Final = ("write", "read", "sync")
 DISK_ERRORS: Final = ("EIO", "ENOSPC")
 OF_REQUESTS: Final = ("api", "version", "topic", "partition", "group", "transactional_id", "producer_id", "client_id", "when")
 _COUNTED: Final = ("nth", "times", "probability")
+_INT_MAX: Final = (1 << 31) - 1
+_S_MAX: Final = 1e9
+BOUNDS: Final[dict[str, tuple[float, float]]] = {
+    "partition": (0, _INT_MAX),
+    "producer_id": (0, (1 << 63) - 1),
+    "nth": (1, _INT_MAX),
+    "times": (1, _INT_MAX),
+    "probability": (0, 1),
+    "after_s": (0, _S_MAX),
+    "for_s": (0.001, _S_MAX),
+    "delay_s": (0, _S_MAX),
+    "cut": (0, _INT_MAX),
+    "throttle_ms": (0, _INT_MAX),
+    "mute_s": (0.001, _S_MAX),
+    "disk_delay_s": (0, _S_MAX),
+}
+"""The least and the largest value of each field that is a number."""
 
 OF_MEMBERS: Final = frozenset({"Heartbeat", "ConsumerGroupHeartbeat", "OffsetCommit", "TxnOffsetCommit"})
 OF_PRODUCERS: Final = frozenset({"Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"})
@@ -140,7 +157,11 @@ class Rule:
     @property
     def action(self) -> str:
         """The field that decides what becomes of a request, or of a disk."""
-        return next(name for name in ACTIONS if getattr(self, name) not in (None, False))
+        return next(name for name in ACTIONS if self._is_set(name))
+
+    def _is_set(self, name: str) -> bool:
+        value = getattr(self, name)
+        return value is not None and value is not False
 
     @property
     def is_of_disks(self) -> bool:
@@ -219,7 +240,7 @@ class Rule:
 
     def _check(self) -> None:
         """Raise RuleError for a rule that can never do what it is meant for."""
-        given = [name for name in ACTIONS if getattr(self, name) not in (None, False)]
+        given = [name for name in ACTIONS if self._is_set(name)]
         if len(given) != 1:
             found = " and ".join(given) or "none"
             raise RuleError(f"{self.name}: a rule has exactly one of {', '.join(ACTIONS)}, not {found}")
@@ -240,10 +261,12 @@ class Rule:
             raise RuleError(f"{self.name}: error={self.error}: no error has this name, such as NOT_LEADER_OR_FOLLOWER")
         if self.when not in (BEFORE, AFTER):
             raise RuleError(f"{self.name}: when={self.when}: it is {BEFORE} or {AFTER}")
-        if isinstance(self.version, tuple) and len(self.version) != 2:
+        if isinstance(self.version, tuple) and (len(self.version) != 2 or self.version[0] > self.version[1]):
             raise RuleError(f"{self.name}: version={self.version}: it is one, or the first and the last")
-        if not 0.0 <= self.probability <= 1.0:
-            raise RuleError(f"{self.name}: probability={self.probability}: it is from 0 to 1")
+        for name, (least, largest) in BOUNDS.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= largest:
+                raise RuleError(f"{self.name}: {name}={value}: it is from {least:g} to {largest:g}")
 
     def _check_disks(self) -> None:
         self._refuse(OF_REQUESTS, f"it is about requests, and {self.action} is about disks")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 from pybroker.testing.broker import Broker
 from pybroker.testing.clock import BlockingClock
 from pybroker.testing.cluster import Cluster
+from pybroker.testing.directory import NotRunningError
 from pybroker.testing.leaks import leaks
 from pybroker.testing.verbs import BlockingVerbs
 
@@ -101,7 +102,9 @@ class _InThread(BlockingBroker, Generic[Guest]):
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run `work` in the broker's loop, and return its result."""
-        assert self._loop is not None, "the broker runs"
+        if self._loop is None or self._loop.is_closed():
+            work.close()
+            raise NotRunningError
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(WORK_S)
 
     def _work(self, ready: Future[None]) -> None:

@@ -11,7 +11,7 @@ from pybroker.broker.handling import load_file
 from pybroker.faults.faults import Faults
 from pybroker.faults.trail import SeenRequest, Trail
 from pybroker.network.limits import host_and_port
-from pybroker.testing.directory import Directory
+from pybroker.testing.directory import Directory, NotRunningError
 from pybroker.testing.leaks import leaks, open_connections
 from pybroker.testing.server import GuestServer
 from pybroker.testing.settings import config_of, texts_of
@@ -144,7 +144,10 @@ class Broker(AsyncVerbs):
         return Snapshot(self._of_life.path)
 
     async def restore(self, snapshot: Snapshot) -> None:
-        """Put back what the broker had, which cuts all connections, and forget the requests. Raises StartError, and OSError."""
+        """Put back what the broker had, which cuts all connections, and forget the requests. Raises StartError, OSError, and
+        ValueError for a snapshot of another broker.
+        """
+        snapshot.check_is_of(self._of_life.path)
         if self._server is not None:
             await self.kill()
         snapshot.put_back()
@@ -159,11 +162,12 @@ class Broker(AsyncVerbs):
     async def reset(self) -> None:
         """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests.
 
-        Clients stay connected, unless the disk has failed: then the broker is started again. Raises StartError, and OSError.
+        Clients stay connected, unless the disk has failed: then the broker is started again, as it is if it was killed. Raises
+        StartError, and OSError.
         """
         self.faults.clear()
         self.faults.release()
-        if self._running.has_failed_directory:
+        if self._server is None or self._server.has_failed_directory:
             await self.restart()
         await self._carry_out(reset())
         self._running.services.clients.clear()
@@ -195,12 +199,14 @@ class Broker(AsyncVerbs):
 
     @property
     def _running(self) -> GuestServer:
-        assert self._server is not None, "the broker does not run"
+        if self._server is None:
+            raise NotRunningError
         return self._server
 
     @property
     def _of_life(self) -> Directory:
-        assert self._directory is not None, "the broker was not started"
+        if self._directory is None:
+            raise NotRunningError
         return self._directory
 
     async def _start(self, directory: Directory, port: int) -> None:

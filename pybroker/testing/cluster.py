@@ -160,8 +160,11 @@ class Cluster(AsyncVerbs):
         return self._memory.snapshot(Snapshot(self._path))
 
     async def restore(self, snapshot: ClusterSnapshot) -> None:
-        """Put back what all brokers had, which cuts all connections, and forget the requests. Raises StartError, and OSError."""
+        """Put back what all brokers had, which cuts all connections, and forget the requests. Raises StartError, OSError, and
+        ValueError for a snapshot of another cluster.
+        """
         path = self._path
+        snapshot.files.check_is_of(path)
         await self._kill_all()
         snapshot.files.put_back()
         self._memory = KeptStore(snapshot.entries, snapshot.revision)

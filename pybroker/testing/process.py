@@ -22,7 +22,7 @@ from pybroker.client.frames import Frames
 from pybroker.faults.trail import LENGTH, OWN
 from pybroker.network.limits import host_and_port
 from pybroker.testing.blocking import START_S, BlockingBroker
-from pybroker.testing.directory import Directory
+from pybroker.testing.directory import Directory, NotRunningError
 from pybroker.testing.remote import Api, ApiError, RemoteClock, RemoteFaults, requests_of
 from pybroker.testing.settings import LOOPBACK, config_of, properties_of, texts_of
 from pybroker.testing.snapshot import Snapshot
@@ -103,13 +103,15 @@ class ProcessBroker(BlockingBroker):
     @property
     def pid(self) -> int:
         """The id of the process."""
-        assert self._process is not None, "the broker runs"
+        if self._process is None:
+            raise NotRunningError
         return self._process.pid
 
     @property
     def log_text(self) -> str:
         """Everything that the broker has written to its log."""
-        assert self._directory is not None, "the broker runs"
+        if self._directory is None:
+            raise NotRunningError
         return (self._directory.path / "broker.log").read_text(errors="replace")
 
     def start(self) -> None:
@@ -154,7 +156,10 @@ class ProcessBroker(BlockingBroker):
             os.kill(self.pid, signal.SIGCONT)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Put back what the broker had, which cuts all connections, and forget the requests. Raises StartError, and OSError."""
+        """Put back what the broker had, which cuts all connections, and forget the requests. Raises StartError, OSError, and
+        ValueError for a snapshot of another broker.
+        """
+        snapshot.check_is_of(self._of_life.path)
         self.kill()
         time_passed = self.clock.passed_ms()
         snapshot.put_back()
@@ -165,12 +170,16 @@ class ProcessBroker(BlockingBroker):
     def reset(self) -> None:
         """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests.
 
-        Clients stay connected.
+        Clients stay connected. A broker that was killed is started again. Raises StartError, and OSError.
         """
+        if not self._api.url:
+            self.restart()
         self._api.request("POST", "/v1/reset")
         self._seen.clear()
 
     def _carry_out(self, steps: Steps[Result]) -> Result:
+        if not self._api.url:
+            raise NotRunningError
         address = f"{self.host}:{self.port}"
         with Frames(socket.create_connection(self._address, START_S), address=address, client_id=OWN) as frames:
             connection, response = Connection(frames), None
@@ -186,7 +195,8 @@ class ProcessBroker(BlockingBroker):
 
     @property
     def _of_life(self) -> Directory:
-        assert self._directory is not None, "the broker was not started"
+        if self._directory is None:
+            raise NotRunningError
         return self._directory
 
     def _clock_path(self) -> Path:

@@ -12,6 +12,7 @@ from pybroker.clock import SystemClock
 from pybroker.faults.documents import document_of
 from pybroker.faults.rule import COUNTS, Rule, RuleError, rule_of
 from pybroker.faults.trail import LENGTH, SeenRequest
+from pybroker.testing.directory import NotRunningError
 from pybroker.times.clock import REAL_CLOCK, RealClockError, duration_ms, parts_of
 from pybroker.times.lanes import LOGS
 from pybroker.times.stored import offsets_ms_of, write_offsets_ms
@@ -42,7 +43,8 @@ class Api:
 
     def request(self, method: str, path: str, body: object = None) -> Any:
         """Return the response. Raises ApiError, and OSError."""
-        assert self.url, "the broker does not run"
+        if not self.url:
+            raise NotRunningError
         parts = urlsplit(self.url)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=RESPONSE_S)
         data = None if body is None else json.dumps(body).encode()

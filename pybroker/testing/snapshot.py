@@ -21,9 +21,14 @@ class Snapshot:
     """A copy within the directory of a broker, which goes with that. Made while the broker does nothing."""
 
     def __init__(self, directory: Path) -> None:
-        self._data = directory / "data"
+        self._directory, self._data = directory, directory / "data"
         self._copy = Path(tempfile.mkdtemp(prefix="snapshot-", dir=directory))
         shutil.copytree(self._data, self._copy, dirs_exist_ok=True)
+
+    def check_is_of(self, directory: Path) -> None:
+        """Raise ValueError for a snapshot of another broker, before this one is stopped for it."""
+        if directory != self._directory:
+            raise ValueError("the snapshot is of another broker, and only that one can be restored from it")
 
     def put_back(self) -> None:
         """Put the copy in the place of the files, while the broker does not run. The copy stays, for further times."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -99,6 +100,14 @@ def test_a_rule_has_its_time() -> None:
         ({"drop": True, "when": "later"}, "it is before or after"),
         ({"corrupt_crc": True}, "about api=Fetch alone"),
         ({"drop": True, "probability": 2.0}, "from 0 to 1"),
+        ({"delay_s": -1.0}, "delay_s=-1.0: it is from 0 to"),
+        ({"delay_s": math.nan}, "delay_s=nan: it is from 0 to"),
+        ({"mute_s": math.inf}, "mute_s=inf: it is from 0.001 to"),
+        ({"mute_s": 0.0}, "mute_s=0.0: it is from 0.001 to"),
+        ({"throttle_ms": 1 << 40}, "throttle_ms=1099511627776: it is from 0 to"),
+        ({"cut": -1}, "cut=-1: it is from 0 to"),
+        ({"drop": True, "nth": 0}, "nth=0: it is from 1 to"),
+        ({"drop": True, "version": (5, 2)}, "the first and the last"),
         ({"drop": True, "version": (1, 2, 3)}, "the first and the last"),
         ({"drop": True, "operation": "write"}, "operation=write: it is about disks"),
         ({"drop": True, "directory": "*"}, "it is about disks"),

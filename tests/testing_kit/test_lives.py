@@ -10,6 +10,7 @@ import pytest
 
 from pybroker.config.setting import ConfigError
 from pybroker.testing import Broker
+from pybroker.testing.directory import NotRunningError
 from testing.waiting import Deadline
 
 TIMEOUT_S = 30.0
@@ -73,6 +74,35 @@ async def test_a_snapshot_brings_back_what_was_there() -> None:
             assert await values(broker) == [b"1"]
             assert {*await broker.topics()} == {"orders"}
             assert await broker.produce("orders", b"other") == 1
+
+
+async def test_the_snapshot_of_another_broker_is_refused_and_changes_nothing() -> None:
+    async with Broker() as one, Broker() as other:
+        await one.produce("orders", b"1")
+        await other.produce("orders", b"2")
+        with pytest.raises(ValueError, match="of another broker"):
+            await other.restore(await one.snapshot())
+        assert (await values(one), await values(other)) == ([b"1"], [b"2"])
+
+
+async def test_a_reset_starts_a_killed_broker_with_nothing_in_it() -> None:
+    async with Broker() as broker:
+        await broker.produce("orders", b"1")
+        await broker.kill()
+        with pytest.raises(NotRunningError, match=r"restart\(\)"):
+            await broker.topics()
+        await broker.reset()
+        assert await broker.topics() == {}
+
+
+def test_a_broker_that_does_not_run_says_so() -> None:
+    for broker in (Broker.in_thread(), Broker.subprocess()):
+        with pytest.raises(NotRunningError):
+            broker.topics()
+    with Broker.in_thread() as stopped:
+        pass
+    with pytest.raises(NotRunningError):
+        stopped.topics()
 
 
 @pytest.mark.parametrize("name", ["log.dirs", "log.dir", "metadata.store"])
