@@ -95,7 +95,7 @@ async def test_a_reset_starts_a_killed_broker_with_nothing_in_it() -> None:
         assert await broker.topics() == {}
 
 
-def test_a_broker_that_does_not_run_says_so() -> None:
+def test_a_broker_that_does_not_run_raises_it() -> None:
     for broker in (Broker.in_thread(), Broker.subprocess()):
         with pytest.raises(NotRunningError):
             broker.topics()
