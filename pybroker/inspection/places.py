@@ -96,6 +96,8 @@ def _place_of_directory(path: Path) -> Place:
         return Place.PARTITION
     if any(partitions_in(path)):
         return Place.DATA_DIRECTORY
+    if several := sorted(name for name in names if re.fullmatch(r"broker_\d+", name)):
+        raise UnknownPlaceError(f"{path}: the data of several brokers is below it: name one of them, such as {path / several[0]}")
     raise UnknownPlaceError(f"{path}: the directory holds no log")
 
 

@@ -67,8 +67,8 @@ class Child:
                 raise FailedStartError(f"Broker {self.number} did not start; its log above gives the reason")
             if loop.time() - self._ready_s > STEADY_S:
                 pause_s = PAUSE_S
-            line = "Broker %d has ended %s, for which its own lines above may have the reason, and is started again in %.1f s"
-            logger.error(line, self.number, _described(code), pause_s)
+            level = logging.INFO if code == 0 else logging.ERROR  # another program has stopped it as it should be stopped
+            logger.log(level, "Broker %d has ended %s, and is started again in %.1f s", self.number, _described(code), pause_s)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
@@ -120,4 +120,8 @@ class Child:
 
 
 def _described(code: int) -> str:
-    return f"with the exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
+    if code < 0:
+        return f"by {signal.Signals(-code).name}"
+    return (
+        "after a signal of its own" if code == 0 else f"with the exit code {code}, for which its own lines above have the reason"
+    )
