@@ -54,7 +54,7 @@ def test_a_source_distribution_has_what_builds_and_what_a_person_reads(source: P
     wanted = {path for path in (ROOT / "pybroker").rglob("*.*") if path.suffix in SOURCES} | set((ROOT / "docs").rglob("*.md"))
     names = {str(path.relative_to(ROOT)) for path in wanted}
     names |= {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "benchmarks/README.md", "config/server.properties"}
-    names |= {"Makefile", "pyproject.toml", "setup.py"}
+    names |= {"Makefile", "pyproject.toml", "setup.py", "pybroker/api/releases.json"}
     there = {str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()}
     assert names - there == set()
     strays = {name for name in there - names if not name.startswith("pybroker.egg-info/")}
