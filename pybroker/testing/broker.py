@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from pybroker.admin.steps import Ask
 from pybroker.admin.topics import reset
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from pybroker.testing.process import ProcessBroker
 
 Result = TypeVar("Result")
+
+
+ACCEPTING_ROUNDS: Final = 5
+"""Rounds of the loop in which a connection that waits to be accepted is there."""
 
 
 class Broker(AsyncVerbs):
@@ -157,6 +161,8 @@ class Broker(AsyncVerbs):
     async def leaks(self) -> list[str]:
         """Return a line for each open transaction, each member of a group, and each connection of a client."""
         lines = await self._carry_out(leaks())
+        for _ in range(ACCEPTING_ROUNDS):  # a connection that a client has just opened may not be accepted yet
+            await asyncio.sleep(0)
         return lines + open_connections(self._running.connections(), self._trail.all())
 
     async def reset(self) -> None:
