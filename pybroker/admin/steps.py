@@ -10,8 +10,9 @@ clients nor met by faults, and need no connection. A broker that is a process ta
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, NamedTuple, TypeVar
 
 from pybroker.protocol.error_codes import ErrorCode, KafkaError, code_of_number
@@ -39,6 +40,17 @@ class Ask(NamedTuple):
 
 Steps = Generator[Ask | float, Any, Result]
 """Yields requests and gets their responses, or yields a number of seconds to wait."""
+
+
+async def carry_out(steps: Steps[Result], ask: Callable[[Ask], Awaitable[Any]]) -> Result:
+    """Carry out steps, and return their result. `ask` returns the response to a request."""
+    response: Any = None
+    while True:
+        try:
+            step = steps.send(response)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        response = await (ask(step) if isinstance(step, Ask) else asyncio.sleep(step))
 
 
 def check(code: int, message: str | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pybroker.admin.calls import UNAVAILABLE, AdminError
 from pybroker.admin.inner import frame_of, response_of
-from pybroker.admin.steps import Ask
+from pybroker.admin.steps import Ask, carry_out
 from pybroker.admin.topics import CONTROLLER
 from pybroker.client.connection import Connection
 from pybroker.client.errors import ClientError
@@ -83,13 +83,7 @@ class Subject:
 
         Raises KafkaError, and AdminError if another broker does not respond.
         """
-        response: Any = None
-        while True:
-            try:
-                step = steps.send(response)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            response = await (self._ask(step) if isinstance(step, Ask) else asyncio.sleep(step))
+        return await carry_out(steps, self._ask)
 
     async def _ask(self, ask: Ask) -> Any:
         parts = self.parts

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from pybroker.admin.steps import Ask
+from pybroker.admin.steps import carry_out
 from pybroker.admin.topics import reset
 from pybroker.broker.handling import load_file
 from pybroker.faults.faults import Faults
@@ -194,14 +194,7 @@ class Broker(AsyncVerbs):
         return self._trail.all()
 
     async def _carry_out(self, steps: Steps[Result]) -> Result:
-        server = self._running
-        response: Any = None
-        while True:
-            try:
-                step = steps.send(response)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            response = await (server.ask(step) if isinstance(step, Ask) else asyncio.sleep(step))
+        return await carry_out(steps, self._running.ask)
 
     @property
     def _running(self) -> GuestServer:

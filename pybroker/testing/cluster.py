@@ -9,10 +9,9 @@ The metadata store is in this process too, and outlasts the brokers that are kil
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from pybroker.admin.steps import Ask, Patience, check
+from pybroker.admin.steps import Ask, Patience, carry_out, check
 from pybroker.admin.topics import RETRY_S, cluster, offsets_of, reset
 from pybroker.broker.handling import load_file
 from pybroker.faults.trail import SeenRequest, Trail
@@ -220,13 +219,7 @@ class Cluster(AsyncVerbs):
         self._addresses[node] = (bound[0].host, bound[0].port)
 
     async def _carry_out(self, steps: Steps[Result]) -> Result:
-        response: Any = None
-        while True:
-            try:
-                step = steps.send(response)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            response = await (self._server_for(step).ask(step) if isinstance(step, Ask) else asyncio.sleep(step))
+        return await carry_out(steps, lambda ask: self._server_for(ask).ask(ask))
 
     def _server_for(self, ask: Ask) -> GuestServer:
         """Return the broker of a request; any that runs if that one does not, whose response names the leader."""
