@@ -25,6 +25,7 @@ leaks           what a test has left behind
 snapshot        a copy of all files of a broker
 server          the broker's server, with what differs inside of another program
 settings        the settings of a broker for tests
+place           where a broker is: its address and its directory
 directory       the directory of a broker's data, which ends with its process
 """
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 from pybroker.testing.broker import Broker
 from pybroker.testing.clock import BlockingClock
 from pybroker.testing.cluster import Cluster
-from pybroker.testing.directory import NotRunningError
 from pybroker.testing.leaks import leaks
+from pybroker.testing.place import NotRunningError
 from pybroker.testing.verbs import BlockingVerbs
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from pybroker.admin.topics import reset
 from pybroker.broker.handling import load_file
 from pybroker.faults.faults import Faults
 from pybroker.faults.trail import SeenRequest, Trail
-from pybroker.network.limits import host_and_port
-from pybroker.testing.directory import Directory, NotRunningError
+from pybroker.testing.directory import Directory
 from pybroker.testing.leaks import leaks, open_connections
+from pybroker.testing.place import NotRunningError, Placed
 from pybroker.testing.server import GuestServer
 from pybroker.testing.settings import config_of, texts_of
 from pybroker.testing.snapshot import Snapshot
@@ -37,7 +37,7 @@ ACCEPTING_ROUNDS: Final = 5
 """Rounds of the loop in which a connection that waits to be accepted is there."""
 
 
-class Broker(AsyncVerbs):
+class Broker(Placed, AsyncVerbs):
     """A broker that listens on a free port of 127.0.0.1 as long as its `async with` block lasts, with its data in memory.
 
     Args:
@@ -56,9 +56,7 @@ class Broker(AsyncVerbs):
         self, settings: Mapping[str, Setting] | None = None, *, virtual_time: bool = False, as_version: str | None = None
     ) -> None:
         self._texts = texts_of(settings, as_version)
-        self._directory: Directory | None = None
         self._server: GuestServer | None = None
-        self._address = ("", 0)
         self._trail = Trail()
         self.faults = Faults()
         self.clock = BrokerClock(Lanes() if virtual_time else None)
@@ -92,21 +90,6 @@ class Broker(AsyncVerbs):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.stop()
-
-    @property
-    def bootstrap(self) -> str:
-        """The address for `bootstrap.servers`, as `127.0.0.1:40000`."""
-        return host_and_port(*self._address)
-
-    @property
-    def host(self) -> str:
-        """The host of `bootstrap`."""
-        return self._address[0]
-
-    @property
-    def port(self) -> int:
-        """The port of `bootstrap`."""
-        return self._address[1]
 
     async def start(self) -> None:
         """Start the broker; clients can connect when this returns. Raises StartError, and OSError."""
@@ -201,12 +184,6 @@ class Broker(AsyncVerbs):
         if self._server is None:
             raise NotRunningError
         return self._server
-
-    @property
-    def _of_life(self) -> Directory:
-        if self._directory is None:
-            raise NotRunningError
-        return self._directory
 
     async def _start(self, directory: Directory, port: int) -> None:
         server = GuestServer(config_of(self._texts, directory.path, port=port), self._trail, self.faults, self.clock.lanes)

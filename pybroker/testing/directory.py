@@ -20,13 +20,6 @@ MEMORY_FREE_BYTES_MIN: Final = 1 << 30
 """With less room, such as the 64 MB that a container has by default, the data is where temporary files are."""
 
 
-class NotRunningError(RuntimeError):
-    """The broker was asked for something while it does not run."""
-
-    def __init__(self) -> None:
-        super().__init__("the broker does not run: enter its block or call start() first, or restart() after kill()")
-
-
 class Directory:
     """A new directory, locked until `remove`. A child that inherits `descriptor` keeps the lock."""
 

@@ -20,9 +20,9 @@ from pybroker.broker.joining import StartError
 from pybroker.client.connection import Connection
 from pybroker.client.frames import Frames
 from pybroker.faults.trail import LENGTH, OWN
-from pybroker.network.limits import host_and_port
 from pybroker.testing.blocking import START_S, BlockingBroker
-from pybroker.testing.directory import Directory, NotRunningError
+from pybroker.testing.directory import Directory
+from pybroker.testing.place import NotRunningError, Placed
 from pybroker.testing.remote import Api, ApiError, RemoteClock, RemoteFaults, requests_of
 from pybroker.testing.settings import LOOPBACK, config_of, properties_of, texts_of
 from pybroker.testing.snapshot import Snapshot
@@ -54,7 +54,7 @@ SECRET: Final = (LISTENER, TOKEN, VIRTUAL)
 """The settings that the process reads from a file, because other users of the machine see its command line."""
 
 
-class ProcessBroker(BlockingBroker):
+class ProcessBroker(Placed, BlockingBroker):
     """A broker that is a process of its own; `Broker.subprocess()` makes it.
 
     It ends when this process ends, in whatever way. Its environment is that of this process without KAFKA_* and PYBROKER_*.
@@ -67,28 +67,11 @@ class ProcessBroker(BlockingBroker):
         if not self._texts.get(LISTENER):
             self._texts |= {LISTENER: f"http://{LOOPBACK}:0", TOKEN: secrets.token_urlsafe()}
         self._texts[VIRTUAL] = str(virtual_time).lower()
-        self._address = ("", 0)
-        self._directory: Directory | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._api = Api(self._texts.get(TOKEN))
         self._seen: deque[SeenRequest] = deque(maxlen=LENGTH)  # of earlier lives
         self.faults = RemoteFaults(self._api)
         self.clock = RemoteClock(self._api, self._clock_path if virtual_time else None)
-
-    @property
-    def bootstrap(self) -> str:
-        """The address for `bootstrap.servers`, as `127.0.0.1:40000`."""
-        return host_and_port(*self._address)
-
-    @property
-    def host(self) -> str:
-        """The host of `bootstrap`."""
-        return self._address[0]
-
-    @property
-    def port(self) -> int:
-        """The port of `bootstrap`."""
-        return self._address[1]
 
     @property
     def admin_url(self) -> str:
@@ -110,9 +93,7 @@ class ProcessBroker(BlockingBroker):
     @property
     def log_text(self) -> str:
         """Everything that the broker has written to its log."""
-        if self._directory is None:
-            raise NotRunningError
-        return (self._directory.path / "broker.log").read_text(errors="replace")
+        return (self._of_life.path / "broker.log").read_text(errors="replace")
 
     def start(self) -> None:
         """Start the process; clients can connect when this returns. Raises StartError, and OSError."""
@@ -192,12 +173,6 @@ class ProcessBroker(BlockingBroker):
                     response = connection.call(step.request, step.version)
                     continue
                 time.sleep(step)
-
-    @property
-    def _of_life(self) -> Directory:
-        if self._directory is None:
-            raise NotRunningError
-        return self._directory
 
     def _clock_path(self) -> Path:
         return self._of_life.path / "data" / NAME

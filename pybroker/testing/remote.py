@@ -12,7 +12,7 @@ from pybroker.clock import SystemClock
 from pybroker.faults.documents import document_of
 from pybroker.faults.rule import COUNTS, Rule, RuleError, rule_of
 from pybroker.faults.trail import LENGTH, SeenRequest
-from pybroker.testing.directory import NotRunningError
+from pybroker.testing.place import NotRunningError
 from pybroker.times.clock import REAL_CLOCK, RealClockError, duration_ms, parts_of
 from pybroker.times.lanes import LOGS
 from pybroker.times.stored import offsets_ms_of, write_offsets_ms

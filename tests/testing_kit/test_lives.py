@@ -10,7 +10,7 @@ import pytest
 
 from pybroker.config.setting import ConfigError
 from pybroker.testing import Broker
-from pybroker.testing.directory import NotRunningError
+from pybroker.testing.place import NotRunningError
 from testing.waiting import Deadline
 
 TIMEOUT_S = 30.0
