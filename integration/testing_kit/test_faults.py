@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import aiokafka
@@ -35,18 +35,6 @@ RULES: list[dict[str, Any]] = [
     {"disk_full": True, "for_s": 0.3},
     {"disk_delay_s": 0.01},
 ]
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[ThreadBroker]:
-    with Broker.in_thread() as broker:
-        yield broker
-
-
-@pytest.fixture
-def broker(running: ThreadBroker) -> Iterator[ThreadBroker]:
-    yield running
-    running.reset()
 
 
 def with_confluent(bootstrap: str) -> list[bytes]:

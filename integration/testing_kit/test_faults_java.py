@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from integration.testing_kit.test_faults import COUNT, RULES
-from pybroker.testing import Broker, ThreadBroker
+from pybroker.testing import ThreadBroker
 from testing.clients.java_clients import JavaClients
 from testing.waiting import WAIT_S
 
@@ -32,18 +32,6 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClients]:
     clients = JavaClients("3.9.2", tmp_path_factory.mktemp("java"))
     yield clients
     clients.close()
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[ThreadBroker]:
-    with Broker.in_thread() as broker:
-        yield broker
-
-
-@pytest.fixture
-def broker(running: ThreadBroker) -> Iterator[ThreadBroker]:
-    yield running
-    running.reset()
 
 
 def values(broker: ThreadBroker, *, committed: bool = False) -> list[str]:

@@ -23,18 +23,6 @@ PRODUCERS: Final = [with_confluent, with_kafka_python, with_aiokafka]
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[ThreadBroker]:
-    with Broker.in_thread() as broker:
-        yield broker
-
-
-@pytest.fixture
-def broker(running: ThreadBroker) -> Iterator[ThreadBroker]:
-    yield running
-    running.reset()
-
-
-@pytest.fixture(scope="module")
 def brokers() -> Iterator[ThreadCluster]:
     with Cluster.in_thread(3, {"replica.lag.time.max.ms": 1_000}) as cluster:
         yield cluster
