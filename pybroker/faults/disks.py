@@ -66,8 +66,7 @@ class Disks:
 
     def _of(self, rule: Rule) -> list[LogDirectory]:
         """Return the directories that a rule is about."""
-        pattern = "*" if rule.directory is None else rule.directory
-        return [one for one in self._logs.directories if fnmatchcase(one.path, pattern) and not one.is_offline]
+        return [one for one in self._logs.directories if _is_about(rule, one.path) and not one.is_offline]
 
     def _fail(self, rule: Rule) -> None:
         self._count(rule)
@@ -90,7 +89,7 @@ class Disks:
 
     def _volume_space(self, path: str) -> tuple[int, int]:
         size, free = type(self._filesystem).volume_space(self._filesystem, path)
-        is_full = any(fnmatchcase(path, "*" if one.directory is None else one.directory) for one in self._full)
+        is_full = any(_is_about(one, path) for one in self._full)
         return (size, min(free, FREE_BYTES)) if is_full else (size, free)
 
     def _slow_down(self) -> None:
@@ -110,6 +109,10 @@ class Disks:
             setattr(self._filesystem, name, method)
         else:
             vars(self._filesystem).pop(name, None)
+
+
+def _is_about(rule: Rule, path: str) -> bool:
+    return rule.directory is None or fnmatchcase(path, rule.directory)
 
 
 def _slowed(method: Callable[..., Any], rules: list[Rule]) -> Callable[..., Any]:

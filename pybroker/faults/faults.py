@@ -7,7 +7,6 @@ behind it. Rules about disks are in force from the start of the broker, or from 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -236,18 +235,11 @@ class Faults:
         if asyncio._get_running_loop() is loop:
             work()
             return
-        done: concurrent.futures.Future[None] = concurrent.futures.Future()
 
-        def run() -> None:
-            try:
-                work()
-            except BaseException as error:
-                done.set_exception(error)
-            else:
-                done.set_result(None)
+        async def run() -> None:
+            work()
 
-        loop.call_soon_threadsafe(run)
-        done.result(LOOP_S)
+        asyncio.run_coroutine_threadsafe(run(), loop).result(LOOP_S)
 
 
 def rules_of_file(path: Path | str) -> list[Rule]:

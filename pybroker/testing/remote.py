@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 from pybroker.clock import SystemClock
-from pybroker.faults.documents import document_of
-from pybroker.faults.rule import COUNTS, Rule, RuleError, rule_of
+from pybroker.faults.faults import rules_of_file
+from pybroker.faults.rule import COUNTS, Rule, RuleError
 from pybroker.faults.trail import LENGTH, SeenRequest
 from pybroker.testing.place import NotRunningError
 from pybroker.times.clock import REAL_CLOCK, RealClockError, duration_ms, parts_of
@@ -19,6 +18,7 @@ from pybroker.times.stored import offsets_ms_of, write_offsets_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from pathlib import Path
 
     from pybroker.times.clock import Duration
 
@@ -130,10 +130,7 @@ class RemoteFaults:
 
     def load(self, path: Path | str) -> list[Rule]:
         """Add the rules of a file of JSON or YAML, which is a list of them. Raises OSError, ValueError, and RuleError."""
-        content = document_of(Path(path))
-        if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
-            raise ValueError(f"{path}: it must be a list of rules")
-        return [self.put(rule_of(one)) for one in content]
+        return [self.put(rule) for rule in rules_of_file(path)]
 
     def remove(self, name: str) -> None:
         """Remove a rule. Raises KeyError for a name that none has."""
