@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pybroker.admin.steps import Steps
     from pybroker.admin.topics import Setting
     from pybroker.api.seen_clients import SeenClient
+    from pybroker.config.broker import BrokerConfig
     from pybroker.testing.blocking import ThreadBroker
     from pybroker.testing.process import ProcessBroker
 
@@ -96,8 +97,9 @@ class Broker(Placed, AsyncVerbs):
         assert self._directory is None, "a broker starts once; `restart` starts it again"
         self._directory = Directory()
         try:
-            load_file(self.faults.load, config_of(self._texts, self._directory.path))
-            await self._start(self._directory, 0)
+            config = self._config(port=0)
+            load_file(self.faults.load, config)
+            await self._start(config)
         except BaseException:
             self._directory.remove()
             self._directory = None
@@ -118,7 +120,7 @@ class Broker(Placed, AsyncVerbs):
         Raises StartError, and OSError.
         """
         await self._stop()
-        await self._start(self._of_life, self.port)
+        await self._start(self._config(port=self.port))
 
     async def kill(self) -> None:
         """End the broker as a killed process ends: connections are cut, and `restart` has to recover the logs."""
@@ -139,7 +141,7 @@ class Broker(Placed, AsyncVerbs):
             await self.kill()
         snapshot.put_back()
         self._trail.clear()
-        await self._start(self._of_life, self.port)
+        await self._start(self._config(port=self.port))
 
     async def leaks(self) -> list[str]:
         """Return a line for each open transaction, each member of a group, and each connection of a client."""
@@ -185,8 +187,11 @@ class Broker(Placed, AsyncVerbs):
             raise NotRunningError
         return self._server
 
-    async def _start(self, directory: Directory, port: int) -> None:
-        server = GuestServer(config_of(self._texts, directory.path, port=port), self._trail, self.faults, self.clock.lanes)
+    def _config(self, *, port: int) -> BrokerConfig:
+        return config_of(self._texts, self._of_life.path, port=port)
+
+    async def _start(self, config: BrokerConfig) -> None:
+        server = GuestServer(config, self._trail, self.faults, self.clock.lanes)
         bound = await server.start()
         self._server = server
         self._address = (bound[0].host, bound[0].port)

@@ -30,7 +30,6 @@ class GuestServer(BrokerServer):
 
     def __init__(self, config: BrokerConfig, trail: Trail, faults: Faults, lanes: Lanes | None = None) -> None:
         super().__init__(config, times=None if lanes is None else VirtualTimes(lanes), faults=faults, trail=trail)
-        self._lanes = lanes
 
     async def start(self) -> list[BoundListener]:
         """Start as a broker does. Raises StartError, and OSError."""
@@ -86,5 +85,5 @@ class GuestServer(BrokerServer):
         return super()._open_store() if path is None else SqliteStore.open(Path(path))
 
     def _end_time(self) -> None:
-        if self._lanes is not None:
-            self._lanes.close()
+        if self.times.lanes is not None:
+            self.times.lanes.close()
