@@ -68,7 +68,7 @@ class Member:
             program = executable()
             if program is None:
                 raise QuorumError(MISSING)
-            await self._wait_for_ports()  # before the others hear anything: a second process is no new member
+            await self._wait_for_ports(own)  # before the others hear anything: a second process is no new member
             try:
                 arguments = await self._arguments(program, own)
             except OSError as error:
@@ -81,16 +81,16 @@ class Member:
         joins = not self._has_data() and await is_joining(self._quorum, own)
         return command(program, self._quorum, self._folder, self._token, is_joining=joins)
 
-    async def _wait_for_ports(self) -> None:
+    async def _wait_for_ports(self, own: Voter) -> None:
         """Wait until the ports are free: the etcd of a broker that was killed still ends. Raises QuorumError if they are not."""
         loop = asyncio.get_running_loop()
         end = loop.time() + PORTS_S
-        for number, whom in ((self._port, "the other controllers"), (self._port + CLIENT_PORT_ABOVE, "brokers")):
+        for number, whom in ((own.port, "the other controllers"), (own.port + CLIENT_PORT_ABOVE, "brokers")):
             while (reason := await why_not_listen(self._quorum.listen_host, number)) is not None:
                 if loop.time() > end:
                     address = host_and_port(self._quorum.listen_host, number)
                     raise QuorumError(
-                        f"listeners: controller {self._name} cannot listen at {address} for {whom}: {reason}. Another program "
+                        f"listeners: controller {own.name} cannot listen at {address} for {whom}: {reason}. Another program "
                         "listens there, or this node runs already: stop it, or give the controller another port in listeners and "
                         f"in the list of the controllers (it takes that port, and the one {CLIENT_PORT_ABOVE} above)"
                     )
@@ -133,17 +133,17 @@ class Member:
             else:
                 logger.info(
                     "Controller %s runs etcd as process %d, at %s for the other controllers and at port %d for brokers",
-                    self._name,
+                    own.name,
                     process.pid,
-                    host_and_port(self._quorum.listen_host, self._port),
-                    self._port + CLIENT_PORT_ABOVE,
+                    host_and_port(self._quorum.listen_host, own.port),
+                    own.port + CLIENT_PORT_ABOVE,
                 )
                 last, is_removed = await _forward(process)
                 reason = f"exit code {await process.wait()}{last}"
             ends = 0 if loop.time() - began > STEADY_S else ends
             pause_s = BACK_OFF_S[min(ends, len(BACK_OFF_S) - 1)]
             ends += 1
-            logger.error("The etcd of controller %s has ended, and is started again in %.1f s: %s", self._name, pause_s, reason)
+            logger.error("The etcd of controller %s has ended, and is started again in %.1f s: %s", own.name, pause_s, reason)
             await asyncio.sleep(pause_s)
             if is_removed:
                 try:
@@ -165,16 +165,6 @@ class Member:
     def _set_aside(self) -> Path:
         """Keep the data of a former member under another name, and return that. Raises OSError."""
         return Path(self._folder, "member").rename(Path(self._folder, f"removed-{uuid.uuid4().hex[:8]}"))
-
-    @property
-    def _name(self) -> str:
-        own = self._quorum.own
-        return "" if own is None else own.name
-
-    @property
-    def _port(self) -> int:
-        own = self._quorum.own
-        return 0 if own is None else own.port
 
     async def _majority(self) -> None:
         gateway = Gateway(parse(self._quorum.metadata_store.removeprefix("etcd:")).endpoints)
