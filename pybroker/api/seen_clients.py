@@ -57,9 +57,7 @@ class SeenClient(NamedTuple):
 
 def seen(client: Client) -> SeenClient:
     """Return a client as people see it."""
-    requests: dict[int, dict[int, int]] = {}
-    for (key, version), count in sorted(client.requests.items()):
-        requests.setdefault(key, {})[version] = count
+    requests = client.by_api()
     return SeenClient(
         *client.name,
         client.connections,

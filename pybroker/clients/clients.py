@@ -60,6 +60,13 @@ class Client:
         self.requests: dict[tuple[int, int], int] = {}
         self.bytes_in = self.bytes_out = self.down_converted = 0
 
+    def by_api(self) -> dict[int, dict[int, int]]:
+        """Return the numbers of requests by API key, and by version within that, in their order."""
+        found: dict[int, dict[int, int]] = {}
+        for (key, version), count in sorted(self.requests.items()):
+            found.setdefault(key, {})[version] = count
+        return found
+
     def add(self, other: Client) -> None:
         """Add the counts of an earlier life of the broker."""
         self.connections_made += other.connections_made

@@ -32,11 +32,8 @@ def lines_of(clients: Iterable[Client], time_ms: int) -> Iterator[str]:
     """Return the content of the file by lines, each with its end."""
     yield json.dumps({"version": VERSION, "time_ms": time_ms}) + "\n"
     for client in clients:
-        requests: dict[int, dict[int, int]] = {}
-        for (key, version), count in client.requests.items():
-            requests.setdefault(key, {})[version] = count
         counts = {name: getattr(client, name) for name in COUNTS}
-        yield json.dumps({**client.name._asdict(), **counts, "requests": requests}) + "\n"
+        yield json.dumps({**client.name._asdict(), **counts, "requests": client.by_api()}) + "\n"
 
 
 def read(content: bytes) -> tuple[int, list[Client]]:
