@@ -202,9 +202,7 @@ def _guarded(
     found: dict[TopicPartition, tuple[Partition, LeaderEpoch]] = {}
     for topic_partition in transactional:
         partition = broker.replica_manager.partition(topic_partition)
-        if (
-            not isinstance(partition, ErrorCode) and partition.is_leader
-        ):  # otherwise the append has the error, unless the partition is there by then
+        if not isinstance(partition, ErrorCode) and partition.is_leader:  # otherwise the guard or the append has the error
             found[topic_partition] = partition, partition.leader_epoch
             producers = partition.log.producers
             if producers.has_open_transaction(*producer):
