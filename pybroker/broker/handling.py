@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pybroker.broker.joining import StartError, is_shared
+from pybroker.broker.joining import StartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ def as_configured(dispatcher: RequestHandler, config: BrokerConfig) -> RequestHa
     from pybroker.api.as_release import as_release  # noqa: PLC0415  only where a release is wanted
     from pybroker.api.releases import release  # noqa: PLC0415
 
-    if is_shared(config):
+    if config.is_metadata_shared:
         raise StartError(f"pybroker.as.version={name}: is for a broker that is alone, but metadata.store is that of a cluster")
     logger.info("Serving as Kafka %s: requests that it does not know are refused", name)
     return as_release(release(name), dispatcher)

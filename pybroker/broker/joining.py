@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pybroker.broker.alone import warning_of
-from pybroker.broker.old_data import MEMORY, SQLITE, old_data, refusal_of, sqlite_path, why_not_start
+from pybroker.broker.old_data import old_data, refusal_of, sqlite_path, why_not_start
 from pybroker.broker.registration import (
     check_addresses,
     inter_broker_listener,
@@ -81,11 +81,11 @@ async def read_cluster(store: Store, config: BrokerConfig, filesystem: Filesyste
     if reason is not None:
         await store.close()
         raise StartError(reason)
-    if is_shared(config):
+    if config.is_metadata_shared:
         await _refuse_second_process(store, config, filesystem)
     controller = Controller(store, config, broker_id=config.node_id, hosts=hosts)
     await controller.start(config.cluster_id or stored_cluster_id(config.log_dirs, filesystem))
-    if is_shared(config) and config.cluster_id not in {None, controller.image.cluster_id}:
+    if config.is_metadata_shared and config.cluster_id not in {None, controller.image.cluster_id}:
         raise StoreError(
             f"cluster.id={config.cluster_id}: the metadata store {config.metadata_store} is that of the cluster "
             f"{controller.image.cluster_id}. Set cluster.id to that, or leave it out, or set metadata.store to another one"
@@ -101,11 +101,6 @@ def start_error(config: BrokerConfig, error: Exception) -> StartError:
         advice = f"Start etcd there, or correct {METADATA_STORE}, then start the broker again"
         return StartError(f"{METADATA_STORE}={config.metadata_store}: {error}. {advice}")
     return StartError(f"The controllers do not respond: {error}. Start a majority of them, then start the broker again")
-
-
-def is_shared(config: BrokerConfig) -> bool:
-    """Return whether other brokers may use the metadata store."""
-    return not config.metadata_store.startswith((SQLITE, MEMORY))
 
 
 async def _refuse_second_process(store: Store, config: BrokerConfig, filesystem: Filesystem) -> None:
@@ -169,8 +164,8 @@ class Membership:
         self._full: set[LogDirectory] = set()
         self.control: ClusterControl | None = None
         """The part of the cluster; None for a broker that is alone."""
-        if is_shared(config) or controller.image.registered.keys() - {config.node_id}:
-            if is_shared(config):  # before anything is changed; a file is more likely that of a broker with another node.id
+        if config.is_metadata_shared or controller.image.registered.keys() - {config.node_id}:
+            if config.is_metadata_shared:  # before any change; a file is more likely that of a broker with another node.id
                 check_addresses(config)
             from pybroker.metadata.control import ClusterControl  # noqa: PLC0415  a broker alone does not pay for it
 

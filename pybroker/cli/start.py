@@ -278,14 +278,13 @@ def serve(loaded: Loaded, lifecycle: Lifecycle | None = None, *, parent: int | N
 
 def _check_addresses(config: BrokerConfig) -> None:
     """Raise ConfigurationError if settings of etcd cannot work, or the brokers that share it could not reach this one."""
-    from pybroker.broker.joining import is_shared
     from pybroker.broker.registration import check_addresses
     from pybroker.config.setting import ConfigError
     from pybroker.metadata.store import open_store
     from pybroker.metadata.store.base import StoreError
 
     try:
-        if config.is_broker and is_shared(config):
+        if config.is_broker and config.is_metadata_shared:
             check_addresses(config)
             open_store(config.metadata_store, config=config)  # which connects only when it is used
     except (ConfigError, StoreError) as error:

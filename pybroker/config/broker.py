@@ -336,6 +336,11 @@ class BrokerConfig(BaseSettings):
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     @property
+    def is_metadata_shared(self) -> bool:
+        """Whether other brokers may use the metadata store."""
+        return not self.metadata_store.startswith(("sqlite:", "memory:"))
+
+    @property
     def has_consumer_groups(self) -> bool:
         """Whether the broker serves groups of the consumer protocol."""
         return "consumer" in {protocol.lower() for protocol in self.group_coordinator_rebalance_protocols}
@@ -360,10 +365,6 @@ class BrokerConfig(BaseSettings):
             controller_names=self.controller_listener_names or (),
             inter_broker_name=self.inter_broker_listener_name,
         )
-
-
-_OF_SEVERAL: Final = ("etcd:", "unix:")
-"""The metadata stores that several brokers share."""
 
 
 def _check_together(config: BrokerConfig) -> None:
@@ -409,11 +410,7 @@ def _check_virtual_time(config: BrokerConfig) -> None:
     key, text = "pybroker.virtual.time", "true"
     if not config.pybroker_admin_listener:
         raise ConfigError(key, text, "needs pybroker.admin.listener, by which the time is moved")
-    if (
-        config.metadata_store.startswith(_OF_SEVERAL)
-        or config.controller_quorum_voters
-        or config.controller_quorum_bootstrap_servers
-    ):
+    if config.is_metadata_shared or config.controller_quorum_voters or config.controller_quorum_bootstrap_servers:
         raise ConfigError(key, text, "is for a broker that is a cluster by itself: several brokers need one and the same time")
 
 
