@@ -20,8 +20,7 @@ from pybroker.metadata.store.etcd.store import EtcdStore, _Outcome
 from pybroker.model import LeaderEpoch, Offset
 from pybroker.replication import following
 from pybroker.replication.fetcher.fetcher import Followed, ReplicaFetcher
-from pybroker.replication.in_sync import Followers, Isr
-from pybroker.replication.own_partitions import OwnPartitions
+from pybroker.replication.in_sync import Cluster, Followers, Isr
 from pybroker.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import PartitionImage
     from pybroker.model import BrokerId, TopicPartition
     from pybroker.replication.fetcher.fetcher import Request
-    from pybroker.replication.in_sync import Cluster
     from pybroker.sharing.work import Work
 
 Mutant = Callable[[], contextlib.AbstractContextManager[Any]]
@@ -121,13 +119,7 @@ def _leads_after_its_session() -> contextlib.AbstractContextManager[Any]:
 
 
 def _leads_by_an_election_before_the_end_of_its_session() -> contextlib.AbstractContextManager[Any]:
-    def step_down(self: OwnPartitions) -> None:
-        for topic_partition, partition in self.online.items():
-            if partition.is_leader and len(partition.replicas) > 1:
-                partition.step_down()
-                self._wake(topic_partition)
-
-    return mock.patch.object(OwnPartitions, "step_down", step_down)
+    return mock.patch.object(Cluster, "is_away", property(lambda _: False, lambda _self, _value: None))
 
 
 def _takes_every_log_as_complete() -> contextlib.AbstractContextManager[Any]:
