@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from testing.clients.stock import KafkaPython, create_topic
 from testing.containers import compose
@@ -16,8 +17,6 @@ from testing.containers.engine import Engine
 from testing.places import ROOT
 from testing.process.kafka_peer import free_port
 from testing.samples import varied
-
-yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: `make containers` installs it")
 
 SPARK_TIMEOUT_S = 900
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from testing.containers import compose
 from testing.containers import image as images
@@ -19,8 +20,6 @@ from testing.containers.containers import running, unique
 from testing.containers.engine import BUILD_TIMEOUT_S, Engine, EngineError
 from testing.places import ROOT
 from testing.process.kafka_peer import free_port
-
-yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: `make containers` installs it")
 
 SECTIONS = ("The first broker", "Keeping data", "When it is ready", "Compose")
 TIMEOUT_S = 60

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 from integration.testing_kit.test_docs import PLUGINS, README, TIMEOUT_S, blocks
 from pybroker.testing import Broker
 from testing.places import ROOT
-
-yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 
 PAGE = ROOT / "docs" / "ci.md"
 IMAGE = "registry.example.com/pybroker:latest"

@@ -17,10 +17,8 @@ def document_of(path: Path) -> Any:
             return json.loads(text)
         except ValueError as error:
             raise ValueError(f"{path}: it is not JSON: {error}") from error
-    try:
-        import yaml  # noqa: PLC0415  only files of YAML need it
-    except ImportError as error:
-        raise ValueError(f"{path}: YAML needs a package: pip install PyYAML, or write the file in JSON") from error
+    import yaml  # noqa: PLC0415  only files of YAML need it
+
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -21,7 +21,7 @@ async def run():
 
 asyncio.run(run())
 """
-HEAVY = ("tornado", "pybroker.admin", "pybroker.faults", "pybroker.http_server")
+HEAVY = ("tornado", "yaml", "pybroker.admin", "pybroker.faults", "pybroker.http_server")
 
 
 def imported(settings: dict[str, str]) -> tuple[set[str], bool]:
@@ -35,4 +35,5 @@ def test_a_broker_without_the_listener_imports_nothing_of_it(tmp_path: Path) -> 
     assert imported({"log.dirs": str(tmp_path)}) == (set(), True)
     modules, is_plain = imported({"log.dirs": str(tmp_path), "pybroker.admin.listener": "http://127.0.0.1:0"})
     assert {"tornado", "pybroker.admin.server", "pybroker.faults.faults"} <= modules
+    assert "yaml" not in modules, "only a file of YAML needs it"
     assert not is_plain
