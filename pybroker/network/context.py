@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from pybroker.network.limits import host_and_port
 from pybroker.network.state import ContextState
+from pybroker.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -43,7 +44,8 @@ class ConnectionContext(ContextState):
     `advertised_host` and `advertised_port` are the address that the client gets where the configuration advertises none: by
     default the address that it has connected to. `client_id` is that of the first request, and `client` is where its requests are
     counted; both are None before. `down_converted` records were converted for it and are not yet counted there. `holder` is the
-    connection while it is open. `on_lost` ends the work in hand when the connection is lost, if the work wants that.
+    connection while it is open. `on_lost` ends the work in hand when the connection is lost, if the work wants that. `principal`
+    is the identity of the client as `TYPE:NAME`, ANONYMOUS until the client has authenticated.
     """
 
     __slots__ = (
@@ -63,6 +65,7 @@ class ConnectionContext(ContextState):
         "on_lost",
         "peer_host",
         "peer_port",
+        "principal",
         "security_protocol",
     )
 
@@ -87,6 +90,7 @@ class ConnectionContext(ContextState):
         self.advertised_host = local_host
         self.advertised_port = local_port
         self.security_protocol = security_protocol
+        self.principal = ANONYMOUS
         self.holder: RequestHolder | None = None
         self.is_lost = False
         self.on_lost: Callable[[], None] | None = None

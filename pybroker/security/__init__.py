@@ -1,0 +1,7 @@
+"""Identity, encryption and permission: rules that compute on values, without a connection and without the cluster.
+
+principal    the identity of a client, as text
+
+Nothing here imports a library of cryptography before a setting asks for it: a broker whose listeners are all PLAINTEXT pays
+nothing. No secret is ever part of a log line, an error or a metric.
+"""
