@@ -13,12 +13,14 @@ from testing.clients.sequences.roles import PAUSE_S, Record
 from testing.waiting import WAIT_S
 
 CALL_S: Final = 60
+_KNOWN: Final = {"request_timeout_ms": 8_000, "metadata_max_age_ms": 2_000}
+"""aiokafka asks only the brokers of its last metadata, which were live then: one that saw a single broker waits for it."""
 
 
 class AioProducer:
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
         self._settings: dict[str, Any] = {
-            "bootstrap_servers": bootstrap, "acks": "all", "enable_idempotence": True, "linger_ms": 2, "request_timeout_ms": 8000,
+            "bootstrap_servers": bootstrap, "acks": "all", "enable_idempotence": True, "linger_ms": 2, **_KNOWN,
         }  # fmt: skip
         if transactional_id:
             self._settings |= {"transactional_id": transactional_id, "transaction_timeout_ms": 10_000}
@@ -67,7 +69,7 @@ class AioConsumer:
         self._settings: dict[str, Any] = {
             "bootstrap_servers": bootstrap, "group_id": group or None, "auto_offset_reset": "earliest",
             "enable_auto_commit": False, "isolation_level": "read_committed", "session_timeout_ms": 6000,
-            "heartbeat_interval_ms": 500,
+            "heartbeat_interval_ms": 500, **_KNOWN,
         }  # fmt: skip
         self._consumer: Any = None
 
