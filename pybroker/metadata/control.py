@@ -245,9 +245,9 @@ class ClusterControl:
 
     def _follow(self, old: ClusterImage, new: ClusterImage, delta: ImageDelta) -> Iterator[None] | None:
         broker_id = self._controller.broker_id
-        if delta.brokers_changed:
-            if broker_id in old.members.sessions and broker_id not in new.members.sessions:
-                self._lost.set()
+        if broker_id in old.members.sessions and broker_id not in new.members.sessions:
+            self._lost.set()
+        if delta.brokers_changed or delta.configs_changed:  # a setting may allow an unclean election from now on
             self._look_at_all()
         elif delta.added or delta.changed:
             self._look_at([*delta.added, *(topic for _, topic in delta.changed)])

@@ -14,9 +14,10 @@ from pybroker.broker.gauges import register_cluster
 from pybroker.config.broker import BrokerConfig
 from pybroker.metadata import control as control_module
 from pybroker.metadata import isr_commits
+from pybroker.metadata.config_changes import ConfigChange, Edit, Operation
 from pybroker.metadata.control import ClusterControl
 from pybroker.metadata.controller import Controller
-from pybroker.metadata.image import NO_LEADER, PartitionImage
+from pybroker.metadata.image import NO_LEADER, ConfigResource, PartitionImage
 from pybroker.metadata.isr_changes import IsrChange
 from pybroker.metadata.members import BrokerRegistration, BrokerSession
 from pybroker.metadata.membership import end_predecessor
@@ -465,6 +466,22 @@ async def test_an_unclean_leader_is_elected_where_the_topic_wants_it(cluster: Cl
     await cluster[1].die()
     await until(lambda: cluster[2].leader() == 2)
     assert cluster[2].partition().isr == (2,)
+
+
+async def test_an_unclean_leader_is_elected_once_a_setting_of_the_brokers_allows_it(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create((1, 2, 3))
+    assert await cluster[1].alter(cluster[1].shrink(1))
+    await cluster[1].die()
+    await until(lambda: cluster[2].leader() == NO_LEADER)
+    allowed = Edit("unclean.leader.election.enable", Operation.SET, "true")
+    change = ConfigChange(resource=ConfigResource("broker", ""), edits=[allowed])
+    assert await cluster[3].controller.alter_configs([change]) == [None]
+    await until(lambda: cluster[2].leader() == 2)
+    (line,) = (one.getMessage() for one in caplog.records if one.levelname == "WARNING")
+    assert "acknowledged records may be lost" in line
+    assert line.endswith("t-0 (broker 2)")
 
 
 async def test_the_controller_tries_again_after_a_failure_of_the_store(cluster: Cluster) -> None:
