@@ -29,12 +29,13 @@ def inter_broker_listener(config: BrokerConfig) -> str:
 
 
 def registration_in_cluster(config: BrokerConfig, bound: Sequence[BoundListener]) -> BrokerRegistration:
-    """Return the registration of a broker of a cluster, in which a listener at a certain host has that address.
+    """Return the registration of a broker of a cluster, in which a listener at a certain host has that address, and one with no
+    host has this machine's name, as Kafka's listeners do.
 
-    Raises ConfigError if other brokers could not know where this one listens.
+    Raises ConfigError if other brokers could not know where this one listens: at 0.0.0.0, which is no address to connect to.
     """
     alone = registration(config, bound)
-    hosts = {one.listener_name: one.host for one in config.endpoints}
+    hosts = {one.listener_name: one.host or socket.gethostname() for one in config.endpoints}
     own = {one.name: Endpoint(hosts[one.name], one.port) for one in bound if hosts[one.name] not in EVERY_INTERFACE}
     name = inter_broker_listener(config)
     if name not in (endpoints := {**own, **alone.endpoints}):

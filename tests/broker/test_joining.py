@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +41,23 @@ def bound(*listeners: tuple[str, str, int]) -> list[BoundListener]:
 
 def test_a_listener_at_a_certain_host_has_that_address_and_an_advertised_one_its_own() -> None:
     protocols = "PLAINTEXT:PLAINTEXT,OUT:PLAINTEXT"
-    made = config(listeners="PLAINTEXT://10.0.0.5:0,OUT://:9093", listener_security_protocol_map=protocols)
+    made = config(listeners="PLAINTEXT://10.0.0.5:0,OUT://0.0.0.0:9093", listener_security_protocol_map=protocols)
     at = bound(("PLAINTEXT", "10.0.0.5", 1234), ("OUT", "0.0.0.0", 9093))
     assert registration_in_cluster(made, at).endpoints == {"PLAINTEXT": Endpoint("10.0.0.5", 1234)}
     made = config(
-        listeners="PLAINTEXT://10.0.0.5:0,OUT://:9093",
+        listeners="PLAINTEXT://10.0.0.5:0,OUT://0.0.0.0:9093",
         listener_security_protocol_map=protocols,
         advertised_listeners="OUT://kafka.example:19093",
     )
     endpoints = registration_in_cluster(made, at).endpoints
     assert endpoints == {"PLAINTEXT": Endpoint("10.0.0.5", 1234), "OUT": Endpoint("kafka.example", 19093)}
+
+
+@pytest.mark.parametrize("advertised", [None, "PLAINTEXT://:9092"])
+def test_a_listener_without_a_host_has_the_name_of_the_machine(advertised: str | None) -> None:
+    made = config(listeners="PLAINTEXT://:9092", advertised_listeners=advertised)
+    registered = registration_in_cluster(made, bound(("PLAINTEXT", "0.0.0.0", 9092)))
+    assert registered.endpoints == {"PLAINTEXT": Endpoint(socket.gethostname(), 9092)}
 
 
 @pytest.mark.parametrize(("host", "lines"), [("nowhere.invalid", 1), ("127.0.0.1", 0), ("localhost", 0)])
@@ -64,7 +72,7 @@ async def test_a_host_that_this_machine_cannot_resolve_is_a_warning(
     )
 
 
-@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
 def test_other_brokers_must_be_able_to_know_the_address(host: str) -> None:
     made = config(listeners=f"PLAINTEXT://{host}:9092")
     with pytest.raises(
@@ -74,7 +82,7 @@ def test_other_brokers_must_be_able_to_know_the_address(host: str) -> None:
 
 
 def test_the_listener_for_brokers_is_the_named_one_or_the_first() -> None:
-    listeners = "IN://10.0.0.5:1,OUT://:2"
+    listeners = "IN://10.0.0.5:1,OUT://0.0.0.0:2"
     protocols = "IN:PLAINTEXT,OUT:PLAINTEXT"
     made = config(listeners=listeners, listener_security_protocol_map=protocols)
     assert inter_broker_listener(made) == "IN"
