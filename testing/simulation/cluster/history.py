@@ -192,6 +192,8 @@ class History:
         self._require(self._until(lambda: all(one.done() for one in self._tasks), HEAL_MS), "a client does not end")
         for task in self._tasks:
             task.result()
+        # A transaction without an end is aborted when its time is over, which may be only now.
+        self._require(self._until(lambda: not checks.whats_not_full(self._cluster), HEAL_MS), "the replicas do not become equal")
 
     # --- faults ---
 
