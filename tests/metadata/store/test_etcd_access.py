@@ -8,7 +8,7 @@ import pytest
 
 from pybroker.config.broker import BrokerConfig
 from pybroker.metadata.store.base import StoreError
-from pybroker.metadata.store.etcd.access import Access, access_of, is_stale
+from pybroker.metadata.store.etcd.access import Access, access_of, is_stale, refusal
 from pybroker.metadata.store.etcd.address import parse
 
 PLAIN, SECURE = parse("http://a:1").endpoints, parse("https://a:1,https://b:1").endpoints
@@ -57,3 +57,18 @@ def test_refusals_that_another_token_mends() -> None:
     assert is_stale(16, "etcdserver: invalid auth token")
     assert is_stale(3, "etcdserver: user name is empty")
     assert not is_stale(7, "etcdserver: permission denied")
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("etcdserver: user name is empty", "metadata.store.user"),
+        ("etcdserver: authentication failed, invalid user ID or password", "metadata.store.password"),
+        ("etcdserver: permission denied", "a role that may read and write"),
+        ("etcdserver: mvcc: required revision has been compacted", ""),
+    ],
+)
+def test_a_refusal_for_the_user_names_the_settings(text: str, setting: str) -> None:
+    assert refusal(text).startswith(f"etcd refuses a request: {text}")
+    assert setting in refusal(text)
+    assert (";" in refusal(text)) is bool(setting)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import h11
 
 from pybroker.metadata.store.base import StoreError
-from pybroker.metadata.store.etcd.access import NOT_ENABLED, Access, is_stale
+from pybroker.metadata.store.etcd.access import NOT_ENABLED, Access, is_stale, refusal
 
 if TYPE_CHECKING:
     from pybroker.metadata.store.etcd.address import Endpoint
@@ -54,7 +54,7 @@ class RefusedError(StoreError):
     """etcd refused the request. `code` is gRPC's."""
 
     def __init__(self, code: int, text: str) -> None:
-        super().__init__(f"etcd refuses a request: {text}")
+        super().__init__(refusal(text))
         self.code = code
         self.text = text
 
