@@ -33,7 +33,7 @@ _ADVICE: Final = {
     "invalid user ID or password": f"correct metadata.store.user, or {_KEYS}",
     "permission denied": "give the user in metadata.store.user a role that may read and write the keys of this cluster",
 }
-"""What to do about texts with which etcd refuses a request."""
+"""The advice for the texts with which etcd refuses a request."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
