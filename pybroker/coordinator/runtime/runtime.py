@@ -62,6 +62,9 @@ _FEW: Final = 100
 Done = Callable[[Any], None]
 """A callback that gets the response, or an ErrorCode when there is none."""
 
+Rest = Callable[[Done], "Pausing[None]"]
+"""What an operation has to do that takes long; the callback gets its response."""
+
 
 class CoordinatorRuntime(Generic[S]):
     """The runtime of a coordinator. It is used from the event loop only."""
@@ -219,10 +222,10 @@ class CoordinatorRuntime(Generic[S]):
             return active
         return None
 
-    def _read(self, active: ActiveShard[S], query: Callable[[S], Any], done: Done) -> Pausing[None] | None:
+    def _read(self, active: ActiveShard[S], query: Callable[[S], Any], done: Done) -> Rest | None:
         response = query(active.shard)
         if isinstance(response, GeneratorType):
-            return self._read_in_slices(active, response, done)
+            return partial(self._read_in_slices, active, response)
         self._respond_when_durable(active, response, done)
         return None
 
@@ -245,7 +248,7 @@ class CoordinatorRuntime(Generic[S]):
         active = self._loaded(partition, done)
         if active is not None:
             append = partial(self._appender.append_batch, active, marker, 1)
-            self._do(active, partial(append_and_replay, append, partial(replay, active.shard)), done)
+            self._do(active, lambda _: partial(append_and_replay, append, partial(replay, active.shard)), done)
 
     def run(self, active: ActiveShard[S], operation: Operation, done: Done = ignore, failed: Failed | None = None) -> None:
         """Run `operation` on a shard that is loaded, and carry out its result, when its turn comes."""
@@ -254,7 +257,7 @@ class CoordinatorRuntime(Generic[S]):
     def _do(
         self,
         active: ActiveShard[S],
-        begin: Callable[[Done], Pausing[None] | None],
+        begin: Callable[[Done], Rest | None],
         done: Done,
         failed: Failed | None = None,
     ) -> None:
@@ -262,28 +265,29 @@ class CoordinatorRuntime(Generic[S]):
 
         The mailbox does in slices what it returns.
         """
-        once, mailbox = Once(done, active.topic_partition), active.mailbox
+        mailbox = active.mailbox
         if not mailbox.is_busy:
             self._gathering.flush(active)  # a response may bring long work
         if mailbox.is_busy:
+            once = Once(done, active.topic_partition)
             mailbox.run(partial(self._begin_if_here, active, begin, once), failed or once.fail)
-        elif (work := begin(once)) is not None:
-            mailbox.run(lambda: work, failed or once.fail)
+        elif (rest := begin(done)) is not None:
+            once = Once(done, active.topic_partition)
+            mailbox.run(partial(rest, once), failed or once.fail)
 
-    def _begin_if_here(
-        self, active: ActiveShard[S], begin: Callable[[Done], Pausing[None] | None], done: Done
-    ) -> Pausing[None] | None:
+    def _begin_if_here(self, active: ActiveShard[S], begin: Callable[[Done], Rest | None], done: Done) -> Pausing[None] | None:
         """Begin, or pass NOT_COORDINATOR to `done` if the shard was unloaded meanwhile, or its leadership has ended."""
         if self._is_here(active) and active.is_led:
             self._gathering.flush(active)
-            return begin(done)
+            rest = begin(done)
+            return None if rest is None else rest(done)
         done(ErrorCode.NOT_COORDINATOR)
         return None
 
     def _is_here(self, active: ActiveShard[S]) -> bool:
         return self._active.get(active.topic_partition.partition) is active
 
-    def _operate(self, active: ActiveShard[S], operation: Operation, done: Done) -> Pausing[None] | None:
+    def _operate(self, active: ActiveShard[S], operation: Operation, done: Done) -> Rest | None:
         try:
             result = operation(active.shard, self._clock.time_ms())
             if not isinstance(result, CoordinatorResult):
@@ -294,7 +298,7 @@ class CoordinatorRuntime(Generic[S]):
         if isinstance(result, CoordinatorResult) and _is_short(result):
             self._carry_out_at_once(active, result, done)
             return None
-        return self._carry_out(active, result, done)
+        return partial(self._carry_out, active, result)
 
     def _carry_out(
         self, active: ActiveShard[S], result: CoordinatorResult | Pausing[CoordinatorResult], done: Done
