@@ -48,16 +48,6 @@ async def turned_until(condition: Callable[[], object], what: str, timeout_s: fl
         await asyncio.sleep(0)
 
 
-async def turns_until_done(waiting: asyncio.Future[Any], timeout_s: float = WAIT_S) -> int:
-    """Return how many turns of the loop it takes until the future is done. Raises AssertionError as `until` does."""
-    deadline, turns = Deadline("the future is done", timeout_s), 0
-    while not waiting.done():
-        deadline.check()
-        await asyncio.sleep(0)
-        turns += 1
-    return turns
-
-
 def within(timeout_s: float, what: str, call: Callable[..., T], *arguments: Any) -> T:
     """Return the result of a call that has no limit of its own, such as a read from a pipe.
 

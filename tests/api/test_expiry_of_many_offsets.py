@@ -40,7 +40,6 @@ def test_many_offsets_expire_in_slices(tmp_path: Path) -> None:
             whole.clock.advance(10)
             turns.run(whole.timer.advance)
     assert turns.long_texts() == []
-    assert turns.count >= 15, "1,000 offsets or groups at a time"
 
 
 @pytest.mark.parametrize("topic", ["t0", "new"])

@@ -1,4 +1,4 @@
-"""Large requests are handled in pieces, and the response is that to the request as a whole."""
+"""A request that is handled in slices or in pieces gives the loop back, and has the response that it has at once."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ import pytest
 
 from pybroker.api import dispatch
 from pybroker.api.absent_features import ABSENT_FEATURES
+from pybroker.api.handlers.list_offsets import LATEST
 from pybroker.api.registry import APIS, load_api
 from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from pybroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest
+from pybroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from pybroker.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pybroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from pybroker.protocol.messages.list_groups import ListGroupsRequest
+from pybroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pybroker.protocol.messages.list_transactions import ListTransactionsRequest
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -30,7 +38,12 @@ from pybroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from testing.scenes.api.groups import GROUP, broker, commit_request
+from testing.scenes.api.records import batch_of_values
+from testing.scenes.api.whole import NOW_MS, Whole
+from tests.api.administration import produce
+from tests.api.configs import TOPIC
 from tests.api.handlers.test_consumer_group_heartbeat import joining
+from tests.api.transactions import TID, Producer
 
 ALONE = frozenset({
     "Produce", "Fetch", "ListOffsets", "OffsetCommit", "JoinGroup", "Heartbeat", "SyncGroup", "ListGroups",
@@ -52,6 +65,10 @@ def group(name: str, *counts: int) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(group_id=name, topics=topics)
 
 
+def at_time(timestamp: int) -> ListOffsetsPartition:
+    return ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+
+
 def epochs(*counts: int) -> OffsetForLeaderEpochRequest:
     topics = [
         OffsetForLeaderTopic(
@@ -63,7 +80,17 @@ def epochs(*counts: int) -> OffsetForLeaderEpochRequest:
 
 
 NAMES = [f"name-{number}" for number in range(900)]
-LARGE: list[tuple[Any, int]] = [
+TIMES = [0, NOW_MS + 2, NOW_MS + 1002, LATEST]
+REQUESTS: list[tuple[Any, int]] = [
+    (MetadataRequest(topics=None), 12),
+    (DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in "ta"]), 4),
+    (DescribeLogDirsRequest(topics=None), 4),
+    (ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[*map(at_time, TIMES)])]), 0),
+    (ListGroupsRequest(), 5),
+    (ListTransactionsRequest(), 1),
+    (DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])]), 0),
+    (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)]), 8),
+    (ConsumerGroupDescribeRequest(group_ids=["members", "none"]), 1),
     (OffsetFetchRequest(groups=[group(GROUP, *[2] * 500), group("h"), group("i", 3, 2000, *[1] * 200)]), 8),
     (OffsetFetchRequest(groups=[group(name) for name in NAMES]), 8),
     (epochs(1, 199, 200, 201, 0, 700), 3),
@@ -75,26 +102,47 @@ LARGE: list[tuple[Any, int]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("request_", "version"), LARGE, ids=lambda one: type(one).__name__ if hasattr(one, "__schema__") else "v"
-)
-async def test_the_response_is_that_to_the_request_as_a_whole(
+async def filled(folder: Path) -> Whole:
+    """Start a broker with topics, records, transactions, groups and offsets."""
+    whole = await broker(folder, auto_create_topics_enable=False)
+    for name in "ab":
+        await whole.create(name)
+    for timestamp in (NOW_MS, NOW_MS + 1000):
+        await produce(whole, batch_of_values(b"a", b"b", timestamp=timestamp))
+    for partition in range(2):
+        await whole.ask(commit_request(partition=partition, offset=7 + partition), 8)
+    await whole.ask(commit_request("a"), 8)
+    for number in range(5):
+        await whole.ask(joining(group_id="members", member_id=f"m{number}"), 1)
+    await whole.ask(FindCoordinatorRequest(key=TID, key_type=1), 1)
+    for tid in (TID, "t-2"):
+        producer = Producer(whole, tid=tid)
+        await producer.init()
+        await producer.add(0)
+        assert await producer.send(0, b"v") == ErrorCode.NONE
+    return whole
+
+
+@pytest.mark.parametrize(("request_", "version"), REQUESTS, ids=lambda one: getattr(type(one), "__name__", ""))
+async def test_the_response_is_the_one_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: Any, version: int
 ) -> None:
-    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0.0)
-    whole = await broker(tmp_path, auto_create_topics_enable=False)
-    for partition in range(2):
-        assert (await whole.ask(commit_request(partition=partition, offset=7 + partition), 8)).topics
-    sent = whole.send(request_, version)
-    assert isinstance(sent, asyncio.Future), "it is large"
-    in_pieces = whole.read(await sent, request_, version)
+    whole = await filled(tmp_path)
+    whole.call_soon = asyncio.get_running_loop().call_soon
+    with monkeypatch.context() as patch:
+        patch.setattr("pybroker.sharing.work.SLICE_S", 0.0)
+        sent = whole.send(request_, version)
+        assert isinstance(sent, asyncio.Future), "others are served first"
+        in_slices = whole.read(await sent, request_, version)
     whole.dispatcher._routes.clear()
     monkeypatch.setattr(dispatch, "load_api", lambda key: dataclasses.replace(load_api(key), pieces=None))
-    at_once = await whole.ask(request_, version)
+    at_once = whole.send(request_, version)
+    assert not isinstance(at_once, asyncio.Future)
+    at_once = whole.read(at_once, request_, version)
     if isinstance(request_, DeleteGroupsRequest):  # in the order of the groups' coordinators
-        for response in (in_pieces, at_once):
+        for response in (in_slices, at_once):
             response.results.sort(key=lambda result: result.group_id)
-    assert encode_response(in_pieces, version, 0) == encode_response(at_once, version, 0)
+    assert encode_response(in_slices, version, 0) == encode_response(at_once, version, 0)
 
 
 async def test_a_group_that_fails_between_two_pieces_fails_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

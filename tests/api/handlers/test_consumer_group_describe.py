@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from pybroker.api.nodes import GROUP_OPERATIONS
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.codec import encode_response
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from testing.scenes.api.groups import GROUP, broker, join_request, member, versions
-from testing.waiting import turns_until_done
 from tests.api.handlers.test_consumer_group_heartbeat import joining
 
 
@@ -35,20 +32,6 @@ async def test_groups_are_described(version: int, tmp_path: Path) -> None:
     assert (topic.topic_name, topic.partitions) == ("t", [0, 1])
     assert one.target_assignment == one.assignment
     assert (none.error_code, none.group_id, bool(none.error_message)) == (ErrorCode.GROUP_ID_NOT_FOUND, "none", True)
-
-
-async def test_a_group_of_many_members_is_described_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = await broker(tmp_path)
-    for number in range(5):
-        await whole.ask(joining(member_id=f"m{number}"), 1)
-    request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "none"])
-    at_once = await whole.ask(request, 1)
-    whole.call_soon = asyncio.get_running_loop().call_soon
-    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0.0)
-    sent = whole.send(request, 1)
-    assert await turns_until_done(sent) >= 2
-    assert [len(one.members) for one in at_once.groups] == [5, 0]
-    assert encode_response(whole.read(await sent, request, 1), 1, 0) == encode_response(at_once, 1, 0)
 
 
 async def test_a_classic_group_is_not_described(tmp_path: Path) -> None:

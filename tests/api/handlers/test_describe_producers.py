@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from pybroker.log.producers.producer_entry import ProducerBatch
-from pybroker.model import Offset, ProducerEpoch, ProducerId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import NOW_MS
 from tests.api.administration import produce, started
 from tests.api.handlers.test_list_transactions import NONE, three
-
-PRODUCERS = 100
 
 
 async def test_producers_are_described(tmp_path: Path) -> None:
@@ -31,24 +25,6 @@ async def test_producers_are_described(tmp_path: Path) -> None:
     assert (producer.last_timestamp, producer.current_txn_start_offset, producer.coordinator_epoch) == (NOW_MS + 1, -1, -1)
     assert known.partitions[1].active_producers == []
     assert invalid.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-
-
-async def test_others_get_responses_while_many_producers_are_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = await started(tmp_path)
-    log = whole.logs.get(TopicPartition("t", 0))
-    assert log is not None
-    for number in range(PRODUCERS):
-        offset = Offset(number)
-        log.producers.update(
-            ProducerBatch(ProducerId(number), ProducerEpoch(0), 0, offset, offset, NOW_MS, is_transactional=False)
-        )
-    many, few = (DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[number])]) for number in (0, 1))
-    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0.0)
-    sent = whole.send(many, 0)
-    assert (await whole.ask(few, 0)).topics[0].partitions[0].active_producers == []
-    assert not sent.done()
-    response = whole.read(await sent, many, 0)
-    assert [one.producer_id for one in response.topics[0].partitions[0].active_producers] == list(range(PRODUCERS))
 
 
 async def test_a_partition_names_the_begin_of_its_open_transactions_and_the_epoch_of_the_last_marker(tmp_path: Path) -> None:

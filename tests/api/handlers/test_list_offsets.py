@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -101,31 +100,6 @@ async def test_an_empty_partition_has_its_leader_s_epoch(tmp_path: Path, version
     (response,) = await ask(whole, version, timestamp)
     if version >= list_offsets._FIRST_VERSION[timestamp]:
         assert (response.error_code, response.offset, response.leader_epoch) == (0, 0, 0)
-
-
-async def test_a_search_over_many_partitions_gives_the_loop_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = await filled(tmp_path)
-    asked = [0, NOW_MS + 2, NOW_MS + 1002, list_offsets.LATEST]
-    request = ListOffsetsRequest(
-        replica_id=-1,
-        topics=[
-            ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)])
-            for timestamp in asked
-        ],
-    )
-    request.topics.append(ListOffsetsTopic(name="none", partitions=[ListOffsetsPartition(partition_index=0, timestamp=0)]))
-    at_once = await whole.ask(request, 0)
-    monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0)
-    turns: list[None] = []
-    loop = asyncio.get_running_loop()
-
-    def turn() -> None:
-        turns.append(None)
-        loop.call_soon(turn)
-
-    turn()
-    assert await whole.ask(request, 0) == at_once
-    assert len(turns) >= len(asked)
 
 
 @pytest.mark.parametrize(("isolation_level", "offset"), [(0, 8), (1, 6)])

@@ -21,7 +21,7 @@ from pybroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupReq
 from pybroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pybroker.sharing import work
 from testing.scenes.api.groups import GROUP, broker, join_request
-from testing.waiting import turns_until_done
+from testing.waiting import turned_until
 
 
 @pytest.mark.parametrize(("count", "code"), [(PROTOCOLS_MAX, ErrorCode.MEMBER_ID_REQUIRED), (PROTOCOLS_MAX + 1, 42)])
@@ -84,7 +84,8 @@ async def test_many_members_get_their_generation_and_their_assignments_in_slices
     joins = [whole.send(join_request(), 3) for _ in range(19)]
     again = join_request(leader)
     joins.append(whole.send(again, 3))
-    assert await turns_until_done(joins[-1]) >= 10, "the leader is the first to get a response"
+    await turned_until(joins[-1].done, "the response to the leader, which is the first")
+    assert not all(one.done() for one in joins), "others are served between two responses"
     joined = [whole.read(await one, again, 3) for one in joins]
     assert {(one.error_code, one.generation_id, one.leader) for one in joined} == {(0, 2, leader)}
     assert [len(one.members) for one in joined] == [0] * 19 + [20]
@@ -95,7 +96,8 @@ async def test_many_members_get_their_generation_and_their_assignments_in_slices
     requests = [SyncGroupRequest(group_id=GROUP, generation_id=2, member_id=one) for one in ids]
     requests[-1].assignments = assignments
     syncs = [whole.send(one, 3) for one in requests]
-    assert await turns_until_done(syncs[-1]) >= 10
+    await turned_until(syncs[-1].done, "the response to the leader")
+    assert not all(one.done() for one in syncs), "others are served between two responses"
     assert [whole.read(await one, requests[0], 3).assignment for one in syncs] == [one.encode() for one in ids]
 
 
