@@ -175,7 +175,7 @@ DEFECTS: dict[str, tuple[Callable[[], Any], Plan]] = {
 
 FIRST_SEEDS = {
     "checkpoints are by name": 2,
-    "checkpoints have no entry of a log that is moved here": 1,
+    "checkpoints have no entry of a log that is moved here": 11,
     "leader epochs are not raised": 1,
     "names that a killed process made are not synced": 1,
     "partitions are made again while a directory is away": 1,

@@ -197,20 +197,18 @@ class Appender:
         )
 
     def is_durable(self, active: ActiveShard[Any]) -> bool:
-        """Return whether everything that the shard has replayed is durable, and the shard's leadership continues."""
+        """Return whether everything that the shard has replayed is durable; the shard's leadership must continue."""
         replicas = self._replicas
-        return active.is_led and (
-            not self._settings.required_acks or replicas.high_watermark(active.topic_partition) >= active.replayed_end_offset
-        )
+        return not self._settings.required_acks or replicas.high_watermark(active.topic_partition) >= active.replayed_end_offset
 
     def when_durable(self, active: ActiveShard[Any], callback: Callable[[ErrorCode], None]) -> None:
         """Call `callback` with NONE as soon as everything that the shard has replayed is durable, or with the error."""
         topic_partition, settings = active.topic_partition, self._settings
-        if self.is_durable(active):
-            callback(ErrorCode.NONE)
-            return
         if not active.is_led:
             callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        if self.is_durable(active):
+            callback(ErrorCode.NONE)
             return
 
         def complete(results: ProduceResults) -> None:

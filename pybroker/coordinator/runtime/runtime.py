@@ -226,17 +226,17 @@ class CoordinatorRuntime(Generic[S]):
         response = query(active.shard)
         if isinstance(response, GeneratorType):
             return partial(self._read_in_slices, active, response)
-        self._respond_when_durable(active, response, done)
+        if self._appender.is_durable(active):  # and the shard is led: that was looked at in this turn
+            done(response)
+        else:
+            self._respond_when_durable(active, response, done)
         return None
 
     def _read_in_slices(self, active: ActiveShard[S], query: Pausing[Any], done: Done) -> Pausing[None]:
         self._respond_when_durable(active, (yield from query), done)
 
     def _respond_when_durable(self, active: ActiveShard[S], response: Any, done: Done) -> None:
-        if self._appender.is_durable(active):
-            done(response)
-        else:
-            self._appender.when_durable(active, lambda code: done(ErrorCode.NOT_COORDINATOR if code else response))
+        self._appender.when_durable(active, lambda code: done(ErrorCode.NOT_COORDINATOR if code else response))
 
     def complete_transaction(
         self, partition: int, marker: memoryview, replay: Callable[[S], Pausing[None]], done: Callable[[ErrorCode], None]

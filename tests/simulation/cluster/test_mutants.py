@@ -14,13 +14,13 @@ from testing.simulation.cluster.mutants import planted
 FURTHER_SEEDS = 60
 SEEDS = {
     "elects outside of the ISR": 0,
-    "elects in an old epoch": 0,
+    "elects in an old epoch": 1,
     "truncates by the high watermark": 0,
     "never truncates": 1,
     "counts only the leader": 2,
-    "counts the committed ISR": 31,
+    "counts the committed ISR": 49,
     "takes in a follower that is behind": 31,
-    "appends what an older leader sent": 3,
+    "appends what an older leader sent": 6,
     "leads after its session": 8,
     "leads by an election before the end of its session": 1005,
     "takes every log as complete": 51,
