@@ -63,7 +63,7 @@ Done = Callable[[Any], None]
 """A callback that gets the response, or an ErrorCode when there is none."""
 
 Rest = Callable[[Done], "Pausing[None]"]
-"""What an operation has to do that takes long; the callback gets its response."""
+"""The long rest of an operation. The callback gets the response."""
 
 
 class CoordinatorRuntime(Generic[S]):
