@@ -23,9 +23,7 @@ type broker struct{ api, bootstrap string }
 func start(t *testing.T) *broker {
 	command := exec.Command("pybroker", "start", "--port", "0", "--exit-with-parent", "--data-dir", t.TempDir(),
 		"--override", "pybroker.admin.listener=http://127.0.0.1:0",
-		"--override", "pybroker.virtual.time=true",
-		"--override", "offsets.topic.num.partitions=1",
-		"--override", "transaction.state.log.num.partitions=1")
+		"--override", "pybroker.virtual.time=true")
 	output, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -36,9 +36,7 @@ class OrdersTest {
                 "pybroker", "start", "--port", "0", "--exit-with-parent",
                 "--data-dir", Files.createTempDirectory("pybroker").toString(),
                 "--override", "pybroker.admin.listener=http://127.0.0.1:0",
-                "--override", "pybroker.virtual.time=true",
-                "--override", "offsets.topic.num.partitions=1",
-                "--override", "transaction.state.log.num.partitions=1")
+                "--override", "pybroker.virtual.time=true")
                 .redirectError(ProcessBuilder.Redirect.DISCARD).start();
         BufferedReader lines = broker.inputReader();
         while (bootstrap == null) {

@@ -20,8 +20,6 @@ before(async () => {
     "start", "--port", "0", "--exit-with-parent", "--data-dir", mkdtempSync(join(tmpdir(), "pybroker-")),
     "--override", "pybroker.admin.listener=http://127.0.0.1:0",
     "--override", "pybroker.virtual.time=true",
-    "--override", "offsets.topic.num.partitions=1",
-    "--override", "transaction.state.log.num.partitions=1",
   ], { stdio: ["ignore", "pipe", "ignore"] });
   for await (const line of createInterface({ input: broker.stdout })) {
     const [kind, address] = line.split(" ");

@@ -110,6 +110,25 @@ def test_a_consumer_whose_session_is_over_joins_again(broker: ThreadBroker, cons
     assert [one.member_id for one in members] != [before.member_id]
 
 
+def test_a_member_with_frequent_heartbeats_loses_its_session_in_each_advance_that_is_longer(broker: ThreadBroker) -> None:
+    broker.create_topic("orders")
+    lost, settings = [], {"group.id": "billing", "group.protocol": "consumer", "log_level": 0}
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, **settings})
+    consumer.subscribe(["orders"], on_lost=lambda _consumer, partitions: lost.append(len(partitions)))
+    for number in range(5):
+        deadline = Deadline("the consumer has the partition, by its heartbeats each 100 ms")
+        while not consumer.assignment():
+            deadline.check()
+            consumer.poll(0.05)
+        assert len(lost) == number
+        broker.clock.advance("46s")
+        deadline = Deadline("the consumer has lost it")
+        while len(lost) == number:
+            deadline.check()
+            consumer.poll(0.05)
+    consumer.close()
+
+
 def test_members_keep_their_places_when_their_time_is_left_out(
     broker: ThreadBroker, consumer: kafka.KafkaConsumer, transaction: confluent_kafka.Producer
 ) -> None:

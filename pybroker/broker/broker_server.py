@@ -390,7 +390,7 @@ class BrokerServer:
             conversions=self.conversions,
         )
         self.dispatcher = Dispatcher(self.services)
-        self.handler = handler_of(as_configured(self.dispatcher.handle, config), self, self.faults, self.trail)
+        self.handler = handler_of(as_configured(self.dispatcher.handle, config), self, self.faults, self.trail, self.times.lanes)
 
     async def _open_sockets(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
         config = self.config

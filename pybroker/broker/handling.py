@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pybroker.faults.parts import Parts
     from pybroker.faults.trail import Trail
     from pybroker.network.context import RequestHandler
+    from pybroker.times.lanes import Lanes
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +71,16 @@ def as_configured(dispatcher: RequestHandler, config: BrokerConfig) -> RequestHa
     return as_release(release(name), dispatcher)
 
 
-def handler_of(dispatcher: RequestHandler, broker: Parts, faults: Faults | None, trail: Trail | None) -> RequestHandler:
-    """Return the dispatcher itself, or what lets requests go wrong and keeps them in front of it. Rules act on `broker` then."""
+def handler_of(
+    dispatcher: RequestHandler, broker: Parts, faults: Faults | None, trail: Trail | None, lanes: Lanes | None = None
+) -> RequestHandler:
+    """Return the dispatcher itself, or what lets requests go wrong, keeps them, and has them wait while time passes in front of
+    it. Rules act on `broker` then.
+    """
+    if lanes is not None:
+        from pybroker.times.held import held  # noqa: PLC0415  only where time is moved
+
+        return held(handler_of(dispatcher, broker, faults, trail), lanes)
     if faults is None and trail is None:
         return dispatcher
     from pybroker.faults.about import names_in  # noqa: PLC0415  as above

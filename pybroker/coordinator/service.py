@@ -188,7 +188,8 @@ class GroupCoordinator:
         return 0 if image is None else len(image.partitions)
 
     def _next_clean_up(self, more_ms: int = 0) -> TimerChange:
-        return TimerChange("clean up", self._config.offsets_retention_check_interval_ms + more_ms, self._clean_up)
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        return TimerChange("clean up", interval_ms + more_ms, self._clean_up, is_look=True)
 
     def _clean_up(self, shard: GroupShard, now_ms: int) -> Pausing[CoordinatorResult]:
         return self._clean_up_some(expiry.places(shard), shard, now_ms)

@@ -7,7 +7,7 @@ behind it. Rules about disks are in force from the start of the broker, or from 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,7 @@ from pybroker.faults.documents import document_of
 from pybroker.faults.rule import AFTER, IN_THE_STATE, Rule, RuleError, rule_of
 from pybroker.faults.trail import seen
 from pybroker.network.context import Outgoing
+from pybroker.network.postponed import postponed
 from pybroker.protocol.codec import decode, decode_request_header, decode_response, encode_response, request_class, response_class
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.protocol.parts import SendPart
@@ -137,30 +138,14 @@ class Faults:
         self, rule: Rule, seen_request: SeenRequest, handler: RequestHandler, connection: ConnectionContext, frame: memoryview
     ) -> EncodedResponse | Future[EncodedResponse]:
         if rule.action in IN_THE_STATE:
-            return self._later(self._triggered(rule, _Request(frame), seen_request), handler, connection, frame)
+            return postponed(self._triggered(rule, _Request(frame), seen_request), handler, connection, frame)
         if rule.action in {"mute", "mute_s"}:
-            return self._later(self._mute(rule), handler, connection, frame)
+            return postponed(self._mute(rule), handler, connection, frame)
         if rule.when == AFTER or rule.action not in {"error", "drop", "close"}:
             request = _Request(frame)
             response = handler(connection, frame)
             return asyncio.get_running_loop().create_task(self._changed(rule, request, response))
         return _Request(frame).refused(rule) if rule.action == "error" else self._hanging_for(rule)
-
-    def _later(
-        self, before: Awaitable[None], handler: RequestHandler, connection: ConnectionContext, frame: memoryview
-    ) -> Future[EncodedResponse]:
-        """Have a request handled after something else; the connection is not read meanwhile."""
-        kept = memoryview(bytearray(frame))
-
-        async def handle() -> EncodedResponse:
-            await before
-            if connection.is_lost:
-                return None
-            response = handler(connection, kept)
-            connection.is_in_order = False  # it is the next request that the connection would take this for
-            return await response if isinstance(response, asyncio.Future) else response
-
-        return asyncio.get_running_loop().create_task(handle())
 
     async def _triggered(self, rule: Rule, request: _Request, seen_request: SeenRequest) -> None:
         from pybroker.faults.triggers import trigger  # noqa: PLC0415  it imports the coordinators

@@ -9,6 +9,7 @@ large_pieces         how many connections may have large pieces of responses at 
 strangers            closes connections that only hold what clients need
 connection_owner     the server, as its connections see it
 context              what the network hands to the request handler, and what the handler returns
+postponed            has a request handled after something else
 admission            when a connection may begin to receive a request
 state                what each request reads of the pool, the admission and its connection's context
 sizes                the sizes in front of requests

@@ -37,9 +37,10 @@ CallAt = Callable[[int, Callable[[], None]], WakeUp]
 
 
 class TimerTask(Timer, abc.ABC):
-    """A timer that knows what to do when its time has come."""
+    """A timer that knows what to do when its time has come. `is_look`: for its owner to look at what may be due, at intervals."""
 
     __slots__ = ()
+    is_look = False
 
     @abc.abstractmethod
     def expire(self) -> None:

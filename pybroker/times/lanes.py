@@ -6,8 +6,8 @@ Idea
     it lets the clock stand at the next one, makes the calls that are due, and waits until what they began is done. So each call
     sees its own time, and deadlines of several parts come in their order. A lane that is left out keeps its offset.
 
-    Parts look at what they have at intervals, some of them each second, which would be a million looks in a week. In an advance a
-    part looks at most LOOKS_MAX times, and once more at its end.
+    Parts look at what they have at intervals, some of them each second, which would be a million looks in a week. In an advance,
+    what looks after the logs does so at most LOOKS_MAX times, and once more at its end; other parts leave out looks.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Lane:
         self._numbers = itertools.count()
         self.offset_ms = offset_ms  # how much more time has passed than the machine's
         self._stands_at: tuple[int, int] | None = None  # the wall and the monotonic time, in an advance
-        self._began_ms = self._pace_ms = 0  # of the advance
+        self._began_ms = self._pace_ms = self._end_ms = 0  # of the advance
 
     def time_ms(self) -> int:
         """Return the wall time of the part in ms."""
@@ -101,10 +101,19 @@ class Lane:
             when_ms = self._began_ms + math.ceil((when_ms - self._began_ms) / self._pace_ms) * self._pace_ms
         return self._add(Call(when_ms, work, number=next(self._numbers), is_look=is_look))
 
+    def fewer(self, interval_ms: int) -> int:
+        """Return the delay of the next of the looks at an interval, some of which are left out in a long advance.
+
+        The others come when they always would, and the last one before the end of the advance is among them.
+        """
+        room_ms = min(self._pace_ms, self._end_ms - self.monotonic_ms())
+        return max(room_ms // interval_ms, 1) * interval_ms if interval_ms > 0 else interval_ms
+
     def begin(self, delta_ms: int) -> None:
         """Let the clock stand, because an advance begins."""
         self._stands_at = self.time_ms(), self.monotonic_ms()
         self._began_ms, self._pace_ms = self.monotonic_ms(), delta_ms // LOOKS_MAX
+        self._end_ms = self._began_ms + delta_ms
 
     def move(self, delta_ms: int) -> None:
         """Let time pass in the advance."""
@@ -171,6 +180,8 @@ class Lanes:
     async def advance(self, delta_ms: int, parts: Collection[str]) -> None:
         """Let `delta_ms` pass for some parts, and do what is due for them meanwhile, in the order of the deadlines."""
         async with self._advancing:
+            if self.settle is not None:
+                await self.settle()
             lanes = [self._lanes[part] for part in self._lanes if part in parts]
             for lane in lanes:
                 lane.begin(delta_ms)
@@ -183,6 +194,16 @@ class Lanes:
             while min(lane.left_ms() for lane in lanes) <= 0:
                 await self._do_what_is_due()
             self.wait()
+
+    @property
+    def is_advancing(self) -> bool:
+        """Whether an advance is under way."""
+        return self._advancing.locked()
+
+    async def over(self) -> None:
+        """Wait until no advance is under way."""
+        async with self._advancing:
+            return
 
     def wait(self) -> None:
         """Wait for the earliest call."""

@@ -53,7 +53,7 @@ class LaneTimer(OperationTimer):
 
     def add(self, task: TimerTask, delay_ms: int) -> None:
         """Let `task` expire `delay_ms` from now; if that is not positive, it expires before this returns."""
-        super().add(task, delay_ms)
+        super().add(task, self._lane.fewer(delay_ms) if task.is_look else delay_ms)
         if task.is_pending:
             self._lane.call_for(task, self.advance)
 

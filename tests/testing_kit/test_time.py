@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from pybroker.network.context import ConnectionContext
+from pybroker.purgatory.timer import TimerTask
 from pybroker.testing import Broker, RealClockError
 from pybroker.times.clock import duration_ms
+from pybroker.times.held import held
 from pybroker.times.lanes import LOGS, LOOKS_MAX, PARTS, Lanes
 from pybroker.times.times import GROUPS, REQUESTS, TRANSACTIONS
+from pybroker.times.virtual_times import VirtualTimes
 from testing.waiting import WAIT_S
 
 HOUR_MS = 3_600_000
@@ -76,6 +82,60 @@ async def test_a_part_looks_at_most_some_times_in_an_advance_and_at_its_end() ->
     assert LOOKS_MAX <= len(looks) <= LOOKS_MAX + 4
     assert looks == sorted(looks)
     assert looks[-1] >= 7 * DAY_MS
+    lanes.close()
+
+
+@pytest.mark.judges_time
+async def test_an_advance_costs_what_is_due_and_not_a_look_of_each_partition_in_each_interval() -> None:
+    settings = {"offsets.topic.num.partitions": 50, "transaction.state.log.num.partitions": 50}
+    async with Broker(settings, virtual_time=True) as broker:
+        await broker.groups()  # which makes the topics of the coordinators
+        began_s = time.process_time()
+        await broker.clock.advance("8d")
+        assert time.process_time() - began_s < 1
+
+
+async def test_looks_at_an_interval_are_fewer_in_a_long_advance_alone_and_come_when_they_always_would() -> None:
+    class Look(TimerTask):
+        __slots__ = ()
+        is_look = True
+
+        def expire(self) -> None:
+            times_ms.append(lane.monotonic_ms() - began_ms)
+            timer.add(self, 600_000)
+
+    lanes, times_ms = Lanes(), list[int]()
+    lane = lanes[GROUPS]
+    _, timer = VirtualTimes(lanes).of(GROUPS)
+    began_ms, lanes.settle = lane.monotonic_ms(), lambda: asyncio.sleep(0)
+    timer.add(Look(), 600_000)
+    await lanes.advance(59 * 60_000, [GROUPS])
+    assert [one // 60_000 for one in times_ms] == [10, 20, 30, 40, 50]
+    times_ms.clear()
+    await lanes.advance(DAY_MS, [GROUPS])
+    assert LOOKS_MAX <= len(times_ms) <= LOOKS_MAX + 30
+    assert {one // 60_000 % 10 for one in times_ms} == {0}
+    assert times_ms[-1] // 60_000 == 24 * 60 + 50, "the last one before the end"
+    lanes.close()
+
+
+async def test_a_request_in_an_advance_is_handled_at_its_end() -> None:
+    lanes, context = Lanes(), ConnectionContext(connection_id=1)
+    lane, handled = lanes[GROUPS], list[tuple[bytes, int]]()
+
+    def handler(_connection: ConnectionContext, frame: memoryview) -> bytes:
+        handled.append((bytes(frame), lane.monotonic_ms() - began_ms))
+        return b"response"
+
+    handle, waiting = held(handler, lanes), list[Any]()
+    began_ms, lanes.settle = lane.monotonic_ms(), lambda: asyncio.sleep(0)
+    assert handle(context, memoryview(bytearray(b"before"))) == b"response"
+    lane.call_at(began_ms + 30_000, lambda: waiting.append(handle(context, memoryview(bytearray(b"meanwhile")))))
+    await lanes.advance(60_000, PARTS)
+    assert await waiting[0] == b"response"
+    (_, before_ms), (frame, meanwhile_ms) = handled
+    assert before_ms < 30_000
+    assert (frame, meanwhile_ms >= 60_000) == (b"meanwhile", True)
     lanes.close()
 
 

@@ -75,12 +75,13 @@ class ActiveShard(Generic[S]):
 class ShardTimer(TimerTask):
     """A timer that runs an operation on its shard. The same object is used when the timer is started again."""
 
-    __slots__ = ("_active", "_key", "_run", "operation")
+    __slots__ = ("_active", "_key", "_run", "is_look", "operation")
 
     def __init__(self, run: Callable[[ActiveShard[Any], Operation], None], active: ActiveShard[Any], key: Hashable) -> None:
         super().__init__()
         self._run, self._active, self._key = run, active, key
         self.operation: Operation | None = None
+        self.is_look = False
 
     def expire(self) -> None:
         """Run the operation, because the time is up. If the timer is started again before its turn comes, that time counts."""

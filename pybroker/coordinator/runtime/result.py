@@ -72,13 +72,15 @@ class ParkedResponse(NamedTuple):
 class TimerChange(NamedTuple):
     """The order to start the timer `key` again, or to stop it when `delay_ms` is None. `operation` runs when the time is up.
 
-    With `is_kept` a timer that is running already continues as it is.
+    With `is_kept` a timer that is running already continues as it is. With `is_look` the operation looks at intervals at what is
+    there, and no moment matters to it.
     """
 
     key: Hashable
     delay_ms: int | None
     operation: Operation | None = None
     is_kept: bool = False
+    is_look: bool = False
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Generic
@@ -359,11 +359,12 @@ class CoordinatorRuntime(Generic[S]):
             self._responses.run(partial(_responded, parked_responses), partial(log_failure, "A response of a coordinator"))
 
     def _start_timers(self, active: ActiveShard[S], changes: Iterable[TimerChange]) -> None:
-        for key, delay_ms, operation, is_kept in changes:
-            if not (is_kept and key in active.timers):
-                self._set_timer(active, key, delay_ms, operation)
+        for change in changes:
+            if not (change.is_kept and change.key in active.timers):
+                self._set_timer(active, change)
 
-    def _set_timer(self, active: ActiveShard[S], key: Hashable, delay_ms: int | None, operation: Operation | None) -> None:
+    def _set_timer(self, active: ActiveShard[S], change: TimerChange) -> None:
+        key, delay_ms, operation, _, is_look = change
         timer = active.timers.get(key)
         if timer is not None:
             timer.cancel()
@@ -374,7 +375,7 @@ class CoordinatorRuntime(Generic[S]):
             return  # unloaded meanwhile
         if timer is None:
             timer = active.timers[key] = ShardTimer(self.run, active, key)
-        timer.operation = operation
+        timer.operation, timer.is_look = operation, is_look
         self._timer.add(timer, delay_ms)
 
     def _durable(self, active: ActiveShard[S], result: CoordinatorResult, done: Done, code: ErrorCode) -> None:

@@ -59,7 +59,7 @@ def first_operation(
     if shard.gone:
         result.timers.append(forgetting.START)
     interval_ms = shard.settings.clean_up_interval_ms
-    result.timers.append(TimerChange("clean up", interval_ms + partition * interval_ms // SHARES, clean_up))
+    result.timers.append(TimerChange("clean up", interval_ms + partition * interval_ms // SHARES, clean_up, is_look=True))
     return result
 
 
@@ -106,7 +106,7 @@ def clean_up(shard: TransactionShard, now_ms: int, rest: Iterator[str] | None = 
         if count == IDS_MAX or len(result.records) == EXPIRED_MAX:
             pause_ms, next_step = 1, partial(clean_up, rest=rest)
             break
-    result.timers.append(TimerChange("clean up", pause_ms, next_step))
+    result.timers.append(TimerChange("clean up", pause_ms, next_step, is_look=next_step is clean_up))
     return result
 
 

@@ -83,7 +83,7 @@ class Coordinator:
             self.log.append((key, value))
             if result.is_replayed:
                 replay(self.shard, key, value)
-        for key_, delay_ms, operation, is_kept in result.timers:
+        for key_, delay_ms, operation, is_kept, _ in result.timers:
             if is_kept and key_ in self._timers:
                 continue
             self._timers.pop(key_, None)
