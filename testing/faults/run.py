@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from testing.clients.sequences.roles import END
+from testing.clients.sequences.roles import END, METADATA_AGE_MS
 from testing.faults import replicas
 from testing.faults.checker import problems
 from testing.faults.clients import PARTITIONS, PYTHON_CLIENTS, Clients, Seen, Where
@@ -79,6 +80,7 @@ def run(
             result.faults[name] = result.faults.get(name, 0) + 1
             fault(cluster, random, partial(clients.advance, NUMBERS_PER_STEP, STEP_S, f"all clients write after {name}"))
             cluster.become_whole()
+            time.sleep(2 * METADATA_AGE_MS / 1000)  # in which every client learns that all brokers are live
         note("clients end")
         clients.stop_writing(STEP_S)
         write_ends(cluster.bootstrap, clients.topics)

@@ -85,6 +85,7 @@ public final class Sequences {
         settings.put("acks", "all");
         settings.put("linger.ms", "2");
         settings.put("request.timeout.ms", "5000");
+        settings.put("metadata.max.age.ms", "500");  // as METADATA_AGE_MS of roles.py
         if (!id.isEmpty()) {
             settings.put("transactional.id", id);
             settings.put("transaction.timeout.ms", "10000");
@@ -159,6 +160,7 @@ public final class Sequences {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("isolation.level", "read_committed");
+        settings.put("metadata.max.age.ms", "500");
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "earliest");
         if (!group.isEmpty()) {

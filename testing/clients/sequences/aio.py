@@ -9,12 +9,11 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from testing.clients.sequences.roles import PAUSE_S, Record
+from testing.clients.sequences.roles import METADATA_AGE_MS, PAUSE_S, Record
 from testing.waiting import WAIT_S
 
 CALL_S: Final = 60
-_KNOWN: Final = {"request_timeout_ms": 8_000, "metadata_max_age_ms": 2_000}
-"""aiokafka asks only the brokers of its last metadata, which were live then: one that saw a single broker waits for it."""
+_KNOWN: Final = {"request_timeout_ms": 8_000, "metadata_max_age_ms": METADATA_AGE_MS}
 
 
 class AioProducer:
