@@ -174,3 +174,23 @@ def test_an_address_of_the_settings_is_that_of_the_api_which_then_needs_no_token
         broker.faults.add(name="one", drop=True, api="Produce")
         with contextlib.closing(urllib.request.urlopen(f"{broker.admin_url}/v1/faults", timeout=WAIT_S)) as response:
             assert [one["name"] for one in json.load(response)["faults"]] == ["one"]
+
+
+def test_clients_are_shown_with_what_they_used_until_a_reset(broker: Any) -> None:
+    send(broker)
+    (client,) = broker.clients()
+    assert (client.client_id, client.host, client.connections, client.refused_by_kafka_4) == ("shop", "127.0.0.1", 0, ())
+    assert sum(client.requests["Produce"].values()) == 1
+    broker.reset()
+    assert broker.clients() == []
+
+
+def test_a_reset_leaves_a_broker_that_works_after_its_disk_has_failed() -> None:
+    with Broker.subprocess() as broker:
+        send(broker)
+        broker.faults.add(name="broken", disk_error="EIO")
+        broker.reset()
+        assert broker.faults.rules == {}
+        assert broker.topics() == {}
+        send(broker)
+        assert len(broker.consume("orders")) == 1

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _TYPES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "tuple[int, int]": "array"}
 
 COMMON: Final = {
+    400: "The path has a parameter that this request does not have.",
     401: "The request has no token, or a wrong one.",
     403: "The Host or the Origin of the request is that of another site.",
     413: "The body is longer than 1 MB.",

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.admin import verbs
-from pybroker.admin.calls import NOT_FOUND, AdminError, parts_of
+from pybroker.admin.calls import BAD_REQUEST, NOT_FOUND, AdminError, parts_of
 from pybroker.admin.document import ADVANCE, RULE, document_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ ROUTES: Final = (
         "/v1/reset",
         verbs.reset,
         "Remove all rules, topics, groups, transactions and dynamic settings, and forget the requests.",
-        errors={409: "The broker is one of several."},
+        errors={409: "The broker is one of several, or its disk has failed."},
     ),
     Route(
         "GET",
@@ -93,6 +93,7 @@ ROUTES: Final = (
     ),
     Route("GET", "/v1/topics", verbs.list_topics, "All topics with their partitions."),
     Route("GET", "/v1/groups", verbs.list_groups, "All groups with members, offsets and lag."),
+    Route("GET", "/v1/clients", verbs.list_clients, "What each client has used up to now, connected or not."),
     Route("GET", "/v1/transactions", verbs.list_transactions, "All transactional ids with their last transactions."),
     Route("GET", "/livez", verbs.show_life, "Whether the broker's event loop runs."),
     Route("GET", "/readyz", verbs.show_readiness, "Whether the broker is ready for clients."),
@@ -108,9 +109,16 @@ def route_of(method: str, path: str) -> tuple[Route, dict[str, str], dict[str, s
         raise AdminError(NOT_FOUND, f"There is no {path.partition('?')[0]}; {DOCUMENT} lists what there is")
     for route, names in found:
         if route.method == ("GET" if method == "HEAD" else method):
+            _check_query(route, query)
             return route, names, query
     allowed = ", ".join(route.method for route, _ in found)
     raise AdminError(NOT_ALLOWED, f"The method must be one of {allowed}, not {method}", (("Allow", allowed),))
+
+
+def _check_query(route: Route, query: dict[str, str]) -> None:
+    if unknown := sorted(query.keys() - route.query.keys()):
+        known = f"but {', '.join(route.query)}" if route.query else "and takes none"
+        raise AdminError(BAD_REQUEST, f"{route.method} {route.path} has no parameter {', '.join(unknown)}, {known}")
 
 
 def _names(route: Route, parts: list[str]) -> dict[str, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from pybroker.admin.calls import UNAVAILABLE, AdminError
 from pybroker.admin.inner import frame_of, response_of
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pybroker.admin.inner import Inner
     from pybroker.admin.steps import Steps
+    from pybroker.api.seen_clients import SeenClient
     from pybroker.faults.faults import Faults
     from pybroker.faults.trail import Trail
     from pybroker.model import BrokerId
@@ -31,6 +32,16 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 CONNECT_S: Final = 10.0
+
+
+class SeenClients(Protocol):
+    """The clients of a broker."""
+
+    async def seen(self) -> list[SeenClient]:
+        """Return all clients."""
+
+    def clear(self) -> None:
+        """Forget all clients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +54,8 @@ class Parts:
         clock: the time of the broker, which its loop alone may move.
         inner: takes requests of no client, in the broker's loop.
         is_alone: whether the broker is a cluster by itself.
+        clients: the clients that have sent requests, which belong to the loop.
+        has_failed_directory: returns whether a log directory is offline, which it remains until the next start.
     """
 
     faults: Faults
@@ -51,6 +64,8 @@ class Parts:
     inner: Inner
     node_id: BrokerId
     is_alone: bool
+    clients: SeenClients
+    has_failed_directory: Callable[[], bool]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -98,8 +98,11 @@ async def reset(subject: Subject, _call: Call) -> Json:
     if not parts.is_alone:
         raise AdminError(CONFLICT, "A broker of a cluster has no reset: each test has a cluster of its own")
     parts.faults.clear()
+    if parts.has_failed_directory():
+        raise AdminError(CONFLICT, "A log directory has failed, and works again after the next start of the broker")
     subject.loop.call_soon_threadsafe(parts.faults.release)
     await subject.carry_out(topics.reset())
+    subject.loop.call_soon_threadsafe(parts.clients.clear)
     if parts.trail is not None:
         parts.trail.clear()
     return {"status": "ok"}
@@ -123,6 +126,11 @@ async def list_topics(subject: Subject, _call: Call) -> Json:
 async def list_groups(subject: Subject, _call: Call) -> Json:
     """Return all groups with members, offsets and lag."""
     return {"groups": [of_group(one) for one in (await subject.carry_out(groups.groups())).values()]}
+
+
+async def list_clients(subject: Subject, _call: Call) -> Json:
+    """Return what each client has used, the one that was seen last at the end."""
+    return {"clients": [one.as_data() for one in await subject.in_loop(subject.parts.clients.seen())]}
 
 
 async def list_transactions(subject: Subject, _call: Call) -> Json:

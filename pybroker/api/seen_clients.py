@@ -54,6 +54,14 @@ class SeenClient(NamedTuple):
         """Return the client as it is written in JSON."""
         return {**self._asdict(), "refused_by_kafka_4": list(self.refused_by_kafka_4)}
 
+    @staticmethod
+    def of_data(data: dict[str, Any]) -> SeenClient:
+        """Return the client that was written in JSON."""
+        requests = {
+            name: {int(version): count for version, count in versions.items()} for name, versions in data["requests"].items()
+        }
+        return SeenClient(**{**data, "requests": requests, "refused_by_kafka_4": tuple(data["refused_by_kafka_4"])})
+
 
 def seen(client: Client) -> SeenClient:
     """Return a client as people see it."""

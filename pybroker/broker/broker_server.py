@@ -164,13 +164,7 @@ class BrokerServer:
         self._schedule_passes()
         self._register_gauges()
         self.times.begin(partial(settled, self.disks, self.background))
-        self._http.open(
-            handler=self.dispatcher.handle,
-            bound=bound,
-            faults=self.faults,
-            trail=self.trail,
-            is_alone=self.membership.is_alone,
-        )
+        self._http.open(self, bound)
         return bound
 
     async def groups_loaded(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pybroker.metadata.names import INTERNAL_TOPICS
 from pybroker.model import BrokerId
@@ -14,17 +14,31 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pybroker.admin.server import AdminServer
+    from pybroker.api.dispatch import Dispatcher
+    from pybroker.broker.joining import Membership
+    from pybroker.broker.kept_clients import KeptClients
     from pybroker.broker.lifecycle import Lifecycle
     from pybroker.config.broker import BrokerConfig
     from pybroker.faults.faults import Faults
     from pybroker.faults.trail import Trail
+    from pybroker.log.manager.manager import LogManager
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.metrics.http_server import MetricsServer
-    from pybroker.network.context import RequestHandler
     from pybroker.network.limits import BoundListener
     from pybroker.times.times import Times
 
 logger = logging.getLogger(__name__)
+
+
+class Served(Protocol):
+    """A broker that serves clients, as far as the API may reach it."""
+
+    dispatcher: Dispatcher
+    faults: Faults | None
+    trail: Trail | None
+    membership: Membership
+    kept_clients: KeptClients
+    log_manager: LogManager
 
 
 class HttpListeners:
@@ -44,30 +58,24 @@ class HttpListeners:
         if (address := config.admin_address) is not None:
             self._start_admin(config, lifecycle, address)
 
-    def open(
-        self,
-        *,
-        handler: RequestHandler,
-        bound: Sequence[BoundListener],
-        faults: Faults | None,
-        trail: Trail | None,
-        is_alone: bool,
-    ) -> None:
-        """Let the API, if there is one, reach what serves clients. `handler` takes requests that come from no client."""
+    def open(self, broker: Served, bound: Sequence[BoundListener]) -> None:
+        """Let the API, if there is one, reach what serves clients."""
         if self._admin is None:
             return
         from pybroker.admin.inner import Inner  # noqa: PLC0415  only a broker with this listener pays for the imports
         from pybroker.admin.subject import Parts  # noqa: PLC0415
         from pybroker.times.clock import BrokerClock  # noqa: PLC0415
 
-        assert faults is not None
+        assert broker.faults is not None
         parts = Parts(
-            faults=faults,
-            trail=trail,
+            faults=broker.faults,
+            trail=broker.trail,
             clock=BrokerClock(self._times.lanes),
-            inner=Inner(handler, bound),
+            inner=Inner(broker.dispatcher.handle, bound),
             node_id=self._node_id,
-            is_alone=is_alone,
+            is_alone=broker.membership.is_alone,
+            clients=broker.kept_clients,
+            has_failed_directory=lambda: any(one.is_offline for one in broker.log_manager.directories),
         )
         self._admin.open(parts)
 

@@ -16,6 +16,7 @@ from pybroker.log.checkpoints.checkpoint import CLIENTS_FILE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pybroker.api.seen_clients import SeenClient
     from pybroker.broker.periodic import Periodic
     from pybroker.clients.clients import Client, Clients
     from pybroker.log.manager.manager import LogManager
@@ -58,6 +59,20 @@ class KeptClients:
         for connection in self._server.connections():
             self._clients.look(connection)
         return self._clients.all()
+
+    async def seen(self) -> list[SeenClient]:
+        """Return all clients as people see them."""
+        from pybroker.api.seen_clients import seen  # noqa: PLC0415  only where clients are shown
+
+        found = []
+        for client in await self.clients():
+            found.append(seen(client))
+            await asyncio.sleep(0)
+        return found
+
+    def clear(self) -> None:
+        """Forget all clients. Connections that are open count for new ones."""
+        self._clients.clear()
 
     def _news(self) -> int:
         return sum(one.requests + one.connections_closed for one in self._server.listener_counters.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pybroker.api.seen_clients import SeenClient
     from pybroker.clients.clients import Client, Name
 
+RESPONSE_S: Final = 30.0
 OF_SEVERAL: Final = "broker_*"
 TITLES: Final = ("CLIENT ID", "SOFTWARE", "HOST", "OPEN", "LAST SEEN", "IN", "OUT", "CONVERTED", "APIS")
 UNITS: Final = ("B", "kB", "MB", "GB", "TB")
@@ -26,25 +28,53 @@ UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 @click.command("clients", short_help="Show the clients of a broker, and which of them Kafka 4 would refuse.")
 @click.argument("config", required=False, type=click.Path(path_type=Path))
 @click.option("--data-dir", metavar="DIR", type=click.Path(path_type=Path), help="The data directory of the broker.")
+@click.option(
+    "--admin", "url", metavar="URL", help="Ask a running broker, at its pybroker.admin.listener, as http://127.0.0.1:8080."
+)
 @click.option("--json", "is_json", is_flag=True, help="Print a line of JSON for each client.")
 @override_option
 @env_option
-def command(*, config: Path | None, data_dir: Path | None, is_json: bool, overrides: tuple[str, ...], env: bool) -> None:
+def command(
+    *, config: Path | None, data_dir: Path | None, url: str | None, is_json: bool, overrides: tuple[str, ...], env: bool
+) -> None:
     """Show the clients that are connected to the broker of this machine, or were.
 
     The broker counts what each client does, and writes the counts to its data directory every five seconds and when it stops.
-    The directory is that of CONFIG, a properties file, or DIR.
+    The directory is that of CONFIG, a properties file, or DIR. With --admin, the counts are those of a broker at this moment, and
+    its token is that of CONFIG, as pybroker.admin.token.
     """
-    if data_dir is None:
-        loaded = load_configuration(config, properties_of(overrides, "--override"), env=env)
-        data_dir = Path(loaded.config.log_dirs[0])
-    clients = _seen(_read(data_dir))
+    settings = load_configuration(config, properties_of(overrides, "--override"), env=env).config
+    if url is not None:
+        clients = _asked(url, settings.pybroker_admin_token)
+    else:
+        clients = _seen(_read(Path(settings.log_dirs[0]) if data_dir is None else data_dir))
     if is_json:
         for client in clients:
             click.echo(json.dumps(client.as_data()))
         return
     for line in _lines(clients):
         click.echo(line)
+
+
+def _asked(url: str, token: str | None) -> list[SeenClient]:
+    """Return the clients of a running broker. Raises RunError."""
+    import http.client
+    from urllib.parse import urlsplit
+
+    from pybroker.api.seen_clients import SeenClient
+
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    try:
+        parts = urlsplit(url)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=RESPONSE_S)
+        with contextlib.closing(connection):
+            connection.request("GET", "/v1/clients", headers=headers)
+            content = json.load(connection.getresponse())
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise RunError(f"{url}: it is not the API of a broker: {error}") from error
+    if "clients" not in content:
+        raise RunError(f"{url}: {content.get('error', content)}")
+    return [SeenClient.of_data(one) for one in reversed(content["clients"])]
 
 
 def _read(directory: Path) -> list[Client]:

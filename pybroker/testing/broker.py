@@ -161,12 +161,12 @@ class Broker(Placed, AsyncVerbs):
         if self._server is None or self._server.has_failed_directory:
             await self.restart()
         await self._carry_out(reset())
-        self._running.services.clients.clear()
+        self._running.kept_clients.clear()
         self._trail.clear()
 
     async def clients(self) -> list[SeenClient]:
         """Return what each client has used up to now, connected or not; `reset` forgets those that are not."""
-        return await self._running.seen_clients()
+        return await self._running.kept_clients.seen()
 
     @property
     def admin_url(self) -> str | None:

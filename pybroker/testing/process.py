@@ -16,6 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pybroker.admin.steps import Ask
+from pybroker.api.seen_clients import SeenClient
 from pybroker.broker.joining import StartError
 from pybroker.client.connection import Connection
 from pybroker.client.frames import Frames
@@ -148,14 +149,23 @@ class ProcessBroker(Placed, BlockingBroker):
         self._seen.clear()
         self._start(self._of_life)
 
+    def clients(self) -> list[SeenClient]:
+        """Return what each client has used up to now, connected or not; `reset` forgets those that are not."""
+        return [SeenClient.of_data(one) for one in self._api.request("GET", "/v1/clients")["clients"]]
+
     def reset(self) -> None:
         """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests.
 
-        Clients stay connected. A broker that was killed is started again. Raises StartError, and OSError.
+        Clients stay connected, unless the disk has failed: then the broker is started again, as it is if it was killed. Raises
+        StartError, and OSError.
         """
-        if not self._api.url:
-            self.restart()
-        self._api.request("POST", "/v1/reset")
+        try:
+            self._api.request("POST", "/v1/reset")
+        except (ApiError, NotRunningError, OSError):
+            self._end(signal.SIGTERM)
+            self.faults.forget()
+            self._start(self._of_life)
+            self._api.request("POST", "/v1/reset")
         self._seen.clear()
 
     def _carry_out(self, steps: Steps[Result]) -> Result:

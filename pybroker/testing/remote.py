@@ -155,6 +155,10 @@ class RemoteFaults:
             self.look()
         return {one: self._last.get(name, {}).get(one, 0) for one in COUNTS}
 
+    def forget(self) -> None:
+        """Forget the rules, so that the next process has none of them."""
+        self._there = {}
+
     def look(self) -> None:
         """Note the rules of the process. Raises ApiError, and OSError."""
         self._note(self._api.request("GET", "/v1/faults"))

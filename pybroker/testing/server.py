@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pybroker.admin.inner import Inner, frame_of, response_of
-from pybroker.api.seen_clients import seen
 from pybroker.broker.broker_server import BrokerServer
 from pybroker.broker.old_data import sqlite_path
 from pybroker.log.checkpoints.checkpoint import CLEAN_SHUTDOWN_FILE
@@ -15,7 +14,6 @@ from pybroker.times.virtual_times import VirtualTimes
 
 if TYPE_CHECKING:
     from pybroker.admin.steps import Ask
-    from pybroker.api.seen_clients import SeenClient
     from pybroker.config.broker import BrokerConfig
     from pybroker.faults.faults import Faults
     from pybroker.faults.trail import Trail
@@ -70,10 +68,6 @@ class GuestServer(BrokerServer):
     def connections(self) -> list[ConnectionContext]:
         """Return the open connections of clients."""
         return [connection.context for connection in self.server.connections()]
-
-    async def seen_clients(self) -> list[SeenClient]:
-        """Return the clients that have sent requests."""
-        return [seen(client) for client in await self.kept_clients.clients()]
 
     async def ask(self, ask: Ask) -> Any:
         """Return the response to a request that comes from no client. It takes the way of all others, but for the network."""

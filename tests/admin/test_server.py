@@ -10,8 +10,10 @@ import pytest
 
 from pybroker.admin.guards import BODY_BYTES_MAX
 from pybroker.admin.inner import Inner
+from pybroker.admin.routes import ROUTES, Route
 from pybroker.admin.server import AdminServer
 from pybroker.admin.subject import Parts, Subject
+from pybroker.api.seen_clients import SeenClient
 from pybroker.faults.faults import Faults
 from pybroker.model import BrokerId
 from pybroker.network.limits import BoundListener
@@ -23,14 +25,33 @@ TOKEN = "t0ken"
 BOUND = BoundListener(name="PLAINTEXT", host="127.0.0.1", port=9092)
 
 
+class NoClients:
+    async def seen(self) -> list[SeenClient]:
+        return []
+
+    def clear(self) -> None: ...
+
+
 @asynccontextmanager
-async def serving(token: str | None = None, *, is_open: bool = True, reason: str | None = None) -> AsyncIterator[Api]:
+async def serving(
+    token: str | None = None, *, is_open: bool = True, reason: str | None = None, has_failed: bool = False
+) -> AsyncIterator[Api]:
     subject = Subject(loop=asyncio.get_running_loop(), why_not_ready=lambda: reason)
     server = AdminServer(subject, token)
     port = server.start("127.0.0.1", 0)
     if is_open:
         clock, inner = BrokerClock(None), Inner(lambda _connection, _frame: b"", [BOUND])
-        server.open(Parts(faults=Faults(), trail=None, clock=clock, inner=inner, node_id=BrokerId(1), is_alone=True))
+        parts = Parts(
+            faults=Faults(),
+            trail=None,
+            clock=clock,
+            inner=inner,
+            node_id=BrokerId(1),
+            is_alone=True,
+            clients=NoClients(),
+            has_failed_directory=lambda: has_failed,
+        )
+        server.open(parts)
     try:
         yield Api(f"http://127.0.0.1:{port}", token)
     finally:
@@ -127,6 +148,20 @@ async def test_a_page_of_another_site_reaches_nothing(headers: dict[str, str], s
         reply = await api.of_loop("GET", "/v1/faults", headers=headers)
         assert reply.status == status
         assert status == 200 or reply.error
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+async def test_an_unknown_parameter_is_refused(route: Route) -> None:
+    async with serving() as api:
+        status, body, _ = await api.of_loop(route.method, f"{route.path}?clientid=shop&limit=1", {} if route.body else None)
+    assert status == 400
+    assert "has no parameter clientid" in body["error"]
+
+
+async def test_a_broker_whose_disk_has_failed_refuses_the_reset_that_would_leave_it_so() -> None:
+    async with serving(has_failed=True) as api:
+        status, body, _ = await api.of_loop("POST", "/v1/reset")
+    assert (status, "next start" in body["error"]) == (409, True)
 
 
 async def test_a_form_cannot_send_a_body() -> None:

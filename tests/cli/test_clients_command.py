@@ -12,6 +12,8 @@ from pybroker.cli import clients_command
 from pybroker.clients.clients import Client, Name
 from pybroker.clients.file import lines_of
 from pybroker.log.checkpoints.checkpoint import CLIENTS_FILE
+from pybroker.testing import Broker
+from testing.wire.raw import API_VERSIONS, Connection
 
 
 def client(client_id: str, requests: dict[tuple[int, int], int], *, seen_ms: int) -> Client:
@@ -79,3 +81,18 @@ def test_what_cannot_be_read_is_one_line(content: str | None, expected: str, tmp
     assert done.output.startswith(f"Error: {tmp_path}")
     assert expected in done.output
     assert len(done.output.splitlines()) == 1
+
+
+def test_a_running_broker_is_asked_with_the_token_of_its_settings() -> None:
+    token = "pybroker.admin.token=t0ken"
+    settings = {"pybroker.admin.listener": "http://127.0.0.1:0", "pybroker.admin.token": "t0ken"}
+    with Broker.in_thread(settings) as broker:
+        with Connection(broker.bootstrap) as connection:
+            connection.call(API_VERSIONS, 0, b"")
+            done = run("--admin", str(broker.admin_url), "--override", token, "--json")
+        (line,) = done.output.splitlines()
+        (client,) = broker.clients()
+        assert json.loads(line) == json.loads(json.dumps({**client.as_data(), "connections": 1}))
+        refused = run("--admin", str(broker.admin_url))
+        assert "needs the token" in refused.output
+        assert "not the API of a broker" in run("--admin", f"http://{broker.bootstrap}").output
