@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from pybroker.admin.server import AdminServer
     from pybroker.api.dispatch import Dispatcher
-    from pybroker.broker.joining import Membership
     from pybroker.broker.kept_clients import KeptClients
     from pybroker.broker.lifecycle import Lifecycle
     from pybroker.config.broker import BrokerConfig
@@ -30,15 +29,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+class Membership(Protocol):
+    """A broker's membership in its cluster."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the broker is a cluster by itself."""
+
+
 class Served(Protocol):
     """A broker that serves clients, as far as the API may reach it."""
 
     dispatcher: Dispatcher
     faults: Faults | None
     trail: Trail | None
-    membership: Membership
     kept_clients: KeptClients
     log_manager: LogManager
+
+    @property
+    def membership(self) -> Membership:
+        """The membership in the cluster."""
 
 
 class HttpListeners:
