@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_kills_neither_lose_nor_double_what_is_counted(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
     path = tmp_path / "audits" / "flow"
     arguments = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 from unittest import mock
 
 import pytest
@@ -187,8 +187,18 @@ def _compaction_takes_aborted_records_for_newer_ones() -> Any:
     return _changed(CleanedTransactions, "on_batch", on_batch)
 
 
-def _found(plan: str) -> Iterator[str]:
-    for seed in range(1, SEEDS + 1):
+FIRST_SEEDS: Final[dict[Callable[[], Any], int]] = {
+    _compaction_takes_aborted_records_for_newer_ones: 9,
+    _deleted_partitions_are_waited_for: 5,
+    _markers_before_the_decision_is_durable: 3,
+    _pending_offsets_count_as_stable: 3,
+    _responses_before_the_decision_is_durable: 11,
+}
+"""The seeds that found a defect when this was written, where that is not one of the first: they save time, and nothing else."""
+
+
+def _found(plan: str, first: int) -> Iterator[str]:
+    for seed in range(first, first + SEEDS):
         yield from kinds(Story(seed, PLANS[plan]).run())
 
 
@@ -219,4 +229,4 @@ def _found(plan: str) -> Iterator[str]:
 )
 def test_a_defect_is_found(defect: Callable[[], Any], plan: str, kind: str) -> None:
     with defect():
-        assert kind in _found(plan)
+        assert kind in _found(plan, FIRST_SEEDS.get(defect, 1))
