@@ -29,10 +29,10 @@ A session's first audit or archive takes three times the processor time of the n
 With all audits in one session, its worker ran alone for the last two of twelve minutes.
 """
 WAITING: Final = (
-    "cluster/test_faults.py", "transactions/test_transaction_loops.py", "groups/test_groups_clients.py",
-    "network/test_fuzz_network.py", "groups/test_groups_migration.py", "adoption/test_leave.py", "groups/test_groups_java.py",
-    "clients/test_old_clients_python.py", "tools/test_tools_compared.py", "adoption/test_adopt.py", "cluster/test_kills.py",
-    "durability/test_crash_recovery.py",
+    "image/test_container.py", "cluster/test_faults.py", "transactions/test_transaction_loops.py",
+    "groups/test_groups_clients.py", "network/test_fuzz_network.py", "groups/test_groups_migration.py", "adoption/test_leave.py",
+    "groups/test_groups_java.py", "clients/test_old_clients_python.py", "tools/test_tools_compared.py", "adoption/test_adopt.py",
+    "cluster/test_kills.py", "durability/test_crash_recovery.py",
 )  # fmt: skip
 """The files without Spark that take longest, half a minute and more, and mostly wait: they begin while those with Spark compute.
 

@@ -162,7 +162,7 @@ def test_every_store_keeps_the_promises_of_the_contract(
 @pytest.mark.parametrize("kind", KINDS_WITHOUT_LIMITS)
 def test_a_large_commit_gives_the_loop_back_and_is_seen_as_a_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pybroker.sharing.work.SLICE_S", 0)
-    keys = [f"key-{number:05}" for number in range(3000)]
+    keys = [f"key-{number:05}" for number in range(1000)]
     seen: list[int] = []
 
     async def look(store: Store) -> None:
@@ -178,7 +178,7 @@ def test_a_large_commit_gives_the_loop_back_and_is_seen_as_a_whole(kind: str, mo
             seen.clear()
             revision = await store.commit(puts=puts, deletes=deletes)
             assert isinstance(revision, int)
-            before, after = (0, 3000) if puts else (3000, 0)
+            before, after = (0, 1000) if puts else (1000, 0)
             assert seen.count(before) > 5
             assert {*seen} <= {before, after}
             assert noticed == [Change(key, puts.get(key), revision) for key in keys]
