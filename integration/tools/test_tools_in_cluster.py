@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -10,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from testing.process.our_commands import run_command
 from testing.process.several import SeveralBrokers
+from testing.waiting import until
 
 TIMEOUT_S = 60
 GROUPS = [f"group-{number}" for number in range(8)]
@@ -17,7 +20,7 @@ PARTITIONS = 6
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeveralBrokers]:
     """Three brokers with a topic whose partition N has N + 1 records, and groups that have read one of each."""
     with SeveralBrokers(tmp_path_factory.mktemp("cluster"), 3) as brokers:
         settings = {"bootstrap.servers": brokers.bootstrap}
@@ -33,7 +36,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
             offsets = [TopicPartition("orders", partition, 1) for partition in range(PARTITIONS)]
             consumer.commit(offsets=offsets, asynchronous=False)
             consumer.close()
-        yield brokers.bootstrap.split(",")
+        yield brokers
+
+
+@pytest.fixture(scope="module")
+def cluster(brokers: SeveralBrokers) -> list[str]:
+    """Return the addresses of the brokers."""
+    return brokers.bootstrap.split(",")
 
 
 def run(tool: str, broker: str, *arguments: str) -> list[str]:
@@ -107,3 +116,31 @@ def test_a_live_broker_is_not_unregistered(cluster: list[str]) -> None:
     ran = run_command("kafka-cluster", "unregister", "--bootstrap-server", cluster[0], "--id", "3")
     assert (ran.code, ran.out) == (1, "")
     assert "InvalidRequestException: Broker 3 is live: stop it before it is unregistered" in ran.err
+
+
+def test_leaders_are_elected_on_request(brokers: SeveralBrokers, cluster: list[str], tmp_path: Path) -> None:
+    elect = ("kafka-leader-election", "--bootstrap-server", cluster[2], "--election-type")
+    ran = run_command(*elect, "preferred", "--topic", "orders", "--partition", "0")
+    assert (ran.code, ran.out) == (0, "Valid replica already elected for partitions orders-0\n")
+    ran = run_command(*elect, "unclean", "--topic", "orders", "--partition", "9")
+    assert ran.code == 1
+    assert ran.out == (
+        "Error completing leader election (UNCLEAN) for partition: orders-9: "
+        "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: No such partition as orders-9\n"
+    )
+    assert "1 replica(s) could not be elected" in ran.err
+
+    (first, *_) = replicas = [int(line.split("Replicas: ")[1].split(",")[0]) for line in described(cluster[0])]
+    brokers.kill(first)  # which is started again, and does not lead at once
+    until(lambda: all("Isr: " in line and line.count(",") == 2 for line in described(cluster[first % 3])), "in sync", TIMEOUT_S)
+    moved = [number for number, leader in enumerate(replicas) if leader == first]
+    file = tmp_path / "elect.json"
+    file.write_text(json.dumps({"partitions": [{"topic": "orders", "partition": number} for number in moved]}))
+    ran = run_command(*elect, "preferred", "--path-to-json-file", str(file))
+    names = ", ".join(f"orders-{number}" for number in moved)
+    assert (ran.code, ran.out) == (0, f"Successfully completed leader election (PREFERRED) for partitions {names}\n"), ran
+    assert all(f"Leader: {leader}" in line for leader, line in zip(replicas, described(cluster[2]), strict=True))
+
+
+def described(broker: str) -> list[str]:
+    return [line for line in run("topics", broker, "--describe", "--topic", "orders") if "Partition: " in line]

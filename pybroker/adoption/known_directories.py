@@ -86,7 +86,7 @@ async def _refuse_harm(store: Store, config: BrokerConfig, filesystem: Filesyste
         raise ForgetError(
             f"Broker {config.node_id} has the only replica in sync of {len(alone)} partitions ({listed(alone)}), and others have "
             "older ones. To keep what these have, let one of them lead first, by an unclean election: set "
-            "unclean.leader.election.enable=true for the topic until it has a leader, or use Kafka's kafka-leader-election"
+            "unclean.leader.election.enable=true for the topic until it has a leader, or use kafka-leader-election"
         )
 
 

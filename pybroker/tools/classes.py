@@ -16,6 +16,7 @@ COMMANDS = {
     "ConsoleProducer": "kafka-console-producer",
     "ConsumerGroupCommand": "kafka-consumer-groups",
     "GetOffsetShell": "kafka-get-offsets",
+    "LeaderElectionCommand": "kafka-leader-election",
     "StorageTool": "kafka-storage",
     "TopicCommand": "kafka-topics",
 }
