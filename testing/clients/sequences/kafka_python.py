@@ -10,7 +10,7 @@ from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartitio
 from kafka.errors import KafkaConnectionError, KafkaError
 
 from testing.clients.group_member import has_forgotten_its_join
-from testing.clients.sequences.roles import PAUSE_S, Record
+from testing.clients.sequences.roles import METADATA_AGE_MS, PAUSE_S, Record
 from testing.waiting import within
 
 CALL_S: Final = 60
@@ -27,7 +27,7 @@ class KafkaPythonProducer:
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
         settings: dict[str, Any] = {
             "bootstrap_servers": bootstrap, "acks": "all", "enable_idempotence": True, "linger_ms": 2, "request_timeout_ms": 5000,
-            "delivery_timeout_ms": 120_000,
+            "delivery_timeout_ms": 120_000, "metadata_max_age_ms": METADATA_AGE_MS,
         }  # fmt: skip
         if transactional_id:
             settings |= {"transactional_id": transactional_id, "transaction_timeout_ms": 10_000}
@@ -79,7 +79,7 @@ class KafkaPythonConsumer:
         self._settings: dict[str, Any] = {
             "bootstrap_servers": bootstrap, "group_id": group or None, "auto_offset_reset": "earliest",
             "enable_auto_commit": False, "isolation_level": "read_committed", "session_timeout_ms": 6000,
-            "heartbeat_interval_ms": 500,
+            "heartbeat_interval_ms": 500, "metadata_max_age_ms": METADATA_AGE_MS,
         }  # fmt: skip
         self._topics: list[str] = []
         self._consumer: Any = None

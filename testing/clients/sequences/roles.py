@@ -19,8 +19,8 @@ TRANSACTIONS_PER_S: Final = 8
 UNDER_WAY_MAX: Final = 500
 PAUSE_S: Final = 0.05
 METADATA_AGE_MS: Final = 500
-"""Java's client and aiokafka ask only the brokers of their last metadata, which has those that were live then. One that saw a
-single broker waits for that one, however well the others are.
+"""Java's client, kafka-python and aiokafka ask only the brokers of their last metadata, which has those that were live then. One
+that saw a single broker waits for that one, however well the others are.
 """
 RUN_S_MAX: Final = 24 * 60 * 60
 
