@@ -129,14 +129,14 @@ async def _serve(
 ) -> tuple[BrokerServer, int]:
     loop = asyncio.get_running_loop()
     watchdog.phase = START
+    stop = asyncio.Event()
+    if parent is not None:
+        stop_without(parent, loop, stop)
     broker = BrokerServer(config, lifecycle=lifecycle, freeze=gc.freeze, times=_virtual_times(config))
     bound = await broker.start()
     loop.call_soon(setattr, watchdog, "phase", None)  # the turn that opened the sockets still belongs to the start
-    stop = asyncio.Event()
     for name in stop_signals:
         loop.add_signal_handler(name, stop.set)
-    if parent is not None:
-        stop_without(parent, loop, stop)
     announcing = loop.create_task(lifecycle.announce(broker.config.node_id, bound, broker.groups_loaded))
     waiting = [loop.create_task(stop.wait()), loop.create_task(broker.failed.wait())]
     await asyncio.wait([announcing, *waiting], return_when=asyncio.FIRST_COMPLETED)
