@@ -257,6 +257,50 @@ def test_with_a_client(number, kafka_no_leaks, kafka_broker, kafka_topic):
     assert producer.flush(30) == 0
 """
 
+SHARED = """
+import socket
+import struct
+
+import pytest
+
+
+def connect(broker, client_id):
+    request = struct.pack(">hhih", 18, 0, 1, len(client_id)) + client_id  # ApiVersions v0
+    connection = socket.create_connection((broker.host, broker.port))
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    assert connection.recv(4)
+    return connection
+
+
+@pytest.fixture(scope="session")
+def shared(kafka_broker):
+    connections = [connect(kafka_broker, b"shared")]
+    yield connections
+    for one in connections:
+        one.close()
+
+
+def test_shares(shared, kafka_no_leaks, kafka_broker):
+    shared.append(connect(kafka_broker, b"shared"))
+
+
+def test_closes(shared, kafka_no_leaks, kafka_broker):
+    connect(kafka_broker, b"own").close()
+
+
+def test_leaves(shared, kafka_no_leaks, kafka_broker):
+    shared.append(connect(kafka_broker, b"own"))
+"""
+
+MARK_WITH_TYPO = """
+import pytest
+
+
+@pytest.mark.kafka_topic(partition=3)
+def test_with_a_typo(kafka_topic):
+    pass
+"""
+
 ENTRY_POINT = """
 import sys
 from importlib.metadata import entry_points
@@ -314,6 +358,18 @@ def test_each_test_has_a_topic_of_its_own(tmp_path: Path) -> None:
 def test_a_clean_broker_has_nothing_of_the_test_before(tmp_path: Path) -> None:
     done = run(tmp_path, CLEAN)
     assert done.code == 0, done.output
+
+
+def test_a_client_that_tests_share_may_connect_later(tmp_path: Path) -> None:
+    done = run(tmp_path, SHARED)
+    assert "3 passed, 1 error" in done.output
+    assert "ERROR test_it.py::test_leaves" in done.output
+    assert "(own) is open" in done.output
+
+
+def test_a_mark_with_a_typo_is_refused_with_what_it_takes(tmp_path: Path) -> None:
+    done = run(tmp_path, MARK_WITH_TYPO)
+    assert "the mark kafka_topic takes partitions and settings, not partition" in done.output
 
 
 def test_settings_come_from_the_file_and_from_the_command_line(tmp_path: Path) -> None:

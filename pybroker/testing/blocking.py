@@ -16,7 +16,7 @@ from pybroker.testing.place import NotRunningError
 from pybroker.testing.verbs import BlockingVerbs
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Collection, Coroutine, Mapping, Sequence
     from types import TracebackType
 
     from pybroker.admin.steps import Steps
@@ -183,9 +183,12 @@ class ThreadBroker(_InThread[Broker]):
         """Put back what the broker had, which cuts all connections, and forget the requests. Raises StartError, and OSError."""
         self._run(self._guest.restore(snapshot))
 
-    def leaks(self) -> list[str]:
-        """Return a line for each open transaction, each member of a group, and each connection of a client."""
-        return self._run(self._guest.leaks())
+    def leaks(self, shared: Collection[Sequence[str]] = ()) -> list[str]:
+        """Return a line for each open transaction, each member of a group, and each connection of a client.
+
+        Clients that are `shared`, by client id and the name and version of their software, may have connections.
+        """
+        return self._run(self._guest.leaks(shared))
 
 
 class ThreadCluster(_InThread[Cluster]):

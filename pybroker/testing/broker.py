@@ -21,7 +21,7 @@ from pybroker.times.clock import BrokerClock
 from pybroker.times.lanes import Lanes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from types import TracebackType
 
     from pybroker.admin.steps import Steps
@@ -143,12 +143,15 @@ class Broker(Placed, AsyncVerbs):
         self._trail.clear()
         await self._start(self._config(port=self.port))
 
-    async def leaks(self) -> list[str]:
-        """Return a line for each open transaction, each member of a group, and each connection of a client."""
+    async def leaks(self, shared: Collection[Sequence[str]] = ()) -> list[str]:
+        """Return a line for each open transaction, each member of a group, and each connection of a client.
+
+        Clients that are `shared`, by client id and the name and version of their software, may have connections.
+        """
         lines = await self._carry_out(leaks())
         for _ in range(ACCEPTING_ROUNDS):  # a connection that a client has just opened may not be accepted yet
             await asyncio.sleep(0)
-        return lines + open_connections(self._running.connections(), self._trail.all())
+        return lines + open_connections(self._running.connections(), shared)
 
     async def reset(self) -> None:
         """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests.

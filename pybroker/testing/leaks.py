@@ -8,10 +8,9 @@ from pybroker.admin.groups import groups, transactions
 from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from pybroker.admin.steps import Steps
-    from pybroker.faults.trail import SeenRequest
     from pybroker.network.context import ConnectionContext
 
 
@@ -23,11 +22,13 @@ def leaks() -> Steps[list[str]]:
     return lines
 
 
-def open_connections(connections: Iterable[ConnectionContext], requests: Iterable[SeenRequest]) -> list[str]:
-    """Return a line for each open connection, with the client id of its last request."""
-    client_ids = {one.connection: one.client_id for one in requests}
-    return [
-        f"the connection {one.connection_id} from {host_and_port(one.peer_host, one.peer_port)}"
-        f" ({client_ids.get(one.connection_id, 'no request')}) is open"
-        for one in connections
-    ]
+def open_connections(connections: Iterable[ConnectionContext], shared: Collection[Sequence[str]]) -> list[str]:
+    """Return a line for each open connection, with its client, but for those of clients that are shared."""
+    lines = []
+    for one in connections:
+        client = (one.client_id, one.client_software_name, one.client_software_version)
+        if client not in shared:
+            name = "no request" if one.client_id is None else " ".join(filter(None, client))
+            peer = host_and_port(one.peer_host, one.peer_port)
+            lines.append(f"the connection {one.connection_id} from {peer} ({name}) is open")
+    return lines

@@ -28,6 +28,8 @@ LOOK_S: Final = 0.01
 
 MARK: Final = "kafka_topic(partitions=1, settings=None): the partitions and the settings of the topic of the fixture kafka_topic"
 
+MARK_FIELDS: Final = ("partitions", "settings")
+
 _numbers: Final = itertools.count(1)
 
 
@@ -68,7 +70,7 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_broker: ThreadBroker) -> s
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name).strip("-")[:NAME_MAX]
     name = f"{readable}-{next(_numbers)}"
     mark = request.node.get_closest_marker("kafka_topic")
-    kafka_broker.create_topic(name, *mark.args if mark else (), **mark.kwargs if mark else {})
+    kafka_broker.create_topic(name, **{} if mark is None else _fields(mark))
     return name
 
 
@@ -82,14 +84,26 @@ def kafka_clean(request: pytest.FixtureRequest, kafka_broker: ThreadBroker) -> I
 
 @pytest.fixture
 def kafka_no_leaks(kafka_broker: ThreadBroker) -> Iterator[None]:
-    """Fail after the test if it has left an open transaction, a member of a group, or a connection to the broker."""
-    before = {*kafka_broker.leaks()}
+    """Fail after the test if it has left an open transaction, a member of a group, or a connection to the broker.
+
+    A client that was connected before the test may connect once more: it is shared by tests, and does so when it needs to.
+    """
+    before, shared = {*kafka_broker.leaks()}, {one[:3] for one in kafka_broker.clients() if one.connections}
     yield
     end = time.monotonic() + CLOSING_S
-    while (left := [line for line in kafka_broker.leaks() if line not in before]) and time.monotonic() < end:
+    while (left := [line for line in kafka_broker.leaks(shared) if line not in before]) and time.monotonic() < end:
         time.sleep(LOOK_S)  # a client has closed its sockets, and the broker has not noticed yet
     if left:
         pytest.fail("the test has left behind:\n" + "\n".join(left), pytrace=False)
+
+
+def _fields(mark: pytest.Mark) -> dict[str, Any]:
+    """Return what a mark asks for. Raises pytest.UsageError for what it cannot ask for."""
+    fields = {**dict(zip(MARK_FIELDS, mark.args, strict=False)), **mark.kwargs}
+    unknown = [*mark.args[len(MARK_FIELDS) :], *(fields.keys() - {*MARK_FIELDS})]
+    if unknown:
+        raise pytest.UsageError(f"the mark kafka_topic takes {' and '.join(MARK_FIELDS)}, not {', '.join(map(str, unknown))}")
+    return fields
 
 
 def _create_topics(config: pytest.Config, broker: ThreadBroker) -> None:
