@@ -70,7 +70,7 @@ class Faults:
 
     def add(self, **fields: Any) -> Rule:
         """Add a rule with the fields of Rule, and return it. Raises RuleError, also for a name that another rule has."""
-        return self.put(Rule(**fields))
+        return self.put(rule_of(fields))
 
     def put(self, rule: Rule) -> Rule:
         """Add a rule, which is in force when this returns, and return it. Raises RuleError for a name that another rule has."""

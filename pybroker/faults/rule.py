@@ -287,7 +287,10 @@ class Rule:
 
 
 def rule_of(data: Mapping[str, Any]) -> Rule:
-    """Return the rule of a file. With `seen` and `count`, as `as_data` returns them, it continues that one. Raises RuleError."""
+    """Return the rule with some fields. With `seen` and `count`, as `as_data` returns them, it continues that one.
+
+    Raises RuleError.
+    """
     counts = {name: data[name] for name in COUNTS if name in data}
     for name, value in counts.items():
         _check_type(name, value, "int")
@@ -304,8 +307,8 @@ def rule_of(data: Mapping[str, Any]) -> Rule:
 
 
 def _check_type(name: str, value: Any, wanted: str) -> None:
-    """Raise RuleError unless the value of a file has the type of the field."""
-    kinds = {"str": str, "int": int, "float": (int, float), "bool": bool, "None": type(None), "tuple[int, int]": list}
+    """Raise RuleError unless a value has the type of its field; a list is a tuple in a file."""
+    kinds = {"str": str, "int": int, "float": (int, float), "bool": bool, "None": type(None), "tuple[int, int]": (list, tuple)}
     allowed = [kinds[part.strip()] for part in wanted.split("|")]
     is_flag = isinstance(value, bool)
     if not any(isinstance(value, kind) and (kind is bool or not is_flag) for kind in allowed):  # type: ignore[arg-type]

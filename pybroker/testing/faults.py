@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pybroker.faults.faults import Faults, rules_of_file
-from pybroker.faults.rule import Rule, RuleError
+from pybroker.faults.rule import Rule, RuleError, rule_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ class ClusterFaults(Mapping[int, Faults]):
 
     def add(self, **fields: Any) -> Rule:
         """Add a rule with the fields of Rule to all brokers, and return it. Raises RuleError, as for a name that is taken."""
-        return self.put(Rule(**fields))
+        return self.put(rule_of(fields))
 
     def put(self, rule: Rule) -> Rule:
         """Add a rule to all brokers, and return it. Raises RuleError for a name that another rule has."""

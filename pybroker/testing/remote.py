@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 
 from pybroker.clock import SystemClock
 from pybroker.faults.faults import rules_of_file
-from pybroker.faults.rule import COUNTS, Rule, RuleError
+from pybroker.faults.rule import COUNTS, Rule, RuleError, rule_of
 from pybroker.faults.trail import LENGTH, SeenRequest
 from pybroker.testing.place import NotRunningError
 from pybroker.times.clock import REAL_CLOCK, RealClockError, duration_ms, parts_of
@@ -122,6 +122,7 @@ class RemoteFaults:
 
     def add(self, **fields: Any) -> Rule:
         """Add a rule with the fields of Rule, and return it. Raises RuleError, also for a name that another rule has."""
+        rule_of(fields)
         return self._put(RemoteRule(self, **fields))
 
     def put(self, rule: Rule) -> Rule:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"
 ORIGIN: Final = "the test"
+AS_VERSION: Final = "pybroker.as.version"
 
 _OF_DATA: Final = "the data of a test's broker is in a directory of its own"
 OWN: Final = {
@@ -42,7 +43,9 @@ DEFAULTS: Final = {
 
 def texts_of(settings: Mapping[str, Setting] | None, as_version: str | None = None) -> dict[str, str]:
     """Return settings as texts, in Kafka's form. Raises ConfigError for an unknown name, which is a mistake, and for OWN."""
-    texts = {} if as_version is None else {"pybroker.as.version": as_version}
+    if not isinstance(as_version, str | None):
+        raise ConfigError(AS_VERSION, as_version, 'it is a text, as "0.10.2"')
+    texts = {} if as_version is None else {AS_VERSION: as_version}
     for name, value in (settings or {}).items():
         if name in OWN:
             raise ConfigError(name, value, OWN[name])

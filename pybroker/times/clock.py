@@ -63,10 +63,10 @@ def parts_of(only: Collection[str] | None) -> Collection[str]:
 
 
 def duration_ms(duration: Duration) -> int:
-    """Return a duration in ms. Raises ValueError for one that is negative, or has no unit."""
+    """Return a duration in ms. Raises ValueError for one that is negative, or has no unit, as a number."""
     if isinstance(duration, timedelta):
         delta_ms = duration // timedelta(milliseconds=1)
-    elif re.fullmatch(rf"(?:{FORM.pattern})+\s*", duration):
+    elif isinstance(duration, str) and re.fullmatch(rf"(?:{FORM.pattern})+\s*", duration):
         delta_ms = sum(int(number) * UNITS_MS[unit] for number, unit in FORM.findall(duration))
     else:
         raise ValueError(f"{duration!r} is no duration such as '7d', '90m', '1h 30m', '30s', '500ms'")

@@ -265,6 +265,18 @@ def test_names_are_unique_and_known() -> None:
         faults.remove("two")
 
 
+@pytest.mark.parametrize(
+    ("fields", "text"), [({"topics": "orders"}, "no field topics"), ({"times": "2"}, "times='2': it must be int")]
+)
+def test_a_field_that_no_rule_has_and_a_value_of_another_type_are_errors_of_the_rule(fields: dict[str, Any], text: str) -> None:
+    with pytest.raises(RuleError, match=text):
+        Faults().add(drop=True, **fields)
+
+
+def test_a_rule_has_versions_as_a_tuple() -> None:
+    assert Faults().add(version=(0, 3), drop=True).version == (0, 3)
+
+
 def test_rules_come_from_a_file(tmp_path: Path) -> None:
     faults, path = Faults(), tmp_path / "faults.json"
     path.write_text(json.dumps([{"name": "one", "drop": True}, {"name": "two", "api": "Fetch", "delay_s": 1}]))

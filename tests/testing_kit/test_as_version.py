@@ -96,3 +96,8 @@ def test_a_frame_that_is_too_short_ends_the_connection() -> None:
     with Broker.in_thread(as_version="3.9") as broker, socket.create_connection((broker.host, broker.port), 30) as connection:
         connection.sendall(bytes.fromhex("00000004 00120000"))
         assert connection.recv(1) == b""
+
+
+def test_a_release_that_is_a_number_is_refused() -> None:
+    with pytest.raises(ConfigError, match="it is a text"):
+        Broker(as_version=0.9)  # type: ignore[arg-type]
