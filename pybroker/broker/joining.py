@@ -32,6 +32,7 @@ from pybroker.metadata.members import BrokerSession
 from pybroker.metadata.membership import end_predecessor, go_live, in_use
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError, UnreachableError
+from pybroker.metadata.store.etcd.advice import advice_for
 from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
@@ -98,8 +99,8 @@ def start_error(config: BrokerConfig, error: Exception) -> StartError:
     if not isinstance(error, UnreachableError):
         return StartError(str(error))
     if METADATA_STORE in config.origins:
-        advice = f"Start etcd there, or correct {METADATA_STORE}, then start the broker again"
-        return StartError(f"{METADATA_STORE}={config.metadata_store}: {error}. {advice}")
+        advice = advice_for(str(error)) or f"Start etcd there, or correct {METADATA_STORE}"
+        return StartError(f"{METADATA_STORE}={config.metadata_store}: {error}. {advice}, then start the broker again")
     return StartError(f"The controllers do not respond: {error}. Start a majority of them, then start the broker again")
 
 

@@ -247,6 +247,11 @@ class ClusterControl:
         broker_id = self._controller.broker_id
         if broker_id in old.members.sessions and broker_id not in new.members.sessions:
             self._lost.set()
+        if delta.brokers_changed and self.is_controller:
+            for one, life in old.members.sessions.items():
+                if one not in new.members.sessions and one != broker_id:
+                    ended = "has stopped" if life.is_stopping else "is gone, as its session has ended"
+                    logger.info("Broker %d %s; the controller elects others for what it led", one, ended)
         if delta.brokers_changed or delta.configs_changed:  # a setting may allow an unclean election from now on
             self._look_at_all()
         elif delta.added or delta.changed:

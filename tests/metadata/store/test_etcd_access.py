@@ -8,8 +8,10 @@ import pytest
 
 from pybroker.config.broker import BrokerConfig
 from pybroker.metadata.store.base import StoreError
-from pybroker.metadata.store.etcd.access import Access, access_of, is_stale, refusal
+from pybroker.metadata.store.etcd.access import Access, access_of, is_stale
 from pybroker.metadata.store.etcd.address import parse
+from pybroker.metadata.store.etcd.advice import advice_for
+from pybroker.metadata.store.etcd.gateway import RefusedError
 
 PLAIN, SECURE = parse("http://a:1").endpoints, parse("https://a:1,https://b:1").endpoints
 
@@ -62,13 +64,19 @@ def test_refusals_that_another_token_mends() -> None:
 @pytest.mark.parametrize(
     ("text", "setting"),
     [
-        ("etcdserver: user name is empty", "metadata.store.user"),
+        ("etcdserver: user name is empty", "set metadata.store.user"),
         ("etcdserver: authentication failed, invalid user ID or password", "metadata.store.password"),
         ("etcdserver: permission denied", "a role that may read and write"),
         ("etcdserver: mvcc: required revision has been compacted", ""),
     ],
 )
 def test_a_refusal_for_the_user_names_the_settings(text: str, setting: str) -> None:
-    assert refusal(text).startswith(f"etcd refuses a request: {text}")
-    assert setting in refusal(text)
-    assert (";" in refusal(text)) is bool(setting)
+    refused = str(RefusedError(0, text))
+    assert refused.startswith(f"etcd refuses a request: {text}")
+    assert setting in refused
+    assert (". " in refused) is bool(setting)
+
+
+def test_the_connection_that_tls_closes_is_known_by_its_address() -> None:
+    assert "https://" in advice_for("the connection was closed (http://etcd:2379 can be reached)")
+    assert advice_for("the connection was closed (https://etcd:2379 can be reached)") == ""

@@ -27,14 +27,6 @@ NOT_ENABLED: Final = "authentication is not enabled"
 STALE: Final = ("invalid auth token", "revision of auth store is old", "user name is empty")
 """The texts with which etcd refuses a token that it does not know, or not any more, or a request without a token."""
 
-_KEYS: Final = "metadata.store.password or metadata.store.password.file"
-_ADVICE: Final = {
-    "user name is empty": f"this etcd wants a user: set metadata.store.user, and {_KEYS}",
-    "invalid user ID or password": f"correct metadata.store.user, or {_KEYS}",
-    "permission denied": "give the user in metadata.store.user a role that may read and write the keys of this cluster",
-}
-"""The advice for the texts with which etcd refuses a request."""
-
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Access:
@@ -61,12 +53,6 @@ class Access:
 def is_stale(code: int, text: str) -> bool:
     """Return whether etcd refused a request for its token, by gRPC's code and the text."""
     return code == UNAUTHENTICATED or any(one in text for one in STALE)
-
-
-def refusal(text: str) -> str:
-    """Return the text for a request that etcd refuses with `text`, with what to do about it where that is known."""
-    advice = "".join(f"; {advice}" for words, advice in _ADVICE.items() if words in text)
-    return f"etcd refuses a request: {text}{advice}"
 
 
 def access_of(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Access:

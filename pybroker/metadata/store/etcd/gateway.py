@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import h11
 
 from pybroker.metadata.store.base import StoreError
-from pybroker.metadata.store.etcd.access import NOT_ENABLED, Access, is_stale, refusal
+from pybroker.metadata.store.etcd.access import NOT_ENABLED, Access, is_stale
+from pybroker.metadata.store.etcd.advice import advice_for
 
 if TYPE_CHECKING:
     from pybroker.metadata.store.etcd.address import Endpoint
@@ -33,6 +34,7 @@ AUTHENTICATE: Final = "/v3/auth/authenticate"
 CALL_S: Final = 5.0
 LOOK_S: Final = 1.0
 READ_BYTES: Final = 65_536
+SHOWN_BYTES: Final = 200
 UNAVAILABLE: Final = frozenset({1, 4, 14})
 """gRPC's CANCELLED, DEADLINE_EXCEEDED and UNAVAILABLE: the request may have been carried out, or may be yet."""
 
@@ -54,7 +56,8 @@ class RefusedError(StoreError):
     """etcd refused the request. `code` is gRPC's."""
 
     def __init__(self, code: int, text: str) -> None:
-        super().__init__(refusal(text))
+        advice = advice_for(text)
+        super().__init__(f"etcd refuses a request: {text}" + (advice and f". {advice}"))
         self.code = code
         self.text = text
 
@@ -147,8 +150,8 @@ class Gateway:
 
     async def _call(self, path: str, message: Message, token: str, within_s: float) -> Message:
         async with self._connection(within_s) as connection, asyncio.timeout(within_s):
-            response = json.loads(b"".join([part async for part in connection.request(path, message, token)]))
-        return _checked(response)
+            body = b"".join([part async for part in connection.request(path, message, token)])
+        return _checked(_parsed(body))
 
     @contextlib.asynccontextmanager
     async def _connection(self, within_s: float) -> AsyncIterator[_Connection]:
@@ -225,6 +228,15 @@ class _Connection:
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _parsed(body: bytes) -> Message:
+    """Return a response. Raises LostError for one that is no JSON, as that of a proxy."""
+    try:
+        message: Message = json.loads(body)
+    except ValueError as error:
+        raise LostError(f"the response is no JSON: {body[:SHOWN_BYTES].decode(errors='replace').strip()}") from error
+    return message
 
 
 def _checked(response: Message) -> Message:
