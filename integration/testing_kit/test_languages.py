@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,13 @@ def test_the_example_in_java_passes(folder: Path) -> None:
     launcher = "org.junit.platform.console.ConsoleLauncher"
     printed = run(["java", *QUICK_JVM, "-cp", f"{jars}:.", launcher, "execute", "--select-class", "OrdersTest"], folder)
     assert "2 tests successful" in printed
+
+
+def test_maven_gets_what_the_example_in_java_is_tested_with() -> None:
+    pom = (EXAMPLES / "java" / "pom.xml").read_text()
+    found = set(re.findall(r"<groupId>(.+)</groupId>\s+<artifactId>(.+)</artifactId>\s+<version>(.+)</version>\s+<", pom))
+    jupiter = ("org.junit.jupiter", "junit-jupiter", JUNIT[2].replace("1.", "5.", 1))  # of the same release as the launcher
+    assert {CLIENT, LOGS, jupiter} <= found
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="needs Node.js")
