@@ -13,8 +13,8 @@ import functools, gc, os, signal, time
 from pybroker.cli.start import prepare
 from pybroker.sharing.turns import garbage
 prepare()
-garbage.thread_time_ns = functools.partial(os.kill, os.getpid(), signal.SIGTERM)
-gc.callbacks.append(lambda phase, _: phase == "start" and garbage._collection(phase, {"generation": 2}))
+garbage.thread_time_ns = functools.partial(sum, filter(None, map(os.kill, [os.getpid()], [signal.SIGTERM])))  # 0; once a signal
+gc.callbacks.append(garbage._collection)
 gc.collect()
 time.sleep(20)
 raise SystemExit("it went on")
