@@ -24,6 +24,7 @@ group_gauges         what the coordinator of groups shows to them
 dynamic_settings     what a change of a setting changes in the running broker
 kept_clients         the counts of clients, kept over restarts
 handling             what tests put in front of the dispatcher: faults, and a trail of the requests
+logins               the gates of the listeners whose clients log in
 http_listeners       the listeners over HTTP: metrics, and the API for tests
 lifecycle            what a command adds to the start and the stop
 ready_file           the file that a health check reads to find the broker

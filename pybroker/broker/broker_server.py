@@ -34,8 +34,10 @@ from pybroker.broker.joining import Membership, StartError, controllers_of, open
 from pybroker.broker.kept_clients import KeptClients
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
+from pybroker.broker.logins import gates_of, offers_of
 from pybroker.broker.passes import schedule_passes
 from pybroker.broker.periodic import Periodic
+from pybroker.broker.registration import advertised_of
 from pybroker.broker.settling import settled
 from pybroker.config.hosts import HostLookups, connection_limits
 from pybroker.config.setting import ConfigError
@@ -64,7 +66,6 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator, Sequence
 
-    from pybroker.addresses.advertised import Advertised
     from pybroker.broker.replication import Replication
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
@@ -138,6 +139,7 @@ class BrokerServer:
         try:
             self._share_descriptors()
             self.faults, self.trail = self.faults or faults_of(self.config), self.trail or trail_of(self.config)
+            self._offers = offers_of(self.config)
             self._http.start(self.config, self.metrics, self.lifecycle)
             return await self._open(sockets)
         except BaseException:
@@ -389,7 +391,7 @@ class BrokerServer:
     async def _open_sockets(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
         config = self.config
         self._make_dispatcher()
-        by_peer = self._advertised()
+        by_peer = advertised_of(config)
         self.server = SocketServer(
             listeners_of(config),
             self.handler,
@@ -398,6 +400,7 @@ class BrokerServer:
             address_for=None if by_peer is None else by_peer.address_for,
             conversions=self.conversions,
             on_lost=self.services.clients.lost,
+            gates=gates_of(self._offers, self.handler, lambda: self.controller.config),
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server))
         if self.membership.is_alone:
@@ -417,16 +420,6 @@ class BrokerServer:
     async def _before_sockets(self) -> None:
         if (reason := await self.lifecycle.before_sockets(self.controller)) is not None:
             raise StartError(reason)
-
-    def _advertised(self) -> Advertised | None:
-        """Return the object that chooses each client's address by the network that it connects from, or None if
-        `pybroker.advertised.by.peer` is off.
-        """
-        if not self.config.pybroker_advertised_by_peer:
-            return None
-        from pybroker.addresses.advertised import advertised  # noqa: PLC0415  only in containers
-
-        return advertised(self.config)
 
     def _schedule_passes(self) -> None:
         logs, replicas = self.log_manager, self.replica_manager

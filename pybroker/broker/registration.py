@@ -15,11 +15,23 @@ from pybroker.network.limits import BoundListener
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pybroker.addresses.advertised import Advertised
     from pybroker.config.broker import BrokerConfig
 
 logger = logging.getLogger(__name__)
 
 EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  compared, not bound
+
+
+def advertised_of(config: BrokerConfig) -> Advertised | None:
+    """Return what chooses each client's address by the network that it connects from; None if `pybroker.advertised.by.peer` is
+    off.
+    """
+    if not config.pybroker_advertised_by_peer:
+        return None
+    from pybroker.addresses.advertised import advertised  # noqa: PLC0415  only in containers
+
+    return advertised(config)
 
 
 def inter_broker_listener(config: BrokerConfig) -> str:

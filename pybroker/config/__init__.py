@@ -3,6 +3,7 @@
 setting              a row of the table: name, type, default, description, check; ConfigError
 table                all rows for brokers, and the families of names that are only accepted
 server_settings, log_settings, group_settings      the rows for brokers, by subject
+sasl_settings        the rows for logins
 topic_settings       the rows for topics, and the broker properties that are their defaults
 unread_settings      Kafka's other properties, which are accepted and which only DescribeConfigs shows
 group_configs        settings of single groups
@@ -15,6 +16,7 @@ broker               BrokerConfig: one typed attribute for each property
 topic                TopicConfig: a topic's own settings over the broker's
 admin                the syntax of `pybroker.admin.listener`
 listeners            the syntax of `listeners` and of the properties that belong to it
+listener_settings    settings that a single listener has for itself
 hosts                looks up host names in settings
 
 document             writes docs/configuration.md and config/server.properties

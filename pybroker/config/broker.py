@@ -247,6 +247,8 @@ class BrokerConfig(BaseSettings):
     replica_socket_receive_buffer_bytes: int
     replica_socket_timeout_ms: int
     request_timeout_ms: int
+    sasl_enabled_mechanisms: tuple[str, ...]
+    sasl_server_max_receive_size: int
     security_inter_broker_protocol: str
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int

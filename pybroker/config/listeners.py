@@ -18,7 +18,7 @@ from typing import Final
 from pybroker.config.server_settings import SECURITY_PROTOCOLS
 from pybroker.config.setting import ConfigError
 
-SUPPORTED_PROTOCOLS: Final = ("PLAINTEXT",)
+SUPPORTED_PROTOCOLS: Final = ("PLAINTEXT", "SASL_PLAINTEXT")
 
 PORT_MAX: Final = 65535
 
@@ -259,5 +259,9 @@ def _endpoint(key: str, text: str, address: _Address, protocols: dict[str, str])
     if protocol is None:
         raise ConfigError(key, text, f"{address.name} has no security protocol in listener.security.protocol.map")
     if protocol not in SUPPORTED_PROTOCOLS:
-        raise ConfigError(key, text, f"{address.name} needs {protocol}, which is not supported yet; only PLAINTEXT is")
+        raise ConfigError(
+            key,
+            text,
+            f"{address.name} needs {protocol}, which is not supported yet; only {' and '.join(SUPPORTED_PROTOCOLS)} are",
+        )
     return Endpoint(listener_name=address.name, host=address.host, port=address.port, security_protocol=protocol)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.environment import ADVERTISED, ADVERTISED_LISTENERS, PREFIX, properties_of_environment, property_name
+from pybroker.config.listener_settings import is_of_listener
 from pybroker.config.listeners import with_address
 from pybroker.config.properties import PropertiesError, parse_properties
 from pybroker.config.setting import ConfigError, Effect, Value
@@ -168,6 +169,8 @@ def _remarks(merged: Texts, config: BrokerConfig, *, is_listener_set: bool) -> t
     for name, (origin, _) in merged.items():
         setting = BROKER_SETTINGS.get(name)
         family = None if setting is not None else family_of(name)
+        if is_of_listener(name):
+            continue
         effect = setting.effect if setting is not None else family.effect if family is not None else None
         if effect is None:
             unknown.append(f"unknown property {name} (from {origin})")

@@ -263,14 +263,6 @@ SERVER_SETTINGS: Final = (
         "pybroker's own: when the responses that clients have not taken have more bytes than this by sum, connections are"
         " closed at once, at first those that have waited longest.", at_least(1 << 20),
     ),
-    Setting(
-        "connection.failed.authentication.delay.ms", _I, 100,
-        "Delay of the response to a failed login, in ms.", at_least(0), _LATER,
-    ),
-    Setting(
-        "connections.max.reauth.ms", _L, 0,
-        "Time after which a SASL connection must log in again, in ms; 0 is never.", None, _LATER,
-    ),
     # topics
     Setting("num.partitions", _I, 1, "Partitions of a topic that is created without a number.", at_least(1)),
     Setting("default.replication.factor", _I, 1, "Replicas of a topic that is created without a number.", at_least(1)),

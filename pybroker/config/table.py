@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.config.group_settings import FAMILIES, GROUP_SETTINGS, Family
 from pybroker.config.log_settings import LOG_SETTINGS
+from pybroker.config.sasl_settings import SASL_SETTINGS
 from pybroker.config.server_settings import SERVER_SETTINGS
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ SECTIONS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     ("The server, its sockets, topics and replication", SERVER_SETTINGS),
     ("The log", LOG_SETTINGS),
     ("Groups, offsets and transactions", GROUP_SETTINGS),
+    ("Logins", SASL_SETTINGS),
 )
 BROKER_SETTINGS: Final = {setting.name: setting for _, settings in SECTIONS for setting in settings}
 

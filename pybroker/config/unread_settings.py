@@ -105,7 +105,6 @@ replication.quota.window.num int 11
 replication.quota.window.size.seconds int 1
 reserved.broker.max.id int 1000
 sasl.client.callback.handler.class class null
-sasl.enabled.mechanisms list GSSAPI
 sasl.jaas.config password null
 sasl.kerberos.kinit.cmd string /usr/bin/kinit
 sasl.kerberos.min.time.before.relogin long 60000
@@ -136,7 +135,6 @@ sasl.oauthbearer.scope.claim.name string scope
 sasl.oauthbearer.sub.claim.name string sub
 sasl.oauthbearer.token.endpoint.url string null
 sasl.server.callback.handler.class class null
-sasl.server.max.receive.size int 524288
 security.providers string null
 socket.connection.setup.timeout.max.ms long 30000
 socket.connection.setup.timeout.ms long 10000

@@ -69,12 +69,13 @@ def read_entry(
     everything = several_brokers.stated([*sources, variables.others])
     several_brokers.check(everything, is_own_host)
     unprotected = access_control.check({**variables.others, **merged}, environment)
-    logins = access_control.ignored_logins(merged, environment)
     has_directory = any(name in merged and merged[name][1].strip() for name in ("log.dirs", "log.dir"))
     defaults = {"pybroker.advertised.by.peer": (DEFAULT, "true"), "listeners": (DEFAULT, EVERYWHERE)}
     if not has_directory:
         defaults["log.dirs"] = (DEFAULT, default_directory())
     loaded = load_texts([*sources, defaults])
+    has_logins = any(endpoint.security_protocol.startswith("SASL_") for endpoint in loaded.config.endpoints)
+    logins = [] if has_logins else access_control.ignored_logins(merged, environment)
     own_hosts.check(loaded.config.endpoints, merged, is_own_host)
     topics = wanted_topics(
         variables.topics,

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.listeners import SUPPORTED_PROTOCOLS, parse_protocol_map
+from pybroker.config.server_settings import SECURITY_PROTOCOLS
 from pybroker.config.setting import ConfigError
 from pybroker.container.several_brokers import refusal, text_of
 
@@ -26,11 +27,11 @@ _PROTOCOL_NAMES: Final = (
     "protocol.name",
 )  # of wurstmeister's image; each is the protocol of a listener
 _NAME: Final = re.compile(r"\s*([^:/\s]+)://")
-_PROTECTED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+_PROTECTED: Final = frozenset(SECURITY_PROTOCOLS) - {*SUPPORTED_PROTOCOLS}
 
 
 def check(properties: Texts) -> None:
-    """Refuse listeners that are not plain. Raises ConfigError.
+    """Refuse listeners that there are not. Raises ConfigError.
 
     `properties` include those of other images' own variables.
     """

@@ -132,6 +132,10 @@ class Receiver:
         self._refused: bytes | None = None  # waits for memory
         self.bytes_wanted = self.bytes_come = 0  # for the admission
 
+    def bound(self, request_bytes_max: int) -> None:
+        """Refuse requests of more bytes from now on."""
+        self._request_bytes_max = request_bytes_max
+
     @property
     def is_waiting(self) -> bool:
         """Whether a request waits for its memory: reading must pause."""

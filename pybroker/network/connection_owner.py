@@ -45,8 +45,11 @@ class ConnectionOwner(Protocol):
     def active(self, connection: ConnectionCore) -> int:
         """Note that bytes came or went at `active_ns`. Returns until when (monotonic ns) further bytes need no note."""
 
+    def guard(self, connection: ConnectionCore) -> None:
+        """Give the requests of a new connection to what lets its client log in."""
+
     def requested(self, connection: ConnectionCore) -> None:
-        """Note that the connection has completed its first request."""
+        """Note that the connection has completed its first request, or that its client has logged in."""
 
     def unread(self, connection: ConnectionCore) -> None:
         """Note that the peer does not take its response at once: the transport is above its high water mark."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.protocol.parts import Part
+    from pybroker.security.sasl.login import Login
 
 
 class ProtocolViolation(Exception):  # noqa: N818  (it is the peer's doing)
@@ -36,6 +37,15 @@ class RequestHolder(Protocol):
     def release_request(self) -> None:
         """Let the memory go. The connection may be gone by then."""
 
+    def end(self) -> None:
+        """Take no more requests, and close when the one in work has its response."""
+
+    def serve_by(self, handler: RequestHandler, request_bytes_max: int) -> None:
+        """Give requests to `handler` from the next turn on, and refuse those of more bytes."""
+
+    def admit(self, handler: RequestHandler | None) -> None:
+        """Serve the client by `handler`, or by the server's: it has logged in."""
+
 
 class ConnectionContext(ContextState):
     """The two ends of a connection. Lives as long as the connection; one object for all of its requests.
@@ -45,7 +55,8 @@ class ConnectionContext(ContextState):
     default the address that it has connected to. `client_id` is that of the first request, and `client` is where its requests are
     counted; both are None before. `down_converted` records were converted for it and are not yet counted there. `holder` is the
     connection while it is open. `on_lost` ends the work in hand when the connection is lost, if the work wants that. `principal`
-    is the identity of the client as `TYPE:NAME`, ANONYMOUS until the client has authenticated.
+    is the identity of the client as `TYPE:NAME`, ANONYMOUS until the client has authenticated. `login` is that of a client at a
+    SASL listener, None at others.
     """
 
     __slots__ = (
@@ -62,6 +73,7 @@ class ConnectionContext(ContextState):
         "listener_name",
         "local_host",
         "local_port",
+        "login",
         "on_lost",
         "peer_host",
         "peer_port",
@@ -91,6 +103,7 @@ class ConnectionContext(ContextState):
         self.advertised_port = local_port
         self.security_protocol = security_protocol
         self.principal = ANONYMOUS
+        self.login: Login | None = None
         self.holder: RequestHolder | None = None
         self.is_lost = False
         self.on_lost: Callable[[], None] | None = None

@@ -9,7 +9,8 @@ import logging
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pybroker.long_work import CONVERSIONS, LongWork
@@ -25,10 +26,12 @@ from pybroker.network.limits import BoundListener, Listener, NetworkLimits, host
 from pybroker.network.mute import MuteCounters
 from pybroker.network.receiver import new_scratch
 from pybroker.network.strangers import LOOK_MS, Strangers
+from pybroker.security.principal import ANONYMOUS
 from pybroker.sharing.turns.watchdog import watchdog_of
 
 if TYPE_CHECKING:
     from pybroker.network._connection_python import ConnectionCore
+    from pybroker.network.gate import Gate
     from pybroker.network.memory_pool import MemoryPool
 
 logger = logging.getLogger(__name__)
@@ -51,6 +54,7 @@ class SocketServer:
         address_for: returns the host and port that a new client must use; None: the address that it has connected to.
         conversions: the threads of conversions for old clients.
         on_lost: called with each connection that is gone.
+        gates: by the name of its listener, what takes requests until the client has logged in.
         now_ns: monotonic time in ns.
 
     What the metrics exporter may read
@@ -71,6 +75,7 @@ class SocketServer:
         address_for: Callable[[ConnectionContext], tuple[str, int]] | None = None,
         conversions: LongWork | None = None,
         on_lost: Callable[[ConnectionCore], None] = lambda _: None,
+        gates: Mapping[str, Gate] = MappingProxyType({}),
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.listeners = tuple(listeners)
@@ -78,7 +83,7 @@ class SocketServer:
         self.memory_pool = memory_pool
         self._limits = limits
         self._address_for = address_for
-        self._on_lost = on_lost
+        self._on_lost, self._gates = on_lost, gates
         self.conversions = conversions or LongWork("convert", CONVERSIONS)
         self.now_ns = now_ns
         self.admission = Admission(memory_pool, limits.queued_max_requests)
@@ -224,9 +229,15 @@ class SocketServer:
         self.strangers.opened(connection)
         return True
 
+    def guard(self, connection: ConnectionCore) -> None:
+        """Give the requests of a new connection to the gate of its listener."""
+        gate = self._gates[connection.context.listener_name]
+        connection.serve_by(gate.handle, gate.request_bytes_max)
+
     def requested(self, connection: ConnectionCore) -> None:
-        """Note the first request of a connection."""
-        self.strangers.requested(connection)
+        """Note the first request of a connection, or its login."""
+        if connection.context.login is None or connection.context.principal != ANONYMOUS:
+            self.strangers.requested(connection)
 
     def active(self, connection: ConnectionCore) -> int:
         """Mark the connection as active, the last to be idle; its next mark may come `_NOTE_SHARE` of the idle time later.
@@ -333,12 +344,14 @@ class SocketServer:
                 acceptor.resume()
 
     def _factory(self, loop: asyncio.AbstractEventLoop, listener: Listener) -> Callable[[], Connection]:
-        counters = self.listener_counters[listener.name]
+        counters, gate = self.listener_counters[listener.name], self._gates.get(listener.name)
 
         def connection() -> Connection:
             context = ConnectionContext(
                 connection_id=0, listener_name=listener.name, security_protocol=listener.security_protocol
             )
+            if gate is not None:
+                context.login = gate.new_login()
             return Connection(loop, self, context, counters)
 
         return connection

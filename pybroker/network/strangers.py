@@ -3,7 +3,7 @@
 Kafka closes a connection that is idle for `connections.max.idle.ms`, ten minutes. Until then, strangers with enough connections,
 or with the sizes of requests that never come, keep its clients out. The rules here do not wait that long:
 
-    a connection has completed its first request after `first_request_timeout_ms`
+    a connection has completed its first request after `first_request_timeout_ms`; at a SASL listener, the login
     a request that is being received gets PROGRESS_BYTES, or its end, in every `request_progress_timeout_ms`; while other
         requests wait for memory, in every PRESSED_MS, and its end within half of `request_progress_timeout_ms`
     responses that peers have not taken have at most `unsent_response_bytes_max` by sum, or those that have waited longest for a
@@ -169,7 +169,8 @@ class Strangers:
                 del self._fresh[connection]
                 self._fresh[connection] = now_ns
             else:
-                self._close(connection, f"it has sent no complete request within {timeout_ms} ms")
+                what = "sent no complete request" if connection.context.login is None else "not logged in"
+                self._close(connection, f"it has {what} within {timeout_ms} ms")
 
     def _look_at(self, connection: ConnectionCore, *, now_ns: int, timeout_ms: int, whole_ms: int) -> None:
         come = connection.partial_bytes()

@@ -1,5 +1,6 @@
 """Identity, encryption and permission: rules that compute on values, without a connection and without the cluster.
 
+sasl/        the logins of clients
 principal    the identity of a client, as text
 
 Nothing here imports a library of cryptography before a setting asks for it: a broker whose listeners are all PLAINTEXT pays

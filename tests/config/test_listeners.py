@@ -75,7 +75,7 @@ def test_good_listeners_are_also_advertised(text: str, endpoints: list[Endpoint]
         ("PLAINTEXT://:1,OTHER://[::1]:1", "port 1"),
         ("UNKNOWN://a:1", "listener.security.protocol.map"),
         ("SSL://a:1", "SSL, which is not supported yet"),
-        ("SASL_PLAINTEXT://a:1", "SASL_PLAINTEXT, which is not supported yet"),
+        ("SASL_SSL://a:1", "SASL_SSL, which is not supported yet"),
     ],
 )
 def test_bad_listeners_are_refused_with_key_and_value(text: str, reason: str) -> None:

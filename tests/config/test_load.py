@@ -60,7 +60,7 @@ def test_an_unknown_name_is_a_warning_with_its_origin(tmp_path: Path) -> None:
 def test_a_name_without_effect_is_logged_when_it_is_not_its_default() -> None:
     loaded = load(
         overrides={
-            "connections.max.reauth.ms": "1",
+            "max.connection.creation.rate": "1",
             "transaction.state.log.min.isr": "2",
             "num.io.threads": "16",
             "num.network.threads": "3",
@@ -68,7 +68,7 @@ def test_a_name_without_effect_is_logged_when_it_is_not_its_default() -> None:
             "zookeeper.connect": "z:2181",
         }
     )
-    assert loaded.warnings == ("without effect in this version: connections.max.reauth.ms, ssl.keystore.location",)
+    assert loaded.warnings == ("without effect in this version: max.connection.creation.rate, ssl.keystore.location",)
     assert loaded.notices == ("accepted and ignored: num.io.threads, zookeeper.connect",)
 
 
@@ -159,7 +159,9 @@ def test_a_file_is_utf8_or_else_latin1(tmp_path: Path) -> None:
 def test_families_are_disjoint_and_hide_no_row() -> None:
     for name in BROKER_SETTINGS:
         family = family_of(name)
-        assert family is None or family.prefix in ("controller.", "metadata.", "metrics."), "a row inside a family comes first"
+        assert family is None or family.prefix in ("controller.", "metadata.", "metrics.", "sasl."), (
+            "a row inside a family comes first"
+        )
     prefixes = [family.prefix for family in FAMILIES]
     assert len({*prefixes}) == len(prefixes)
 

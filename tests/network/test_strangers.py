@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from pybroker.network import strangers as module
+from pybroker.network.context import ConnectionContext
 from pybroker.network.limits import NetworkLimits
 from pybroker.network.strangers import GRACE_MS, PRESSED_MS, PROGRESS_BYTES, SLICE, SPARED_MAX, Strangers
 
@@ -18,7 +19,7 @@ LIMITS = NetworkLimits(first_request_timeout_ms=60_000, request_progress_timeout
 class FakeConnection:
     """A connection as the test describes it."""
 
-    context = "a connection"
+    context = ConnectionContext(connection_id=1)
 
     def __init__(self) -> None:
         self.is_open = True

@@ -1,0 +1,49 @@
+"""The gates of the listeners whose clients log in."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from pybroker.broker.joining import StartError
+from pybroker.config.setting import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pybroker.api.gate import Gate
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.network.context import RequestHandler
+    from pybroker.security.sasl.login import Offer
+
+
+def offers_of(config: BrokerConfig) -> Mapping[str, Offer]:
+    """Return what each SASL listener offers, by its name; a broker without one pays nothing. Raises StartError."""
+    if not any(endpoint.security_protocol.startswith("SASL_") for endpoint in config.endpoints):
+        return {}
+    from pybroker.security.sasl.offers import offers  # noqa: PLC0415  only where clients log in
+
+    try:
+        return offers(config)
+    except ConfigError as error:
+        raise StartError(str(error)) from error
+
+
+def gates_of(offers: Mapping[str, Offer], handler: RequestHandler, current: Callable[[], BrokerConfig]) -> Mapping[str, Gate]:
+    """Return the gate of each SASL listener, by its name. `current` returns the configuration in force."""
+    if not offers:
+        return {}
+    from pybroker.api.gate import Gate  # noqa: PLC0415  as above
+    from pybroker.security.sasl.failures import FailureLog  # noqa: PLC0415
+
+    failures, request_bytes_max = FailureLog(time.monotonic_ns), current().sasl_server_max_receive_size
+    return {
+        listener: Gate(
+            offer,
+            handler,
+            failures,
+            request_bytes_max=min(request_bytes_max, current().socket_request_max_bytes),
+            delay_ms=lambda: current().connection_failed_authentication_delay_ms,
+        )
+        for listener, offer in offers.items()
+    }

@@ -1,0 +1,55 @@
+"""Settings that a single listener may have for itself, by names that begin with the listener's.
+
+    listener.name.LISTENER.NAME                 before NAME
+    listener.name.LISTENER.MECHANISM.NAME       before both, for one SASL mechanism
+
+Listeners and mechanisms are in lower case there.
+
+Source: AbstractConfig.valuesWithPrefixOverride, ListenerName, ChannelBuilders.channelBuilderConfigs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.config.setting import ConfigError, Value
+from pybroker.config.table import BROKER_SETTINGS
+
+if TYPE_CHECKING:
+    from pybroker.config.broker import BrokerConfig
+
+PREFIX: Final = "listener.name."
+OF_LISTENERS: Final = frozenset({"sasl.enabled.mechanisms", "sasl.jaas.config", "connections.max.reauth.ms"})
+"""The names that may stand behind a listener's."""
+
+
+def is_of_listener(name: str) -> bool:
+    """Return whether a property is one of those that a listener may have for itself."""
+    if not name.startswith(PREFIX):
+        return False
+    _, _, own = name.removeprefix(PREFIX).partition(".")
+    return own in OF_LISTENERS or own.partition(".")[2] in OF_LISTENERS
+
+
+def key_of(listener: str, name: str, mechanism: str = "") -> str:
+    """Return the name of a listener's own setting."""
+    return f"{PREFIX}{listener.lower()}.{mechanism.lower() + '.' if mechanism else ''}{name}"
+
+
+def text_of(config: BrokerConfig, listener: str, name: str, mechanism: str = "") -> str | None:
+    """Return the text of a listener's own setting; None if it has none."""
+    return config.unread.get(key_of(listener, name, mechanism))
+
+
+def value_of(config: BrokerConfig, listener: str, name: str, mechanism: str = "") -> Value:
+    """Return a setting as a listener has it. Raises ConfigError."""
+    setting = BROKER_SETTINGS[name]
+    for key in (key_of(listener, name, mechanism), key_of(listener, name)):
+        text = config.unread.get(key)
+        if text is not None:
+            try:
+                return setting.parse(text)
+            except ConfigError as error:
+                raise ConfigError(key, setting.shown(text), error.reason) from None
+    value: Value = getattr(config, setting.attribute)
+    return value

@@ -1,0 +1,11 @@
+"""The logins of clients by SASL: mechanisms and the server's part of their exchanges, as rules on bytes.
+
+login                the login of one connection: what fits when, and what a login ends with
+exchange             what the mechanisms have in common, and their errors
+plain                PLAIN
+offers               what each listener offers, as the configuration has it
+jaas                 the syntax of Kafka's login modules
+failures             one log line for a login that failed
+
+Source: org.apache.kafka.common.security; RFC 4422.
+"""

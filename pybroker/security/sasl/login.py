@@ -1,0 +1,186 @@
+"""The login of one connection, from the choice of the mechanism on: which request fits now, and what a login ends with.
+
+    HANDSHAKE      SaslHandshake, or ApiVersions
+    TOKENS         SaslAuthenticate, or bare tokens after SaslHandshake v0
+    COMPLETE       everything; SaslHandshake begins another login, to stay for longer (KIP-368)
+    FAILED         nothing
+
+A login that fails ends the connection. Another login of a connection must be by the same mechanism and of the same user.
+
+Source: SaslServerAuthenticator; KIP-43, KIP-152, KIP-368.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.security.principal import user
+from pybroker.security.sasl.exchange import RefusedError, SaslError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pybroker.security.sasl.exchange import Exchange, Identity, Mechanism
+
+AGAIN_NS_MIN: Final = 1_000_000_000
+"""The time between two logins of a connection. Kafka takes a SaslHandshake that comes sooner for a mistake."""
+_NS_PER_MS: Final = 1_000_000
+
+
+class State(IntEnum):
+    """How far a login is."""
+
+    HANDSHAKE = 0
+    TOKENS = 1
+    COMPLETE = 2
+    FAILED = 3
+
+
+_FITTING: Final = {
+    State.HANDSHAKE: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
+    State.TOKENS: frozenset({ApiKey.SASL_AUTHENTICATE}),
+}
+
+
+class Offer(NamedTuple):
+    """What a listener offers: its mechanisms by name, and for how long a login by each is valid, in ms; 0: without end."""
+
+    mechanisms: Mapping[str, Mechanism]
+    session_ms_max: Mapping[str, int]
+
+
+class Outcome(NamedTuple):
+    """The result of a token: an error code with the message for the client, or the server's token."""
+
+    error_code: ErrorCode
+    message: str | None
+    token: bytes
+    session_ms: int = 0
+
+
+class Login:
+    """The login of one connection.
+
+    Attributes:
+        state: how far it is.
+        is_bare: whether the tokens come without requests around them.
+        failure: why it has failed, for the log; empty before.
+        principal: who the client is; empty before a login is complete.
+        expires_ns: when the login ends, in monotonic ns; 0: never.
+    """
+
+    __slots__ = (
+        "_again_ns", "_exchange", "_now_ms", "_now_ns", "_offer", "_on_again", "expires_ns", "failure",
+        "is_bare", "mechanism", "principal",        "refused", "state",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        offer: Offer,
+        *,
+        on_again: Callable[[Any], None],
+        now_ns: Callable[[], int],
+        now_ms: Callable[[], float],
+    ) -> None:
+        """Begin; `now_ns` is monotonic, `now_ms` since 1970. `on_again` is called with the connection that logs in again."""
+        self._offer, self._on_again, self._now_ns, self._now_ms = offer, on_again, now_ns, now_ms
+        self.state = State.HANDSHAKE
+        self.is_bare = False
+        self.failure = self.principal = self.mechanism = ""
+        self.refused = ""  # the message to the client that chose another mechanism for another login
+        self.expires_ns = self._again_ns = 0
+        self._exchange: Exchange | None = None
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """The names of the mechanisms that the listener offers."""
+        return list(self._offer.mechanisms)
+
+    @property
+    def given_user(self) -> str:
+        """The user that the client has named, for the log; empty before."""
+        return "" if self._exchange is None else self._exchange.user
+
+    @property
+    def is_again(self) -> bool:
+        """Whether the connection has logged in before."""
+        return self.principal != ""
+
+    def fits(self, api_key: int) -> bool:
+        """Return whether a request fits the state."""
+        return api_key in _FITTING.get(self.state, ())
+
+    def fail(self, reason: str) -> None:
+        """End the login, and with it the connection."""
+        self.state, self.failure = State.FAILED, reason
+
+    def begin_again(self, connection: Any) -> bool:
+        """Begin another login of a connection that has logged in. Returns whether it may."""
+        now_ns = self._now_ns()
+        if self.state != State.COMPLETE or now_ns < self._again_ns:
+            return False
+        self._again_ns = now_ns + AGAIN_NS_MIN
+        self.state, self.refused = State.HANDSHAKE, ""
+        self._on_again(connection)
+        return True
+
+    def choose(self, mechanism: str, *, is_bare: bool) -> ErrorCode:
+        """Begin a login by a mechanism, and return the error code for the client."""
+        chosen = self._offer.mechanisms.get(mechanism)
+        if chosen is None:
+            self.fail(f"the client asks for the mechanism {mechanism[:50]!r}, and there are {', '.join(self._offer.mechanisms)}")
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        if self.is_again and mechanism != self.mechanism:
+            self.refused = (
+                f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of mechanism "
+                f"'{self.mechanism}'"
+            )
+        else:
+            self.mechanism = mechanism
+        self._exchange, self.is_bare, self.state = chosen.begin(), is_bare, State.TOKENS
+        return ErrorCode.NONE
+
+    def take(self, token: bytes) -> Outcome:
+        """Take the client's next token."""
+        exchange = self._exchange
+        assert exchange is not None, "a mechanism was chosen"
+        try:
+            if self.refused:
+                raise RefusedError(self.refused)
+            response = exchange.respond(token)
+            if exchange.identity is None:
+                return Outcome(ErrorCode.NONE, None, response)
+            session_ms = self._complete(exchange.identity)
+        except RefusedError as error:
+            self.fail(str(error))
+            return Outcome(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error), b"")
+        except SaslError as error:
+            self.fail(str(error))
+            what = "re-authentication" if self.is_again else "authentication"
+            message = f"Authentication failed during {what} due to invalid credentials with SASL mechanism {self.mechanism}"
+            return Outcome(ErrorCode.SASL_AUTHENTICATION_FAILED, message, b"")
+        return Outcome(ErrorCode.NONE, None, response, session_ms)
+
+    def is_expired(self) -> bool:
+        """Return whether the login that was complete has ended."""
+        return self.expires_ns != 0 and self._now_ns() >= self.expires_ns
+
+    def _complete(self, identity: Identity) -> int:
+        """Take over who the client is. Returns for how long the login is valid, in ms; 0: without end. Raises SaslError."""
+        principal = user(identity.name)
+        if self.is_again and principal != self.principal:
+            kept, new = self.principal.replace(":", ".", 1), principal.replace(":", ".", 1)
+            raise RefusedError(f"Cannot change principals during re-authentication from {kept}: {new}")
+        bounds = [float(self._offer.session_ms_max.get(self.mechanism, 0))]
+        if identity.expires_ms is not None:
+            left_ms = identity.expires_ms - self._now_ms()
+            if left_ms <= 0:
+                raise SaslError("the proof of the user has expired")
+            bounds.append(left_ms)
+        session_ms = int(min((bound for bound in bounds if bound > 0), default=0))
+        self.principal, self.state = principal, State.COMPLETE
+        self.expires_ns = self._now_ns() + session_ms * _NS_PER_MS if session_ms else 0
+        return session_ms

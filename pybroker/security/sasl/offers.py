@@ -1,0 +1,87 @@
+"""What each SASL listener offers: its mechanisms, with the login modules that the configuration has for them.
+
+    sasl.enabled.mechanisms                                 names, for all listeners or for one
+    listener.name.LISTENER.MECHANISM.sasl.jaas.config       the login module of a mechanism
+
+Source: JaasContext.loadServerContext, ChannelBuilders.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.config.listener_settings import key_of, text_of, value_of
+from pybroker.config.setting import ConfigError
+from pybroker.security.sasl import plain
+from pybroker.security.sasl.jaas import JaasError, LoginModule, parse_modules
+from pybroker.security.sasl.login import Offer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.security.sasl.exchange import Mechanism
+
+PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
+ENABLED: Final = "sasl.enabled.mechanisms"
+REAUTH: Final = "connections.max.reauth.ms"
+JAAS: Final = "sasl.jaas.config"
+HIDDEN: Final = "[hidden]"
+
+_MODULES: Final = {plain.NAME: plain.MODULE}
+"""The login module of each mechanism."""
+
+
+def offers(config: BrokerConfig) -> dict[str, Offer]:
+    """Return the offer of each SASL listener by its name. Raises ConfigError."""
+    return {
+        endpoint.listener_name: _offer(config, endpoint.listener_name)
+        for endpoint in config.endpoints
+        if endpoint.security_protocol in PROTOCOLS
+    }
+
+
+def _offer(config: BrokerConfig, listener: str) -> Offer:
+    names = value_of(config, listener, ENABLED)
+    assert isinstance(names, tuple)
+    key = key_of(listener, ENABLED) if text_of(config, listener, ENABLED) is not None else ENABLED
+    if not names:
+        raise ConfigError(key, "", f"names no mechanism, which the listener {listener} needs")
+    for name in names:
+        if name not in _MAKERS:
+            known = ", ".join(_MAKERS)
+            raise ConfigError(key, ",".join(names), f"{name} is not supported; the listener {listener} can have {known}")
+    return Offer(
+        {name: _MAKERS[name](config, listener) for name in names},
+        {name: _session_ms_max(config, listener, name) for name in names},
+    )
+
+
+def _session_ms_max(config: BrokerConfig, listener: str, mechanism: str) -> int:
+    value = value_of(config, listener, REAUTH, mechanism)
+    assert isinstance(value, int)
+    return max(value, 0)
+
+
+def _plain(config: BrokerConfig, listener: str) -> Mechanism:
+    return plain.Plain(login_module(config, listener, plain.NAME).options)
+
+
+def login_module(config: BrokerConfig, listener: str, mechanism: str) -> LoginModule:
+    """Return the login module of a listener's mechanism. Raises ConfigError."""
+    key, wanted = key_of(listener, JAAS, mechanism), _MODULES[mechanism]
+    text = text_of(config, listener, JAAS, mechanism)
+    if text is None:
+        raise ConfigError(key, "", f"is not set: {mechanism} at the listener {listener} needs {wanted} required ...;")
+    try:
+        modules = parse_modules(text)
+    except JaasError as error:
+        raise ConfigError(key, HIDDEN, f"is no login module: {error}") from None
+    if len(modules) != 1:
+        raise ConfigError(key, HIDDEN, f"has {len(modules)} login modules, and must have one")
+    if modules[0].name != wanted:
+        raise ConfigError(key, HIDDEN, f"must have the login module {wanted} for {mechanism}")
+    return modules[0]
+
+
+_MAKERS: Final[dict[str, Callable[[BrokerConfig, str], Mechanism]]] = {plain.NAME: _plain}
