@@ -104,7 +104,7 @@ def test_settings_that_kafka_does_not_have_are_not_given_back_to_it() -> None:
 
 
 _OF_LISTENERS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
-NOT_DYNAMIC = dict.fromkeys(_OF_LISTENERS, "listeners are opened at the start only")
+NOT_DYNAMIC = dict.fromkeys((*_OF_LISTENERS, "sasl.enabled.mechanisms"), "listeners are opened at the start only")
 
 
 @lru_cache

@@ -29,7 +29,7 @@ def sasl_listener(mechanisms: str = "PLAIN", **others: str) -> dict[str, str]:
 
 
 CLIENT_ERRORS: Final = (KafkaPythonError, AiokafkaError, RuntimeError)
-"""What the writers raise."""
+"""The errors that the writers raise."""
 
 Login = Mapping[str, str]
 """mechanism, user, password."""

@@ -1,4 +1,4 @@
-"""What takes the requests of a connection of a SASL listener until its client has logged in.
+"""The gate of a SASL listener: it takes the requests of a connection until the client has logged in.
 
 Behaviour
     A request that does not fit the login's state ends the connection. All others go the way of every request, to the handlers of
@@ -12,8 +12,7 @@ Source: SaslServerAuthenticator, Processor.processCompletedReceives, KafkaChanne
 from __future__ import annotations
 
 import asyncio
-import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.api_keys import ApiKey
@@ -23,7 +22,9 @@ from pybroker.security.sasl.login import Login, Offer, State
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pybroker.clock import Clock
     from pybroker.network.context import ConnectionContext, EncodedResponse, RequestHandler
+    from pybroker.network.gate import Guarded
     from pybroker.security.sasl.failures import FailureLog
 
 LINGER_S: Final = 0.1
@@ -44,11 +45,10 @@ class Gate:
     """
 
     __slots__ = (
+        "_clock",
         "_delay_ms",
         "_failures",
         "_handler",
-        "_now_ms",
-        "_now_ns",
         "_offer",
         "completed",
         "expired",
@@ -63,18 +63,17 @@ class Gate:
         *,
         request_bytes_max: int,
         delay_ms: Callable[[], int],
-        now_ns: Callable[[], int] = time.monotonic_ns,
-        now_ms: Callable[[], float] = lambda: time.time() * 1000,
+        clock: Clock,
     ) -> None:
         """Let clients in to `handler`; `delay_ms` returns the delay of a failure."""
         self._offer, self._handler, self._failures, self._delay_ms = offer, handler, failures, delay_ms
-        self._now_ns, self._now_ms = now_ns, now_ms
+        self._clock = clock
         self.request_bytes_max = request_bytes_max
         self.completed = self.expired = 0
 
     def new_login(self) -> Login:
         """Return the login of a new connection."""
-        return Login(self._offer, on_again=self._guard, now_ns=self._now_ns, now_ms=self._now_ms)
+        return Login(self._offer, on_again=self._guard, clock=self._clock)
 
     def handle(self, context: ConnectionContext, frame: memoryview) -> EncodedResponse | asyncio.Future[EncodedResponse]:
         """Handle a request; the frame is borrowed until the return. Raises ProtocolViolation."""
@@ -126,13 +125,13 @@ class Gate:
     def _let_in(self, context: ConnectionContext, login: Login) -> None:
         self.completed += 1
         context.principal = login.principal
-        if context.holder is not None:
-            context.holder.admit(self.handle if login.expires_ns else None)
+        if (holder := _holder(context)) is not None:
+            holder.admit(self.handle if login.expires_ms else None)
 
     def _guard(self, context: ConnectionContext) -> None:
         """Take the requests of a client that logs in again."""
-        if context.holder is not None:
-            context.holder.serve_by(self.handle, self.request_bytes_max)
+        if (holder := _holder(context)) is not None:
+            holder.serve_by(self.handle, self.request_bytes_max)
 
     def _end(
         self, context: ConnectionContext, response: EncodedResponse | asyncio.Future[EncodedResponse]
@@ -153,5 +152,10 @@ def _resolve(later: asyncio.Future[EncodedResponse], response: bytes) -> None:
 
 
 def _close(context: ConnectionContext) -> None:
-    if context.holder is not None:
-        context.holder.end()
+    if (holder := _holder(context)) is not None:
+        holder.end()
+
+
+def _holder(context: ConnectionContext) -> Guarded | None:
+    """Return the connection; None if it is gone."""
+    return cast("Guarded | None", context.holder)

@@ -400,7 +400,7 @@ class BrokerServer:
             address_for=None if by_peer is None else by_peer.address_for,
             conversions=self.conversions,
             on_lost=self.services.clients.lost,
-            gates=gates_of(self._offers, self.handler, lambda: self.controller.config),
+            gates=gates_of(self._offers, self.handler, lambda: self.controller.config, self.clock),
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server))
         if self.membership.is_alone:

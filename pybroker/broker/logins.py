@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from pybroker.broker.joining import StartError
@@ -12,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pybroker.api.gate import Gate
+    from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
     from pybroker.network.context import RequestHandler
     from pybroker.security.sasl.login import Offer
@@ -29,20 +29,26 @@ def offers_of(config: BrokerConfig) -> Mapping[str, Offer]:
         raise StartError(str(error)) from error
 
 
-def gates_of(offers: Mapping[str, Offer], handler: RequestHandler, current: Callable[[], BrokerConfig]) -> Mapping[str, Gate]:
+def gates_of(
+    offers: Mapping[str, Offer], handler: RequestHandler, current: Callable[[], BrokerConfig], clock: Clock
+) -> Mapping[str, Gate]:
     """Return the gate of each SASL listener, by its name. `current` returns the configuration in force."""
     if not offers:
         return {}
     from pybroker.api.gate import Gate  # noqa: PLC0415  as above
     from pybroker.security.sasl.failures import FailureLog  # noqa: PLC0415
 
-    failures, request_bytes_max = FailureLog(time.monotonic_ns), current().sasl_server_max_receive_size
+    config, failures = current(), FailureLog(clock)
+    bytes_max = config.sasl_server_max_receive_size
+    if not 0 < bytes_max <= config.socket_request_max_bytes:
+        bytes_max = config.socket_request_max_bytes
     return {
         listener: Gate(
             offer,
             handler,
             failures,
-            request_bytes_max=min(request_bytes_max, current().socket_request_max_bytes),
+            request_bytes_max=bytes_max,
+            clock=clock,
             delay_ms=lambda: current().connection_failed_authentication_delay_ms,
         )
         for listener, offer in offers.items()

@@ -17,7 +17,7 @@ SASL_SETTINGS: Final = (
     ),
     Setting(
         "sasl.server.max.receive.size", Kind.INT, 524_288,
-        "The largest request of a client that has not logged in, in bytes.", at_least(1),
+        "The largest request of a client that has not logged in, in bytes; below 1 is socket.request.max.bytes.",
     ),
     Setting(
         "connection.failed.authentication.delay.ms", Kind.INT, 100,

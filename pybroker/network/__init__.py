@@ -7,7 +7,7 @@ connection           one connection: joins receiver, sender and mute table to an
 receiver, sender     bytes to requests, responses to bytes; both without a socket
 large_pieces         how many connections may have large pieces of responses at a time
 strangers            closes connections that only hold what clients need
-gate                 what takes requests until a client has logged in, as the server sees it
+gate                 the gate of a SASL listener, as the server sees it
 connection_owner     the server, as its connections see it
 context              what the network hands to the request handler, and what the handler returns
 postponed            has a request handled after something else

@@ -14,11 +14,12 @@ cdef int64_t BUDGET_NS
 
 
 cdef class ConnectionCore:
-    cdef object _handler, _loop, _other_clock, _waiting
+    cdef public object _handler
+    cdef object _loop, _other_clock, _waiting
     cdef readonly object _owner
     cdef readonly _watch_native.Watch _turns
     cdef readonly object _transport
-    cdef _receiver_native.Receiver _receiver
+    cdef readonly _receiver_native.Receiver _receiver
     cdef readonly _sender_native.Sender _sender
     cdef readonly int64_t _mute
     cdef bint _is_turn_scheduled, _is_ending, _is_watched, _is_holding, _is_parked, _has_input_ended

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from pybroker.network.connection_owner import ConnectionOwner
-    from pybroker.network.context import RequestHandler
     from pybroker.network.counters import ListenerCounters
 
 __all__ = ["ConnectionCore"]
@@ -103,8 +102,6 @@ class ConnectionCore:
         self._receiver = Receiver(self._owner.scratch, self._owner.admission, self._owner.request_bytes_max, self)
         owner, piece = self._owner, piece_bytes_for(self._transport)
         self._sender = Sender(self._transport, self, self.counters, owner.large_pieces, piece_bytes=piece, now_ns=owner.now_ns)
-        if self.context.login is not None:
-            owner.guard(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Return the buffer that the transport receives into."""
@@ -280,17 +277,6 @@ class ConnectionCore:
         """Keep the request's memory until `release_request`; this is the `RequestHolder` of its context."""
         self._is_holding = True
         return self._receiver.hold(size)
-
-    def serve_by(self, handler: RequestHandler, request_bytes_max: int) -> None:
-        """Give requests to `handler` from the next turn on, and refuse those of more bytes."""
-        self._handler = handler
-        self._receiver.bound(request_bytes_max)
-
-    def admit(self, handler: RequestHandler | None) -> None:
-        """Serve the client by `handler`, or by the server's: it has logged in."""
-        owner = self._owner
-        self.serve_by(handler or owner.handler, owner.request_bytes_max)
-        owner.requested(self)
 
     def release_request(self) -> None:
         """Let the request's memory go. If the request remains parked, it waits from now on, and its peer is watched."""

@@ -6,12 +6,15 @@ The contract is in `_connection_python.py`.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pybroker.native import choose
 from pybroker.network import _connection_python
 from pybroker.network._connection_python import TURN_NS, TURN_REQUESTS, WAITING_MAX, WRITE_REQUESTS, ConnectionCore
 from pybroker.network.mute import MuteReason
+
+if TYPE_CHECKING:
+    from pybroker.network.context import RequestHandler
 
 __all__ = ["IS_NATIVE", "TURN_NS", "TURN_REQUESTS", "WAITING_MAX", "WRITE_REQUESTS", "Connection", "take_bytes"]
 
@@ -38,6 +41,8 @@ class Connection(ConnectionCore, asyncio.BufferedProtocol):
         self._turns.begin()
         try:
             self._made(transport)
+            if self.is_open and self.context.login is not None:
+                self._owner.guard(self)
         finally:
             self._turns.end("a new connection")
 
@@ -65,6 +70,19 @@ class Connection(ConnectionCore, asyncio.BufferedProtocol):
             self._owner.unread(self)
         finally:
             self._turns.end("no room to write")
+
+    # -- what the gate of a SASL listener calls
+
+    def serve_by(self, handler: RequestHandler, request_bytes_max: int) -> None:
+        """Give requests to `handler` from the next turn on, and refuse those of more bytes."""
+        self._handler = handler
+        self._receiver.bound(request_bytes_max)
+
+    def admit(self, handler: RequestHandler | None) -> None:
+        """Serve the client by `handler`, or by the server's: it has logged in."""
+        owner = self._owner
+        self.serve_by(handler or owner.handler, owner.request_bytes_max)
+        owner.requested(self)
 
     @property
     def mute_reasons(self) -> set[MuteReason]:

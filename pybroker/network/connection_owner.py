@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pybroker.long_work import LongWork
     from pybroker.network._connection_python import ConnectionCore
     from pybroker.network.admission import Admission
+    from pybroker.network.connection import Connection
     from pybroker.network.context import RequestHandler
     from pybroker.network.large_pieces import LargePieces
     from pybroker.network.mute import MuteCounters
@@ -45,7 +46,7 @@ class ConnectionOwner(Protocol):
     def active(self, connection: ConnectionCore) -> int:
         """Note that bytes came or went at `active_ns`. Returns until when (monotonic ns) further bytes need no note."""
 
-    def guard(self, connection: ConnectionCore) -> None:
+    def guard(self, connection: Connection) -> None:
         """Give the requests of a new connection to what lets its client log in."""
 
     def requested(self, connection: ConnectionCore) -> None:

@@ -37,15 +37,6 @@ class RequestHolder(Protocol):
     def release_request(self) -> None:
         """Let the memory go. The connection may be gone by then."""
 
-    def end(self) -> None:
-        """Take no more requests, and close when the one in work has its response."""
-
-    def serve_by(self, handler: RequestHandler, request_bytes_max: int) -> None:
-        """Give requests to `handler` from the next turn on, and refuse those of more bytes."""
-
-    def admit(self, handler: RequestHandler | None) -> None:
-        """Serve the client by `handler`, or by the server's: it has logged in."""
-
 
 class ConnectionContext(ContextState):
     """The two ends of a connection. Lives as long as the connection; one object for all of its requests.

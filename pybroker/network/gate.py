@@ -1,4 +1,4 @@
-"""What takes the requests of a connection until its client has logged in, as the server sees it: `api/gate.py`."""
+"""The gate of a SASL listener and the connections behind it, as they see each other; `api/gate.py` is the gate."""
 
 from __future__ import annotations
 
@@ -7,8 +7,21 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from pybroker.network.context import ConnectionContext, EncodedResponse
+    from pybroker.network.context import ConnectionContext, EncodedResponse, RequestHandler
     from pybroker.security.sasl.login import Login
+
+
+class Guarded(Protocol):
+    """A connection, as its gate sees it."""
+
+    def serve_by(self, handler: RequestHandler, request_bytes_max: int) -> None:
+        """Give requests to `handler` from the next turn on, and refuse those of more bytes."""
+
+    def admit(self, handler: RequestHandler | None) -> None:
+        """Serve the client by `handler`, or by the server's: it has logged in."""
+
+    def end(self) -> None:
+        """Take no more requests, and close when the one in work has its response."""
 
 
 class Gate(Protocol):

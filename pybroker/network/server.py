@@ -229,7 +229,7 @@ class SocketServer:
         self.strangers.opened(connection)
         return True
 
-    def guard(self, connection: ConnectionCore) -> None:
+    def guard(self, connection: Connection) -> None:
         """Give the requests of a new connection to the gate of its listener."""
         gate = self._gates[connection.context.listener_name]
         connection.serve_by(gate.handle, gate.request_bytes_max)

@@ -21,18 +21,17 @@ ANNOUNCED_BY_0_10_2 = """
 """The elements of the response to ApiVersions v0 of a broker of Kafka 0.10.2.2: key, lowest, highest."""
 
 INTER_BROKER_OF_ZOOKEEPER = {4, 5, 6, 7}
-SASL = {17, 36}
 RAFT = {80, 81}
 SHARE_GROUPS = {76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92}
 STREAMS_GROUPS = {88, 89}
 LACKS = {
     "0.8.2": set(),
     "0.9": INTER_BROKER_OF_ZOOKEEPER,
-    "0.10.2": {*INTER_BROKER_OF_ZOOKEEPER, 17},
-    "1.1": {*INTER_BROKER_OF_ZOOKEEPER, *SASL},
-    "2.8": {*INTER_BROKER_OF_ZOOKEEPER, *SASL, 56},
-    "3.9": {*SASL, *RAFT},
-    "4.3": {*SASL, *RAFT, *SHARE_GROUPS, *STREAMS_GROUPS},
+    "0.10.2": INTER_BROKER_OF_ZOOKEEPER,
+    "1.1": INTER_BROKER_OF_ZOOKEEPER,
+    "2.8": {*INTER_BROKER_OF_ZOOKEEPER, 56},
+    "3.9": RAFT,
+    "4.3": {*RAFT, *SHARE_GROUPS, *STREAMS_GROUPS},
 }
 """The keys of APIs that a release has, and pybroker has not: those that docs/testing.md names."""
 

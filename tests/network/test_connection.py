@@ -99,6 +99,9 @@ class FakeServer:
     def lost(self, connection: ConnectionCore) -> None:
         self.lost_count += 1
 
+    def guard(self, connection: Connection) -> None:
+        raise NotImplementedError
+
     def watch(self, connection: ConnectionCore) -> None:
         assert connection not in self.watched
         self.watched.append(connection)

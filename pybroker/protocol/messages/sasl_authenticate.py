@@ -19,4 +19,4 @@ class SaslAuthenticateResponse(Response, api_key=ApiKey.SASL_AUTHENTICATE, versi
     error_code: Int16 = field()
     error_message: str | None = field()
     auth_bytes: bytes = field()
-    session_lifetime_ms: Int64 = field("1+")  # 0: without end
+    session_lifetime_ms: Int64 = field("1+", ignorable=True)  # 0: without end

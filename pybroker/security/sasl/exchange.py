@@ -27,7 +27,7 @@ class Exchange(Protocol):
     """One login by one mechanism."""
 
     identity: Identity | None
-    """Who the client is; None as long as the login is not complete."""
+    """The user that the client is; None as long as the login is not complete."""
     user: str
     """The name that the client has given, for the log; empty before."""
 

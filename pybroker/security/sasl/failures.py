@@ -10,37 +10,37 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pybroker.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-LINE_NS_MIN: Final = 1_000_000_000
+LINE_MS_MIN: Final = 1_000
 ADDRESSES_MAX: Final = 1_000
 
 
 class FailureLog:
-    """What is to be written about the failures of each address.
+    """The failures of each address, and when they had a line.
 
     Attributes:
         failed: the number of failures.
     """
 
-    __slots__ = ("_lines", "_now_ns", "failed")
+    __slots__ = ("_clock", "_lines", "failed")
 
-    def __init__(self, now_ns: Callable[[], int]) -> None:
-        self._now_ns = now_ns
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._lines: OrderedDict[str, tuple[int, int]] = OrderedDict()  # by address: when it had a line, failures since
         self.failed = 0
 
     def add(self, host: str, connection: object, *, user: str, reason: str) -> None:
         """Count a failure of a connection from `host`, and write a line unless there was one just now."""
         self.failed += 1
-        now_ns = self._now_ns()
-        written_ns, left_out = self._lines.get(host, (-LINE_NS_MIN, 0))
-        if now_ns - written_ns < LINE_NS_MIN:
-            self._lines[host] = written_ns, left_out + 1
+        now_ms = self._clock.monotonic_ms()
+        written_ms, left_out = self._lines.get(host, (-LINE_MS_MIN, 0))
+        if now_ms - written_ms < LINE_MS_MIN:
+            self._lines[host] = written_ms, left_out + 1
             return
-        self._lines[host] = now_ns, 0
+        self._lines[host] = now_ms, 0
         self._lines.move_to_end(host)
         if len(self._lines) > ADDRESSES_MAX:
             self._lines.popitem(last=False)

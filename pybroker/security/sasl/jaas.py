@@ -2,7 +2,7 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" user_alice="secret" ;
 
-A file has such lines in sections, `KafkaServer { ... };`. Java's comments are left out. A word needs quotes if it has other
+Java's comments are left out. A word needs quotes if it has other
 characters than letters, digits and `_$.-`, and in quotes a backslash begins one of Java's escapes.
 
 No message has a part of the text, which may be a password.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 
 _TOKEN: Final = re.compile(
-    r"""\s+ | //[^\n]* | /\*.*?\*/ | (?P<quoted>"(?:[^"\\\n]|\\.)*") | (?P<word>[\w$.\-]+) | (?P<sign>[=;{}]) | (?P<bad>.)""",
+    r"""\s+ | //[^\n]* | /\*.*?\*/ | (?P<quoted>"(?:[^"\\\n]|\\.)*") | (?P<word>[\w$.\-]+) | (?P<sign>[=;]) | (?P<bad>.)""",
     re.DOTALL | re.VERBOSE,
 )
 _ESCAPE: Final = re.compile(r"\\([0-7]{1,3}|.)", re.DOTALL)
@@ -29,7 +29,7 @@ _CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "a": 
 
 
 class JaasError(ValueError):
-    """A text that does not follow the syntax; the message says what is missing, without a part of the text."""
+    """A text that does not follow the syntax; the message has what is missing, without a part of the text."""
 
 
 class LoginModule(NamedTuple):
@@ -55,26 +55,6 @@ def parse_modules(text: str) -> list[LoginModule]:
     if not modules:
         raise JaasError("names no login module")
     return modules
-
-
-def parse_file(text: str) -> dict[str, list[LoginModule]]:
-    """Return the sections of a file by their names. Raises JaasError."""
-    tokens = list(_tokens(text))
-    sections: dict[str, list[LoginModule]] = {}
-    position = 0
-    while position < len(tokens):
-        name = _word(tokens, position, "the name of a section is missing")
-        _sign(tokens, position + 1, "{", "a section's name is not followed by {")
-        position += 2
-        modules = []
-        while position < len(tokens) and tokens[position] != ("}", True):
-            module, position = _module(tokens, position)
-            modules.append(module)
-        _sign(tokens, position, "}", "a section does not end with };")
-        _sign(tokens, position + 1, ";", "a section does not end with };")
-        position += 2
-        sections[name] = modules
-    return sections
 
 
 def _module(tokens: list[_Token], position: int) -> tuple[LoginModule, int]:

@@ -23,11 +23,11 @@ from pybroker.security.sasl.exchange import RefusedError, SaslError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pybroker.clock import Clock
     from pybroker.security.sasl.exchange import Exchange, Identity, Mechanism
 
-AGAIN_NS_MIN: Final = 1_000_000_000
+AGAIN_MS_MIN: Final = 1_000
 """The time between two logins of a connection. Kafka takes a SaslHandshake that comes sooner for a mistake."""
-_NS_PER_MS: Final = 1_000_000
 
 
 class State(IntEnum):
@@ -46,7 +46,7 @@ _FITTING: Final = {
 
 
 class Offer(NamedTuple):
-    """What a listener offers: its mechanisms by name, and for how long a login by each is valid, in ms; 0: without end."""
+    """The mechanisms of a listener by name, and for how long a login by each is valid, in ms; 0: without end."""
 
     mechanisms: Mapping[str, Mechanism]
     session_ms_max: Mapping[str, int]
@@ -68,30 +68,23 @@ class Login:
         state: how far it is.
         is_bare: whether the tokens come without requests around them.
         failure: why it has failed, for the log; empty before.
-        principal: who the client is; empty before a login is complete.
-        expires_ns: when the login ends, in monotonic ns; 0: never.
+        principal: the identity of the client; empty before a login is complete.
+        expires_ms: when the login ends, in monotonic ms; 0: never.
     """
 
     __slots__ = (
-        "_again_ns", "_exchange", "_now_ms", "_now_ns", "_offer", "_on_again", "expires_ns", "failure",
-        "is_bare", "mechanism", "principal",        "refused", "state",
+        "_again_ms", "_clock", "_exchange", "_offer", "_on_again", "expires_ms", "failure", "is_bare", "mechanism", "principal",
+        "refused", "state",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        offer: Offer,
-        *,
-        on_again: Callable[[Any], None],
-        now_ns: Callable[[], int],
-        now_ms: Callable[[], float],
-    ) -> None:
-        """Begin; `now_ns` is monotonic, `now_ms` since 1970. `on_again` is called with the connection that logs in again."""
-        self._offer, self._on_again, self._now_ns, self._now_ms = offer, on_again, now_ns, now_ms
+    def __init__(self, offer: Offer, *, on_again: Callable[[Any], None], clock: Clock) -> None:
+        """Begin. `on_again` is called with the connection that logs in again."""
+        self._offer, self._on_again, self._clock = offer, on_again, clock
         self.state = State.HANDSHAKE
         self.is_bare = False
         self.failure = self.principal = self.mechanism = ""
         self.refused = ""  # the message to the client that chose another mechanism for another login
-        self.expires_ns = self._again_ns = 0
+        self.expires_ms = self._again_ms = 0
         self._exchange: Exchange | None = None
 
     @property
@@ -119,10 +112,10 @@ class Login:
 
     def begin_again(self, connection: Any) -> bool:
         """Begin another login of a connection that has logged in. Returns whether it may."""
-        now_ns = self._now_ns()
-        if self.state != State.COMPLETE or now_ns < self._again_ns:
+        now_ms = self._clock.monotonic_ms()
+        if self.state != State.COMPLETE or now_ms < self._again_ms:
             return False
-        self._again_ns = now_ns + AGAIN_NS_MIN
+        self._again_ms = now_ms + AGAIN_MS_MIN
         self.state, self.refused = State.HANDSHAKE, ""
         self._on_again(connection)
         return True
@@ -166,21 +159,21 @@ class Login:
 
     def is_expired(self) -> bool:
         """Return whether the login that was complete has ended."""
-        return self.expires_ns != 0 and self._now_ns() >= self.expires_ns
+        return self.expires_ms != 0 and self._clock.monotonic_ms() >= self.expires_ms
 
     def _complete(self, identity: Identity) -> int:
-        """Take over who the client is. Returns for how long the login is valid, in ms; 0: without end. Raises SaslError."""
+        """Take over the identity of the client. Returns how long the login is valid, in ms; 0: without end. Raises SaslError."""
         principal = user(identity.name)
         if self.is_again and principal != self.principal:
             kept, new = self.principal.replace(":", ".", 1), principal.replace(":", ".", 1)
             raise RefusedError(f"Cannot change principals during re-authentication from {kept}: {new}")
         bounds = [float(self._offer.session_ms_max.get(self.mechanism, 0))]
         if identity.expires_ms is not None:
-            left_ms = identity.expires_ms - self._now_ms()
+            left_ms = identity.expires_ms - self._clock.time_ms()
             if left_ms <= 0:
                 raise SaslError("the proof of the user has expired")
             bounds.append(left_ms)
         session_ms = int(min((bound for bound in bounds if bound > 0), default=0))
         self.principal, self.state = principal, State.COMPLETE
-        self.expires_ns = self._now_ns() + session_ms * _NS_PER_MS if session_ms else 0
+        self.expires_ms = self._clock.monotonic_ms() + session_ms if session_ms else 0
         return session_ms

@@ -1,4 +1,4 @@
-"""What each SASL listener offers: its mechanisms, with the login modules that the configuration has for them.
+"""The offers of SASL listeners: their mechanisms, with the login modules that the configuration has for them.
 
     sasl.enabled.mechanisms                                 names, for all listeners or for one
     listener.name.LISTENER.MECHANISM.sasl.jaas.config       the login module of a mechanism

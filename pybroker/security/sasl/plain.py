@@ -25,7 +25,7 @@ USER_PREFIX: Final = "user_"
 class Plain:
     """The mechanism, with the passwords of its users."""
 
-    __slots__ = ("_key", "_of_nobody", "_passwords")
+    __slots__ = ("_key", "_of_none", "_passwords")
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Take the users from the options of a login module."""
@@ -35,7 +35,7 @@ class Plain:
             for name, password in options.items()
             if name.startswith(USER_PREFIX)
         }
-        self._of_nobody = secrets.token_bytes(32)
+        self._of_none = secrets.token_bytes(32)
 
     def begin(self) -> PlainExchange:
         """Return a new login."""
@@ -43,7 +43,7 @@ class Plain:
 
     def is_password(self, user: str, password: str) -> bool:
         """Return whether this is the password of a user that exists."""
-        return hmac.compare_digest(self._passwords.get(user, self._of_nobody), self._digest(password))
+        return hmac.compare_digest(self._passwords.get(user, self._of_none), self._digest(password))
 
     def _digest(self, password: str) -> bytes:
         return hmac.digest(self._key, password.encode("utf-8", "surrogatepass"), hashlib.sha256)

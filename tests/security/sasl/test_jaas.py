@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.security.sasl.jaas import JaasError, LoginModule, parse_file, parse_modules
+from pybroker.security.sasl.jaas import JaasError, LoginModule, parse_modules
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -18,14 +18,6 @@ def test_options_are_read_with_and_without_quotes() -> None:
 
 def test_a_property_may_have_several_modules() -> None:
     assert [one.name for one in parse_modules("a.B required; /* c */ d.E$F OPTIONAL x=1; // end")] == ["a.B", "d.E$F"]
-
-
-def test_a_file_has_sections() -> None:
-    text = f'// of a broker\nKafkaServer {{\n {MODULE} required user_a="b";\n}};\nsasl_ssl.KafkaServer {{ x.Y required; }};'
-    assert parse_file(text) == {
-        "KafkaServer": [LoginModule(MODULE, {"user_a": "b"})],
-        "sasl_ssl.KafkaServer": [LoginModule("x.Y", {})],
-    }
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""PLAIN: who gets in, and what the others learn."""
+"""PLAIN: the users that get in, and what the others learn."""
 
 from __future__ import annotations
 
