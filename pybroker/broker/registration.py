@@ -93,8 +93,9 @@ async def warn_of_unresolved(config: BrokerConfig, registered: BrokerRegistratio
     """
     name = inter_broker_listener(config)
     host, port = registered.endpoints[name]
+    plain = host.encode() if host.isascii() else host  # a text would be encoded by a codec that takes 20 ms to import
     try:
-        await asyncio.get_running_loop().getaddrinfo(host, port)
+        await asyncio.get_running_loop().getaddrinfo(plain, port)
     except (socket.gaierror, UnicodeError) as error:
         is_advertised = host in (config.advertised_listeners or "")
         logger.warning(

@@ -63,7 +63,7 @@ def test_a_broker_that_is_started_again_has_the_port_that_it_got() -> None:
         ({"pybroker.virtual.time": "true", "pybroker.admin.listener": "http://localhost:0"}, "pybroker.virtual.time"),
         ({"broker.id": "0", "node.id": "0"}, "node.id"),
         ({"metadata.store": "unix:/s"}, "metadata.store"),
-        ({"listeners": "PLAINTEXT://:9092"}, "listeners"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "listeners"),
         ({"metrics.listener": "127.0.0.1:9094"}, "metrics.listener"),
         ({"metrics.listener": "127.0.0.1:9404", "pybroker.admin.listener": "http://localhost:9406"}, None),
         ({"metrics.listener": "127.0.0.1:9404", "pybroker.admin.listener": "http://127.0.0.1:9406"}, "pybroker.admin.listener"),
