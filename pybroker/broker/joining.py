@@ -18,6 +18,7 @@ from pybroker.broker.old_data import old_data, refusal_of, sqlite_path, why_not_
 from pybroker.broker.registration import (
     check_addresses,
     inter_broker_listener,
+    refuse_address_of_another,
     registration,
     registration_in_cluster,
     warn_of_unresolved,
@@ -218,6 +219,7 @@ class Membership:
         try:
             if self.control is not None:
                 registered = registration_in_cluster(self._config, bound)
+                refuse_address_of_another(self._config, registered, self._controller.image.brokers)
                 life = replace(life, address=host_and_port(*registered.endpoints[inter_broker_listener(self._config)]))
                 await self.control.join(registered, life)
                 if bound:  # a look-up may take seconds, for which no client waits

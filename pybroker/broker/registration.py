@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.config.setting import ConfigError
 from pybroker.metadata.members import BrokerRegistration, Endpoint
-from pybroker.network.limits import BoundListener
+from pybroker.network.limits import BoundListener, host_and_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pybroker.addresses.advertised import Advertised
     from pybroker.config.broker import BrokerConfig
+    from pybroker.model import BrokerId
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,20 @@ def check_addresses(config: BrokerConfig) -> None:
     registration_in_cluster(
         config, [BoundListener(name=one.listener_name, host=one.host, port=one.port) for one in config.endpoints]
     )
+
+
+def refuse_address_of_another(config: BrokerConfig, own: BrokerRegistration, live: Mapping[BrokerId, BrokerRegistration]) -> None:
+    """Raise ConfigError if another live broker has an address of this one: clients and brokers would reach only one of them."""
+    for name, endpoint in own.endpoints.items():
+        for other in live.values():
+            if other.broker_id != own.broker_id and endpoint in other.endpoints.values():
+                key, value = ("listeners", config.listeners)
+                if config.advertised_listeners is not None:
+                    key, value = ("advertised.listeners", config.advertised_listeners)
+                address = host_and_port(*endpoint)
+                raise ConfigError(
+                    key, value, f"broker {other.broker_id} is reached at {address}, so {name} needs another address"
+                )
 
 
 def registration(config: BrokerConfig, bound: Iterable[BoundListener]) -> BrokerRegistration:

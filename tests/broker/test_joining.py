@@ -11,7 +11,12 @@ import pytest
 
 from pybroker.broker import joining
 from pybroker.broker.joining import Membership, StartError, read_cluster
-from pybroker.broker.registration import inter_broker_listener, registration_in_cluster, warn_of_unresolved
+from pybroker.broker.registration import (
+    inter_broker_listener,
+    refuse_address_of_another,
+    registration_in_cluster,
+    warn_of_unresolved,
+)
 from pybroker.clock import ManualClock
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.hosts import HostLookups
@@ -79,6 +84,15 @@ def test_other_brokers_must_be_able_to_know_the_address(host: str) -> None:
         ConfigError, match=r"listeners=PLAINTEXT.*: the listener PLAINTEXT is at every.*: set advertised\.listeners"
     ):
         Membership(Controller(MemoryStore(), made, broker_id=BrokerId(1)), MemoryStore(), made, ManualClock())
+
+
+def test_an_address_of_another_live_broker_is_refused() -> None:
+    made = config(listeners="PLAINTEXT://127.0.0.1:0", advertised_listeners="PLAINTEXT://kafka-1:9092")
+    own = registration_in_cluster(made, bound(("PLAINTEXT", "127.0.0.1", 1234)))
+    refuse_address_of_another(made, own, {own.broker_id: own})
+    other = BrokerRegistration(broker_id=BrokerId(2), endpoints={"PLAINTEXT": Endpoint("kafka-1", 9092)})
+    with pytest.raises(ConfigError, match=r"advertised\.listeners=.*: broker 2 is reached at kafka-1:9092"):
+        refuse_address_of_another(made, own, {other.broker_id: other})
 
 
 def test_the_listener_for_brokers_is_the_named_one_or_the_first() -> None:
