@@ -41,6 +41,8 @@ TEXTS = (
 """Texts, each of which every setting gets as its value."""
 
 OURS = {
+    "super.users": "Kafka's authorizer reads it, no definition has it",
+    "allow.everyone.if.no.acl.found": "Kafka's authorizer reads it, no definition has it",
     "cluster.id": "Kafka's is made by a tool before the first start",
     "metadata.store": "our own", "metadata.store.user": "our own", "metadata.store.password": "our own",
     "metadata.store.password.file": "our own", "metadata.store.ssl.ca.file": "our own",

@@ -11,6 +11,7 @@ from pybroker.faults.trail import OWN
 from pybroker.network.context import ConnectionContext
 from pybroker.protocol.codec import decode_response, response_class
 from pybroker.protocol.schema import schema_of
+from pybroker.security.acl.authorizer import OPERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,7 @@ class Inner:
         host, port = bound[0].host, bound[0].port
         self._handler = handler
         self._connection = ConnectionContext(connection_id=0, peer_host=host, local_host=host, local_port=port)
+        self._connection.principal = OPERATOR
 
     async def handle(self, frame: memoryview) -> bytes:
         """Return the response to a request, in the broker's loop."""

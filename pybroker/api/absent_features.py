@@ -1,13 +1,13 @@
 """The APIs of features that pybroker does not have: each request gets the error by which a client learns that the feature is off.
 
 Behaviour
-    The codes and messages are those of a Kafka without an authorizer, without SASL and without a secret for delegation tokens, to
-    a client that is not authenticated. An error is in each element of the response where it has elements, as `error_response`
+    The codes and messages are those of a Kafka without SASL and without a secret for delegation tokens, to a client that is not
+    authenticated. An error is in each element of the response where it has elements, as `error_response`
     makes it. Quotas and SCRAM credentials are the exception: such a Kafka stores them. pybroker would neither hold a client to
     its quota nor ask it for a password, so a client that sets them must not believe that they are in force: UNSUPPORTED_VERSION,
     which clients know as "this broker cannot do that". To describe them needs no error: there are none (`handlers`).
 
-Source: KafkaApis.handleDescribeAcls and allowTokenRequests, AclApis; KIP-48, KIP-140.
+Source: KafkaApis.allowTokenRequests; KIP-48.
 """
 
 from __future__ import annotations
@@ -38,22 +38,12 @@ class AbsentFeature(NamedTuple):
         raise KafkaError(self.code, self.message)
 
 
-_RULES: Final = (
-    "Authorization: everything is allowed, and every request gets SECURITY_DISABLED, as from a Kafka without an authorizer."
-)
 _TOKENS: Final = (
     "Delegation tokens: every request gets DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as from a Kafka whose clients do not log in."
 )
-_NO_RULES: Final = ErrorCode.SECURITY_DISABLED
 _NO_TOKENS: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-_NO_AUTHORIZER: Final = "No Authorizer is configured."
 
 ABSENT_FEATURES: Final[Mapping[ApiKey, AbsentFeature]] = MappingProxyType({
-    ApiKey.DESCRIBE_ACLS: AbsentFeature(
-        "rules of access.", _RULES, _NO_RULES, "No Authorizer is configured on the broker"
-    ),
-    ApiKey.CREATE_ACLS: AbsentFeature("create rules of access.", _RULES, _NO_RULES, _NO_AUTHORIZER),
-    ApiKey.DELETE_ACLS: AbsentFeature("remove rules of access.", _RULES, _NO_RULES, _NO_AUTHORIZER),
     ApiKey.CREATE_DELEGATION_TOKEN: AbsentFeature("a token by which others log in as a user.", _TOKENS, _NO_TOKENS),
     ApiKey.RENEW_DELEGATION_TOKEN: AbsentFeature("let a token be valid for longer.", _TOKENS, _NO_TOKENS),
     ApiKey.EXPIRE_DELEGATION_TOKEN: AbsentFeature("let a token end.", _TOKENS, _NO_TOKENS),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pybroker.replication.fetch_session import FetchSessionCache
     from pybroker.replication.peers import Peers
     from pybroker.replication.replica_manager import ReplicaManager
+    from pybroker.security.acl.authorizer import Authorizer
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that may produce to internal topics."""
@@ -39,7 +40,8 @@ class Services:
     way. A handler's own functions get `broker` too, as a rule: which services they need is their matter, and those made
     when they are first needed must not be named before. Layers below `api` get only the services that they use.
 
-    `config` is the configuration in force: another object after a change of a dynamic setting. `peers` are the other brokers of
+    `config` is the configuration in force: another object after a change of a dynamic setting. `authorizer` decides what
+    a client may do; None: everything. `peers` are the other brokers of
     the cluster, None for a broker that is alone. `ask_controllers` is None where the settings number no controllers.
     """
 
@@ -51,6 +53,7 @@ class Services:
     fetch_sessions: FetchSessionCache
     make_groups: Callable[[], GroupCoordinator]
     make_transactions: Callable[[], TransactionCoordinator]
+    authorizer: Authorizer | None = None
     peers: Peers | None = None
     ask_controllers: AskControllers | None = None
     validations: Validations = field(default_factory=Validations)

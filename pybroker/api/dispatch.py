@@ -72,6 +72,10 @@ class Dispatcher(DispatcherCore):
             return None
         with job(f"import for {APIS[key].name}"):
             api = load_api(key)
+            if self._broker.authorizer is not None:
+                from pybroker.api.access.checked import checked  # noqa: PLC0415  only with an authorizer
+
+                api = checked(api, self._broker.authorizer)
         route = self._routes[key] = Route(api, self._request_metrics[key])
         return route
 

@@ -37,12 +37,17 @@ def error_response(request: object, response_class: type[Any], version: int, err
     return _mirror(response_class, version, error)(request)
 
 
-def _mirror(cls: type[Any], version: int, error: KafkaError) -> Callable[[object], Any]:
+def error_of_elements(request: object, response_class: type[Any], version: int, error: KafkaError) -> Any:
+    """Return the response with the error in each element of the request; an error of the whole response is left out."""
+    return _mirror(response_class, version, error, is_whole=False)(request)
+
+
+def _mirror(cls: type[Any], version: int, error: KafkaError, *, is_whole: bool = True) -> Callable[[object], Any]:
     """Return the function that makes a response, or a struct in it, from the request. If the response has no error of its own,
-    it has the lists of the request, down to the elements that have one.
+    or if the error is not one of the whole, it has the lists of the request, down to the elements that have one.
     """
     fields = _fields(cls, version)
-    fixed, has_own = _fixed(fields, error)
+    fixed, has_own = _fixed(fields, error) if is_whole else ({}, False)
     others = [field for field in fields if field.name not in fixed]
     plain = [field for field in others if not field.is_array]
     lists = [] if has_own else [(one, _mirror(one.struct, version, error)) for one in others if one.is_array and one.struct]

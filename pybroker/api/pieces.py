@@ -159,13 +159,13 @@ def cut(message: Any, path: list[str], size: int) -> Iterator[tuple[Any, int]]:
         for number, (part, part_depth) in enumerate(parts):
             length = _length(part, inner, size)
             if taken and count + length > size:
-                yield _with(message, name, taken), depth
+                yield with_list(message, name, taken), depth
                 taken, count = [], 0
             if not taken:
                 depth = 1 + part_depth if number else 0
             taken.append(part)
             count += length
-    yield _with(message, name, taken), depth
+    yield with_list(message, name, taken), depth
 
 
 def _length(element: Any, path: list[str], size: int) -> int:
@@ -177,7 +177,7 @@ def _length(element: Any, path: list[str], size: int) -> int:
     return max(1, sum(_length(one, inner, size) for one in elements) if inner else len(elements))
 
 
-def _with(message: Any, name: str, elements: list[Any]) -> Any:
+def with_list(message: Any, name: str, elements: list[Any]) -> Any:
     """Return a copy of a message with another list."""
     fields = {field.name: getattr(message, field.name) for field in schema_of(type(message)).fields}
     return type(message)(**{**fields, name: elements})

@@ -23,6 +23,7 @@ gauges               what the objects of the broker show to the metrics
 group_gauges         what the coordinator of groups shows to them
 dynamic_settings     what a change of a setting changes in the running broker
 kept_clients         the counts of clients, kept over restarts
+authorizing          makes the authorizer, and keeps it at the ACLs of the cluster
 handling             what tests put in front of the dispatcher: faults, and a trail of the requests
 logins               the gates of the listeners whose clients log in
 http_listeners       the listeners over HTTP: metrics, and the API for tests

@@ -23,6 +23,7 @@ from pybroker.api.context import Services
 from pybroker.api.dispatch import Dispatcher
 from pybroker.api.validations import Validations
 from pybroker.broker import descriptors, gauges
+from pybroker.broker.authorizing import authorizer_of
 from pybroker.broker.coordinating import coordinate
 from pybroker.broker.disks import Disks
 from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, listeners_of, network_limits
@@ -150,11 +151,10 @@ class BrokerServer:
             raise
 
     async def _bind(self) -> list[socket.socket]:
-        config = self.config
         return await bind_all(
-            listeners_of(config),
-            send_buffer_bytes=config.socket_send_buffer_bytes,
-            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+            listeners_of(self.config),
+            send_buffer_bytes=self.config.socket_send_buffer_bytes,
+            receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
         )
 
     async def _open(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
@@ -380,6 +380,7 @@ class BrokerServer:
             fetch_sessions=self.fetch_sessions,
             make_groups=self._coordinate_groups,
             make_transactions=self._coordinate_transactions,
+            authorizer=authorizer_of(config, self.controller, lambda: (one.context for one in self.server.connections())),
             peers=None if self.replication is None else self.replication.peers,
             ask_controllers=controllers_of(config),
             validations=self.validations,
@@ -423,7 +424,6 @@ class BrokerServer:
 
     def _schedule_passes(self) -> None:
         logs, replicas = self.log_manager, self.replica_manager
-        loop = asyncio.get_running_loop()
         schedule_passes(self._periodic, config=self.config, clock=self.clock, logs=logs, replicas=replicas, on_room=self.see_room)
         self.kept_clients = KeptClients(self.services.clients, self.server, logs, self.background.run, self._periodic)
         self.log_cleaner = LogCleaner(
@@ -437,7 +437,7 @@ class BrokerServer:
         )
         self.log_cleaner.start()
         self.free_memory = None if self._freeze is None else watch_free_memory(self._periodic, self.clock)
-        self._resume_moves = loop.call_later(MOVE_RESUME_S, replicas.moves.resume)
+        self._resume_moves = asyncio.get_running_loop().call_later(MOVE_RESUME_S, replicas.moves.resume)
 
     def _register_gauges(self) -> None:
         metrics, logs = self.metrics, self.log_manager

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import click
 
-from pybroker.api import document
-
 
 @click.command("apis")
-def command() -> None:
+@click.option("--permissions", is_flag=True, help="Print what each API needs instead: the list of docs/security.md.")
+def command(*, permissions: bool) -> None:
     """Print docs/apis.md: every API with its versions."""
-    click.echo(document.markdown(), nl=False)
+    if permissions:
+        from pybroker.api.access.document import rows
+
+        click.echo(rows())
+        return
+    from pybroker.api.document import markdown
+
+    click.echo(markdown(), nl=False)

@@ -4,6 +4,7 @@ setting              a row of the table: name, type, default, description, check
 table                all rows for brokers, and the families of names that are only accepted
 server_settings, log_settings, group_settings      the rows for brokers, by subject
 sasl_settings        the rows for logins
+acl_settings         the rows for authorization
 topic_settings       the rows for topics, and the broker properties that are their defaults
 unread_settings      Kafka's other properties, which are accepted and which only DescribeConfigs shows
 group_configs        settings of single groups

@@ -81,6 +81,7 @@ class BrokerConfig(BaseSettings):
     """The text of each property that was set and that no part of the broker reads, by its name. Some are passwords."""
 
     advertised_listeners: str | None
+    allow_everyone_if_no_acl_found: bool
     alter_config_policy_class_name: str | None
     authorizer_class_name: str
     auto_create_topics_enable: bool
@@ -254,6 +255,7 @@ class BrokerConfig(BaseSettings):
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    super_users: str
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_max_timeout_ms: int
     transaction_partition_verification_enable: bool

@@ -368,5 +368,4 @@ SERVER_SETTINGS: Final = (
         "alter.config.policy.class.name", Kind.CLASS, None,
         "A class that checks changes of the configuration.", None, _LATER,
     ),
-    Setting("authorizer.class.name", _S, "", "A class that decides which user may do what.", None, _LATER),
 )  # fmt: skip

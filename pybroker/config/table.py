@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.config.acl_settings import ACL_SETTINGS
 from pybroker.config.group_settings import FAMILIES, GROUP_SETTINGS, Family
 from pybroker.config.log_settings import LOG_SETTINGS
 from pybroker.config.sasl_settings import SASL_SETTINGS
@@ -17,6 +18,7 @@ SECTIONS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     ("The log", LOG_SETTINGS),
     ("Groups, offsets and transactions", GROUP_SETTINGS),
     ("Logins", SASL_SETTINGS),
+    ("Authorization", ACL_SETTINGS),
 )
 BROKER_SETTINGS: Final = {setting.name: setting for _, settings in SECTIONS for setting in settings}
 

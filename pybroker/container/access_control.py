@@ -1,9 +1,9 @@
-"""Refuses a request for access control, which pybroker does not have, unless a variable wants a start without it.
+"""Refuses a request for access control that pybroker does not have, unless a variable wants a start without it.
 
-A user that sets an authorizer, or users and their passwords, takes the broker for protected. `refusals` refuses listeners with
-SASL or SSL, and no variable helps there: clients could not even connect to the plain listeners that would be started instead.
-Source: KafkaConfig for authorizer.class.name; StandardAuthorizer for super.users; libkafka.sh of Bitnami's image for its users
-and ALLOW_PLAINTEXT_LISTENER; AclAuthorizer for allow.everyone.if.no.acl.found.
+A user that sets users and their passwords, or another vendor's authorizer, takes the broker for protected. `refusals` refuses
+listeners with SASL or SSL, and no variable helps there: clients could not even connect to the plain listeners that would be
+started instead. Kafka's own authorizer is a setting like others.
+Source: libkafka.sh of Bitnami's image for its users and ALLOW_PLAINTEXT_LISTENER.
 """
 
 from __future__ import annotations
@@ -21,21 +21,12 @@ VARIABLE: Final = "PYBROKER_WITHOUT_ACCESS_CONTROL"
 ALLOW_PLAINTEXT: Final = "ALLOW_PLAINTEXT_LISTENER"
 
 _ASKS: Final = re.compile(
-    r"authorizer\.class\.name|super\.users|confluent\.authorizer\..+"
+    r"confluent\.authorizer\..+"
     r"|(client|broker)\.(user|password)s?|(inter\.broker|controller)\.(user|password)"
 )
 _LOGIN: Final = re.compile(r"sasl\.(enabled\.mechanisms|mechanism\..+|jaas\.config)|listener\.name\..+\.sasl\.jaas\.config")
 _JAVA_OPTIONS: Final = "KAFKA_OPTS"
 _LOGIN_FILE: Final = "java.security.auth.login.config"
-_AUTHORIZER: Final = "authorizer.class.name"
-_ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
-_KAFKAS_AUTHORIZERS: Final = frozenset(
-    {
-        "kafka.security.auth.SimpleAclAuthorizer",
-        "kafka.security.authorizer.AclAuthorizer",
-        "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    }
-)
 _NO: Final = frozenset({"no", "false", "0"})
 
 
@@ -52,29 +43,18 @@ def check(properties: Texts, environment: Mapping[str, str]) -> list[str]:
     if not asked:
         _is_waived(environment)  # for the errors that it raises
         return []
-    if asked == [_AUTHORIZER] and _allows_everyone(properties):
-        origin, text = properties[_AUTHORIZER]
-        return [
-            f"{origin}={text.strip()} is ignored: there is no access control, so everyone stays allowed and no ACL can be added"
-        ]
     named = ", ".join(properties[name][0] if name in properties else name for name in asked)
     if _is_waived(environment):
         return [
             f"{VARIABLE}=true: there is no access control: every client that reaches the port may do everything; ignored: {named}"
         ]
     reason = (
-        "pybroker has no access control, and every client that reaches the port may do everything: leave it out, "
+        "pybroker does not have this access control, and every client that reaches the port may do everything: leave it out, "
         f"or set {VARIABLE}=true to start without it"
     )
     name = asked[0]
     origin, text = properties.get(name, (name, environment.get(ALLOW_PLAINTEXT, "")))
     raise ConfigError(name, "[hidden]" if "password" in name else text.strip(), f"{reason} (from {origin})")
-
-
-def _allows_everyone(properties: Texts) -> bool:
-    """Return whether an authorizer of Kafka's would allow everything, as long as no ACL exists."""
-    is_kafkas = properties[_AUTHORIZER][1].strip() in _KAFKAS_AUTHORIZERS
-    return is_kafkas and properties.get(_ALLOW_EVERYONE, ("", ""))[1].strip().lower() == "true"
 
 
 def ignored_logins(properties: Texts, environment: Mapping[str, str]) -> list[str]:

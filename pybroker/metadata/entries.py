@@ -14,6 +14,8 @@
                          JSON: {name: value}; the settings of brokers (an empty name: of all), groups and client metrics; of the
                          kind "feature", with an empty name, the levels of features
     directories/<id>     JSON: the log directories that broker <id> has used; `directories` describes them
+    acls/<id>            JSON: one ACL; its id follows from its content
+    acls/                the id of the broker that changed the ACLs last: a change of ACLs compares this entry, and puts it
     producer-ids/next    the first producer id that no broker has been given, decimal
     leader-epochs/last   the largest leader epoch that was ever given, decimal; 0 if there is no such entry
     leader-epochs/broker/<id>
@@ -30,6 +32,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.metadata.acl_entries import ACL_PREFIX, decode_acl
 from pybroker.metadata.image import (
     ClusterImage,
     ConfigResource,
@@ -47,6 +50,7 @@ from pybroker.sharing.work import run_through
 if TYPE_CHECKING:
     from pybroker.metadata.leader_epochs import LeaderEpochs
     from pybroker.model import TopicId
+    from pybroker.security.acl.binding import Acl
     from pybroker.sharing.work import Pausing
 
 CLUSTER_ID_KEY: Final = "cluster/id"
@@ -212,6 +216,8 @@ def applied(
     cluster_id = None
     configs: dict[ConfigResource, ConfigsImage | None] = {}
     leader_epochs = image.leader_epochs
+    acls: dict[str, Acl | None] = {}
+    acls_revision = None
     for key, value, at in changes:
         kind, _, name = key.partition("/")
         if kind == "topics" and value is not None:
@@ -226,6 +232,10 @@ def applied(
         elif kind == "configs":
             of, _, resource = name.partition("/")
             configs[ConfigResource(of, resource)] = None if value is None else decode_configs(key, value, at)
+        elif key == ACL_PREFIX:
+            acls_revision = at if value is not None else ABSENT
+        elif kind == "acls":
+            acls[name] = None if value is None else decode_acl(key, value)
         elif kind == "leader-epochs":
             leader_epochs = with_leader_epoch(leader_epochs, key, value, at)
         elif key == CLUSTER_ID_KEY and value is not None:
@@ -240,4 +250,6 @@ def applied(
         cluster_id=cluster_id,
         configs=configs,
         leader_epochs=leader_epochs,
+        acls=acls,
+        acls_revision=acls_revision,
     )

@@ -21,9 +21,12 @@ from pybroker.metadata.leader_epochs import NO_LEADER_EPOCHS, LeaderEpochs
 from pybroker.metadata.members import NO_MEMBERS, BrokerRegistration, Members
 from pybroker.metadata.names import is_internal
 from pybroker.model import NO_BROKER_ID
+from pybroker.security.acl.acls import NO_ACLS
 
 if TYPE_CHECKING:
     from pybroker.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+    from pybroker.security.acl.acls import Acls
+    from pybroker.security.acl.binding import Acl
 
 NO_LEADER: Final = NO_BROKER_ID
 
@@ -107,17 +110,19 @@ class ImageDelta:
     changed: tuple[tuple[TopicImage, TopicImage], ...] = ()
     brokers_changed: bool = False
     configs_changed: frozenset[ConfigResource] = frozenset()
+    acls_changed: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.changed or self.brokers_changed or self.configs_changed)
+        parts = (self.added, self.removed, self.changed, self.brokers_changed, self.configs_changed, self.acls_changed)
+        return any(parts)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ClusterImage:
     """The whole cluster after the store's commit number `revision`, as broker `broker_id` has it.
 
-    `derived` is for responses that are made from the image alone: any reader may fill it, and it ends with the image. What is in
-    it does not refer to the image.
+    `acls_revision` is that of the entry which every change of ACLs puts. `derived` is for responses that are made from the image
+    alone: any reader may fill it, and it ends with the image. What is in it does not refer to the image.
     """
 
     cluster_id: str
@@ -128,6 +133,8 @@ class ClusterImage:
     revision: int
     configs: Mapping[ConfigResource, ConfigsImage] = field(default_factory=lambda: MappingProxyType({}))
     leader_epochs: LeaderEpochs = NO_LEADER_EPOCHS
+    acls: Acls = NO_ACLS
+    acls_revision: int = 0
     derived: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -172,12 +179,15 @@ class ClusterImage:
         cluster_id: str | None = None,
         configs: Mapping[ConfigResource, ConfigsImage | None] | None = None,
         leader_epochs: LeaderEpochs | None = None,
+        acls: Mapping[str, Acl | None] | None = None,
+        acls_revision: int | None = None,
     ) -> tuple[ClusterImage, ImageDelta]:
         """Return the image with `topics` in place of those of the same name, without the removed ones, and with `members`.
 
         A partition has two entries, its topic's and its own: the one with the larger partition epoch holds. `configs` has the
-        resources whose settings differ now; None means that no settings are left. Removing what does not exist changes nothing.
-        No partition of the new image has a leader epoch below its leader's floor.
+        resources whose settings differ now; None means that no settings are left. `acls` has the ACLs that differ, by id, in
+        the same way. Removing what does not exist changes nothing. No partition of the new image has a leader epoch below its
+        leader's floor.
         """
         epochs = self.leader_epochs if leader_epochs is None else leader_epochs
         gone = list(removed_topics)
@@ -197,9 +207,16 @@ class ClusterImage:
             revision=revision,
             configs=MappingProxyType({resource: one for resource, one in by_resource.items() if one is not None}),
             leader_epochs=epochs,
+            acls=self.acls.changed(acls) if acls else self.acls,
+            acls_revision=self.acls_revision if acls_revision is None else acls_revision,
             derived={},
         )
-        return image, replace(delta, brokers_changed=members != self.members, configs_changed=frozenset(changed_configs))
+        return image, replace(
+            delta,
+            brokers_changed=members != self.members,
+            configs_changed=frozenset(changed_configs),
+            acls_changed=bool(acls),
+        )
 
     def _topics_after(
         self, topics: Iterable[TopicImage], removed_topics: Iterable[str]

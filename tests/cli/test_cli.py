@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from pybroker import __version__
 from pybroker.api import document as apis
+from pybroker.api.access import document as permissions
 from pybroker.broker.process import StartError
 from pybroker.cli.main import cli
 from pybroker.cli.start import ADDRESS_IN_USE
@@ -68,6 +69,7 @@ def test_the_table_is_printed() -> None:
     assert invoke("config", "properties").output == document.server_properties()
     assert invoke("config", "document").output == document.markdown()
     assert invoke("apis").output == apis.markdown()
+    assert invoke("apis", "--permissions").output == permissions.rows() + "\n"
 
 
 def test_start_hands_the_configuration_to_the_broker(broker: FakeBroker, tmp_path: Path) -> None:

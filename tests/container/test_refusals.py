@@ -177,8 +177,6 @@ def test_brokers_that_may_be_several_are_a_warning(broker_id: str) -> None:
 
 
 ASKS_FOR_ACCESS_CONTROL = [
-    ({"KAFKA_AUTHORIZER_CLASS_NAME": "a.B"}, "authorizer.class.name=a.B: "),
-    ({"KAFKA_CFG_SUPER_USERS": "User:admin"}, "super.users=User:admin: "),
     ({"KAFKA_CLIENT_USERS": "user"}, "client.users=user: "),
     ({"KAFKA_CLIENT_PASSWORDS": "secret"}, "client.passwords=[hidden]: "),
     ({"KAFKA_INTER_BROKER_PASSWORD": "secret"}, "inter.broker.password=[hidden]: "),
@@ -208,37 +206,20 @@ def test_a_variable_lets_the_container_start_without_access_control(environment:
 
 
 def test_the_variable_alone_changes_nothing_and_is_true_or_false() -> None:
-    assert read_entry({access_control.VARIABLE: "true", "KAFKA_AUTHORIZER_CLASS_NAME": ""}, root="/nonexistent").warnings == ()
+    assert read_entry({access_control.VARIABLE: "true", "KAFKA_CLIENT_USERS": ""}, root="/nonexistent").warnings == ()
     with pytest.raises(ConfigError, match="PYBROKER_WITHOUT_ACCESS_CONTROL=yes: must be true or false"):
         read_entry({access_control.VARIABLE: "yes"}, root="/nonexistent")
-    with pytest.raises(ConfigError, match=r"super\.users"):
-        read_entry({access_control.VARIABLE: "false", "KAFKA_SUPER_USERS": "User:a"}, root="/nonexistent")
+    with pytest.raises(ConfigError, match=r"client\.users"):
+        read_entry({access_control.VARIABLE: "false", "KAFKA_CLIENT_USERS": "a"}, root="/nonexistent")
 
 
-ACL = {"KAFKA_AUTHORIZER_CLASS_NAME": "kafka.security.authorizer.AclAuthorizer"}
-EVERYONE = {"KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "true"}
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
-def test_an_authorizer_that_allows_everyone_is_one_line() -> None:
-    (line,) = read_entry({**ACL, **EVERYONE}, root="/nonexistent").warnings
-    assert line == (
-        "KAFKA_AUTHORIZER_CLASS_NAME=kafka.security.authorizer.AclAuthorizer is ignored: "
-        "there is no access control, so everyone stays allowed and no ACL can be added"
-    )
-
-
-@pytest.mark.parametrize(
-    "environment",
-    [
-        ACL,
-        {**ACL, "KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "false"},
-        {**ACL, **EVERYONE, "KAFKA_SUPER_USERS": "User:admin"},
-        {**EVERYONE, "KAFKA_AUTHORIZER_CLASS_NAME": "com.example.Mine"},
-    ],
-)
-def test_any_other_authorizer_is_refused(environment: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match="pybroker has no access control"):
-        read_entry(environment, root="/nonexistent")
+def test_an_authorizer_of_kafkas_is_a_setting() -> None:
+    environment = {"KAFKA_AUTHORIZER_CLASS_NAME": STANDARD_AUTHORIZER, "KAFKA_SUPER_USERS": "User:admin;User:broker"}
+    entry = read_entry(environment, root="/nonexistent")
+    assert entry.warnings == ()
 
 
 def test_settings_of_a_login_that_nothing_asks_for_are_one_line() -> None:

@@ -78,22 +78,43 @@ def handle(
     broker: Services, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Future[FetchResponse] | Deferred[FetchResults, FetchResponse]:
     """Read the partitions of the request's session, and wait for more records where the request wants that."""
-    version = context.api_version
-    replica_id = request.replica_state.replica_id if version >= _REPLICA_STATE_VERSION else request.replica_id
+    version, replica_id = context.api_version, replica_of(context.api_version, request)
     is_sessionless = request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION_ID
     if is_sessionless and replica_id < 0 and version >= ZSTD_VERSION:
         response = _usual_response(broker, version, request)
         if response is not None:
             return response
     if replica_id >= 0 and request.session_epoch > 0 and version >= _REPLICA_STATE_VERSION:
-        found = fetch_of_follower(broker, version, request, _params(broker, context, request, BrokerId(replica_id)))
+        found = fetch_of_follower(broker, version, request, _params(broker, context, request, replica_id))
         if found is not None:
             return found
     is_long = request.max_wait_ms > _LONG_WAIT_MS
-    return in_slices(_fetch(broker, context, request, BrokerId(replica_id)), ends_with_connection=is_long)
+    return in_slices(_fetch(broker, context, request, replica_id), ends_with_connection=is_long)
 
 
-def _fetch(broker: Services, context: RequestContext, request: FetchRequest, replica_id: BrokerId) -> Work[FetchResponse]:
+def handle_allowed(
+    broker: Services, context: RequestContext, request: FetchRequest, allows: Callable[[str], bool]
+) -> FetchResponse | Future[FetchResponse]:
+    """Handle a request whose client may read only the topics that `allows` returns True for; the partitions of others are
+    TOPIC_AUTHORIZATION_FAILED, also those of its session.
+    """
+    is_long = request.max_wait_ms > _LONG_WAIT_MS
+    replica_id = replica_of(context.api_version, request)
+    return in_slices(_fetch(broker, context, request, replica_id, allows), ends_with_connection=is_long)
+
+
+def replica_of(version: int, request: FetchRequest) -> BrokerId:
+    """Return the follower that sends a request; a negative number for a consumer."""
+    return BrokerId(request.replica_state.replica_id if version >= _REPLICA_STATE_VERSION else request.replica_id)
+
+
+def _fetch(
+    broker: Services,
+    context: RequestContext,
+    request: FetchRequest,
+    replica_id: BrokerId,
+    allows: Callable[[str], bool] | None = None,
+) -> Work[FetchResponse]:
     """Handle any request."""
     version, names = context.api_version, _names(broker)
     uses_ids = version >= _TOPIC_ID_VERSION
@@ -115,6 +136,10 @@ def _fetch(broker: Services, context: RequestContext, request: FetchRequest, rep
     if uses_ids and any(one.topic is None for one in wanted):
         unknown = [(one, FetchPartitionData(ErrorCode.UNKNOWN_TOPIC_ID)) for one in wanted if one.topic is None]
         wanted = [one for one in wanted if one.topic is not None]
+    if allows is not None:
+        refused = [one for one in wanted if not allows(one.topic or "")]
+        unknown += [(one, FetchPartitionData(ErrorCode.TOPIC_AUTHORIZATION_FAILED)) for one in refused]
+        wanted = [one for one in wanted if allows(one.topic or "")]
     results: FetchResults = []
     if wanted:
         results = yield from fetch(broker.replica_manager, params, wanted)

@@ -31,7 +31,7 @@ from pybroker.api.produce.operation import ProduceOperation
 from pybroker.records.work import LongWorkError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Collection
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -56,3 +56,12 @@ def handle(
                 context.connection.is_in_order = True
             return response
     return ProduceOperation(broker, context, request, check).response()
+
+
+def handle_except(
+    broker: Services, context: RequestContext, request: ProduceRequest, refused: Collection[str]
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    """Handle a request whose client may not write to the topics `refused`: TOPIC_AUTHORIZATION_FAILED."""
+    operation = ProduceOperation(broker, context, request)
+    operation.refuse_topics(refused)
+    return operation.response()

@@ -10,6 +10,8 @@ from pybroker.records import kernels
 from pybroker.replication.produce_data import PartitionProduceResult
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pybroker.api.produce.response import Layout
     from pybroker.metadata.image import ClusterImage
     from pybroker.protocol.messages.produce import ProduceRequest
@@ -22,6 +24,7 @@ _NULL_RECORDS: Final = PartitionProduceResult(
     ErrorCode.INVALID_RECORD, error_message="The records of a partition must not be null"
 )
 _UNKNOWN_ID: Final = PartitionProduceResult(ErrorCode.UNKNOWN_TOPIC_ID)
+_TOPIC_UNAUTHORIZED: Final = PartitionProduceResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _UNAUTHORIZED: Final = PartitionProduceResult(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
@@ -77,6 +80,15 @@ class ProduceLayout:
         """Refuse all that could be appended, with the same result."""
         self.refused.update(dict.fromkeys(self.entries, result))
         self.entries.clear()
+
+    def refuse_topics(self, names: Collection[str]) -> None:
+        """Refuse every partition of topics that the client may not write to."""
+        for name, _, asked in self.topics:
+            if name in names:
+                for topic_partition in asked:
+                    self.entries.pop(topic_partition, None)
+                    self.transactional.pop(topic_partition, None)
+                    self.refused[topic_partition] = _TOPIC_UNAUTHORIZED
 
     def forget_records(self) -> None:
         """Let go of the records, which would keep the bytes of the request while it waits in the purgatory."""

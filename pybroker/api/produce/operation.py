@@ -23,6 +23,8 @@ from pybroker.sharing import work as sharing
 from pybroker.sharing.loop import SlicedResponse, in_slices
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pybroker.api.context import RequestContext, Services
     from pybroker.api.produce.transactional_append import Guard
     from pybroker.network.context import RequestHolder
@@ -50,6 +52,10 @@ class ProduceOperation:
         self._holder: RequestHolder | None = None
         self._is_kept = False
         self._has_records = True
+
+    def refuse_topics(self, names: Collection[str]) -> None:
+        """Refuse what is for topics that the client may not write to. Call it before `response`."""
+        self._laid_out.refuse_topics(names)
 
     def response(self) -> ProduceResponse | SlicedResponse[ProduceResponse | None] | None:
         """Return the response, or a Future of it; None if `acks` wants none. Raises ProtocolViolation."""

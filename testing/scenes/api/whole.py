@@ -12,6 +12,7 @@ from typing import Any
 
 from pybroker.api.context import Services
 from pybroker.api.dispatch import Dispatcher
+from pybroker.broker.authorizing import authorizer_of
 from pybroker.broker.dynamic_settings import DynamicSettings
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
@@ -122,6 +123,7 @@ class Whole:
             fetch_sessions=FetchSessionCache(self.clock, slots_max=10, partitions_max=10_000),
             make_groups=lambda: self.groups,
             make_transactions=lambda: self.transactions,
+            authorizer=authorizer_of(self.config, self.controller, lambda: [self.connection]),
             peers=self.peers,
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replicas))

@@ -1,0 +1,78 @@
+"""A row of the table of what APIs need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.security.acl.binding import CLUSTER_NAME, AclOperation, ResourceType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pybroker.api.access.asker import Asker
+    from pybroker.api.context import RequestContext, Services
+    from pybroker.api.registry import Api
+
+ERRORS = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+"""The error of a client that may not do what it has asked for, by the type of the resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A permission that an API needs.
+
+    Attributes:
+        name: the field of the request, or of its elements, that has the resource's name; CLUSTER_NAME for the cluster.
+        of: the list of the request whose elements are checked, each on its own; empty: the request is refused as a whole.
+        into: the list of the response with their results.
+        instead: a permission that also suffices.
+        hides: what is not allowed is left out, and is no error.
+        when: the case in which this is needed, for people; empty: always.
+        code: the error, where it is not that of the resource's type.
+    """
+
+    operation: AclOperation
+    resource_type: ResourceType
+    name: str = CLUSTER_NAME
+    of: str = ""
+    into: str = ""
+    instead: Need | None = None
+    hides: bool = False
+    when: str = ""
+    code: ErrorCode | None = None
+
+    @property
+    def error(self) -> ErrorCode:
+        """The error of a client that is not allowed."""
+        return ERRORS[self.resource_type] if self.code is None else self.code
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request on its way to the handler. `plain` handles a request of the API without any check."""
+
+    api: Api
+    broker: Services
+    context: RequestContext
+    asker: Asker
+    plain: Callable[[Any], Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """All that an API needs. `handle` is the API's own way to check it, where the general one does not do.
+
+    The general way knows needs of the whole request, and then one of the elements of one list.
+    """
+
+    needs: tuple[Need, ...] = ()
+    handle: Callable[[Request, Any], Any] | None = None

@@ -1,0 +1,97 @@
+"""Checks Produce and Fetch.
+
+Produce
+    WRITE on each topic; on the transactional id, if records are of a transaction. What is refused stays in the layout of the
+    response, so that the order of the partitions and what acks 0 means remain those of the handler.
+
+Fetch
+    READ on each topic, or CLUSTER_ACTION for a follower, for every partition of the session at every request: so no session
+    serves what is no longer allowed. A refused follower gets TOPIC_AUTHORIZATION_FAILED for each partition.
+
+Source: KafkaApis.handleProduceRequest and handleFetchRequest, RequestUtils.hasTransactionalRecords.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pybroker.api.handlers.fetch import handle_allowed, replica_of
+from pybroker.api.handlers.produce import handle_except
+from pybroker.model import TopicId
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.records import kernels
+from pybroker.security.acl.binding import AclOperation, ResourceType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pybroker.api.access.need import Request
+    from pybroker.protocol.messages.fetch import FetchRequest
+    from pybroker.protocol.messages.produce import ProduceRequest
+
+_PRODUCE_ID_VERSION: Final = 13
+_FETCH_ID_VERSION: Final = 13
+_WRITE: Final = AclOperation.WRITE
+_READ: Final = AclOperation.READ
+_TOPIC: Final = ResourceType.TOPIC
+
+
+def produce(request: Request, message: ProduceRequest) -> Any:
+    """Append to the topics that the client may write to."""
+    if any(_is_transactional(topic) for topic in message.topic_data):
+        transactional_id, asker = message.transactional_id, request.asker
+        if transactional_id is None or not asker.may(_WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    may = request.asker.may
+    refused = set()
+    for topic in message.topic_data:
+        name: str | None = topic.name
+        if request.context.api_version >= _PRODUCE_ID_VERSION:
+            name = _name_of(request, TopicId(topic.topic_id))
+        if name is not None and not may(_WRITE, _TOPIC, name):
+            refused.add(name)
+    return handle_except(request.broker, request.context, message, refused) if refused else request.plain(message)
+
+
+def _is_transactional(topic: Any) -> bool:
+    return any(one.records is not None and kernels.is_of_transaction(one.records) for one in topic.partition_data)
+
+
+def fetch(request: Request, message: FetchRequest) -> Any:
+    """Read from the topics that the client may read from."""
+    asker, context = request.asker, request.context
+    if replica_of(context.api_version, message) >= 0:
+        if asker.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
+            return request.plain(message)
+        return handle_allowed(request.broker, context, message, lambda _: False)
+    if message.session_id or message.session_epoch >= 0 or not _may_read_all(request, message):
+        return handle_allowed(request.broker, context, message, _remembered(lambda name: asker.may(_READ, _TOPIC, name)))
+    return request.plain(message)
+
+
+def _may_read_all(request: Request, message: FetchRequest) -> bool:
+    """Return whether the client may read each topic that a request without a session names."""
+    uses_ids = request.context.api_version >= _FETCH_ID_VERSION
+    for topic in message.topics:
+        name = _name_of(request, TopicId(topic.topic_id)) if uses_ids else topic.topic
+        if name is not None and not request.asker.may(_READ, _TOPIC, name):
+            return False
+    return True
+
+
+def _remembered(may: Callable[[str], bool]) -> Callable[[str], bool]:
+    """Return a function that asks about each name once: a session may have thousands of partitions of one topic."""
+    known: dict[str, bool] = {}
+
+    def asked(name: str) -> bool:
+        found = known.get(name)
+        if found is None:
+            found = known[name] = may(name)
+        return found
+
+    return asked
+
+
+def _name_of(request: Request, topic_id: TopicId) -> str | None:
+    topic = request.broker.controller.image.topics_by_id.get(topic_id)
+    return None if topic is None else topic.name

@@ -1,0 +1,128 @@
+"""Changes of ACLs: what CreateAcls and DeleteAcls request, checked as Kafka's controller checks it, in one commit.
+
+Order
+    Each change compares the entry that the change before has put. So a deletion sees every ACL whose creation was acknowledged,
+    by whichever broker. An ACL that exists is not created again.
+
+Errors
+    INVALID_REQUEST for an ACL, or a filter, that makes no sense. Others of the same request are changed.
+
+Source: AclControlManager, AclApis; KIP-140, KIP-290.
+"""
+
+from __future__ import annotations
+
+import logging
+from base64 import urlsafe_b64encode
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from pybroker.failures import drop_frames
+from pybroker.metadata.acl_entries import ACL_PREFIX, encode_acl
+from pybroker.metadata.store.base import Conflict, OutcomeUnknownError, StoreError
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.security import principal
+from pybroker.security.acl.binding import CLUSTER_NAME, Acl, AclOperation, PatternType, PermissionType, ResourceType
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from pybroker.metadata.controller import Controller
+    from pybroker.security.acl.filters import AclFilter
+
+logger = logging.getLogger(__name__)
+
+_ID_BYTES: Final = 16
+CHANGES_MAX: Final = 10_000
+"""The number of ACLs that one request may create or delete."""
+
+
+def acl_id(acl: Acl) -> str:
+    """Return the id of an ACL: 22 characters of base64."""
+    return urlsafe_b64encode(sha256(encode_acl(acl)).digest()[:_ID_BYTES]).rstrip(b"=").decode()
+
+
+async def create_acls(controller: Controller, acls: Sequence[Acl]) -> list[KafkaError | None]:
+    """Create the valid ACLs in one commit. Returns an error or None for each of `acls`. Raises KafkaError if nothing was
+    changed.
+    """
+    results, valid = list[KafkaError | None](), dict[str, Acl]()
+    for acl in acls:
+        reason = _invalid_reason(acl)
+        results.append(None if reason is None else KafkaError(ErrorCode.INVALID_REQUEST, reason))
+        if reason is None:
+            valid[acl_id(acl)] = acl
+    _check_count(valid)
+    while valid:
+        new = {key: acl for key, acl in valid.items() if key not in controller.image.acls.by_id}
+        if not new or await _committed(controller, new, ()):
+            for acl in new.values():
+                logger.info("Created %s", acl)
+            break
+    return results
+
+
+async def delete_acls(controller: Controller, filters: Sequence[AclFilter]) -> list[list[Acl] | KafkaError]:
+    """Delete the ACLs that the filters select, in one commit. Returns what each filter has selected, or why it is invalid.
+
+    An ACL that several filters select is in the result of each. Raises KafkaError if nothing was changed.
+    """
+    while True:
+        results, deleted = list[list[Acl] | KafkaError](), dict[str, Acl]()
+        by_id = controller.image.acls.by_id
+        for one in filters:
+            if (reason := one.invalid_reason) is not None:
+                results.append(KafkaError(ErrorCode.INVALID_REQUEST, reason))
+                continue
+            found = {key: acl for key, acl in by_id.items() if one.matches(acl)}
+            deleted.update(found)
+            results.append(list(found.values()))
+        _check_count(deleted)
+        if await _committed(controller, {}, deleted):
+            for acl in deleted.values():
+                logger.info("Deleted %s", acl)
+            return results
+
+
+async def _committed(controller: Controller, new: dict[str, Acl], deleted: Collection[str]) -> bool:
+    """Commit a change that was computed from the image. Returns whether it was the newest one. Raises KafkaError."""
+    puts = {ACL_PREFIX + key: encode_acl(acl) for key, acl in new.items()}
+    puts[ACL_PREFIX] = b"%d" % controller.broker_id
+    compare = {ACL_PREFIX: controller.image.acls_revision}
+    try:
+        outcome = await controller.commit(puts=puts, deletes=[ACL_PREFIX + key for key in deleted], compare=compare)
+    except OutcomeUnknownError as error:
+        raise drop_frames(KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error))) from None
+    except StoreError as error:
+        raise drop_frames(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))) from None
+    return not isinstance(outcome, Conflict)
+
+
+def _check_count(changed: Collection[str]) -> None:
+    if len(changed) > CHANGES_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"A request can change at most {CHANGES_MAX} ACLs, not {len(changed)}.")
+
+
+def _invalid_reason(acl: Acl) -> str | None:
+    """Return why an ACL cannot be created."""
+    resource_type, name, pattern_type = acl.pattern
+    if resource_type is ResourceType.CLUSTER and name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if not name:
+        return "Invalid empty resource name"
+    if resource_type in (ResourceType.UNKNOWN, ResourceType.ANY):
+        return f"Invalid resourceType {resource_type.name}"
+    if pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        return f"Invalid patternType {pattern_type.name}"
+    if acl.operation in (AclOperation.UNKNOWN, AclOperation.ANY):
+        return f"Invalid operation {acl.operation.name}"
+    if acl.permission not in (PermissionType.DENY, PermissionType.ALLOW):
+        return f"Invalid permissionType {acl.permission.name}"
+    try:
+        principal.parse(acl.principal)
+    except ValueError:
+        return (
+            f"Could not parse principal from `{acl.principal}` "
+            "(no colon is present separating the principal type from the principal name)"
+        )
+    return None
