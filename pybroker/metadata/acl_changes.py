@@ -23,12 +23,14 @@ from pybroker.metadata.store.base import Conflict, OutcomeUnknownError, StoreErr
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.security import principal
 from pybroker.security.acl.binding import CLUSTER_NAME, Acl, AclOperation, PatternType, PermissionType, ResourceType
+from pybroker.sharing.loop import complete
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pybroker.metadata.controller import Controller
     from pybroker.security.acl.filters import AclFilter
+    from pybroker.sharing.work import Pausing
 
 logger = logging.getLogger(__name__)
 
@@ -43,21 +45,16 @@ def acl_id(acl: Acl) -> str:
 
 
 async def create_acls(controller: Controller, acls: Sequence[Acl]) -> list[KafkaError | None]:
-    """Create the valid ACLs in one commit. Returns an error or None for each of `acls`. Raises KafkaError if nothing was
-    changed.
+    """Create the valid ACLs in one commit. Returns an error or None for each of `acls`.
+
+    Raises KafkaError if nothing was changed.
     """
-    results, valid = list[KafkaError | None](), dict[str, Acl]()
-    for acl in acls:
-        reason = _invalid_reason(acl)
-        results.append(None if reason is None else KafkaError(ErrorCode.INVALID_REQUEST, reason))
-        if reason is None:
-            valid[acl_id(acl)] = acl
+    results, valid = await complete(_judged(acls))
     _check_count(valid)
     while valid:
         new = {key: acl for key, acl in valid.items() if key not in controller.image.acls.by_id}
         if not new or await _committed(controller, new, ()):
-            for acl in new.values():
-                logger.info("Created %s", acl)
+            await complete(_logged("Created %s", new.values()))
             break
     return results
 
@@ -68,20 +65,49 @@ async def delete_acls(controller: Controller, filters: Sequence[AclFilter]) -> l
     An ACL that several filters select is in the result of each. Raises KafkaError if nothing was changed.
     """
     while True:
-        results, deleted = list[list[Acl] | KafkaError](), dict[str, Acl]()
-        by_id = controller.image.acls.by_id
-        for one in filters:
-            if (reason := one.invalid_reason) is not None:
-                results.append(KafkaError(ErrorCode.INVALID_REQUEST, reason))
-                continue
-            found = {key: acl for key, acl in by_id.items() if one.matches(acl)}
-            deleted.update(found)
-            results.append(list(found.values()))
+        compared = controller.image
+        results, deleted = await complete(_selected(compared.acls.by_id, filters))
         _check_count(deleted)
-        if await _committed(controller, {}, deleted):
-            for acl in deleted.values():
-                logger.info("Deleted %s", acl)
+        if compared.acls_revision == controller.image.acls_revision and await _committed(controller, {}, deleted):
+            await complete(_logged("Deleted %s", deleted.values()))
             return results
+
+
+def _judged(acls: Sequence[Acl]) -> Pausing[tuple[list[KafkaError | None], dict[str, Acl]]]:
+    """Return an error or None for each ACL, and the valid ones by their ids."""
+    results, valid = list[KafkaError | None](), dict[str, Acl]()
+    for acl in acls:
+        reason = _invalid_reason(acl)
+        results.append(None if reason is None else KafkaError(ErrorCode.INVALID_REQUEST, reason))
+        if reason is None:
+            valid[acl_id(acl)] = acl
+        yield
+    return results, valid
+
+
+def _selected(
+    by_id: Mapping[str, Acl], filters: Sequence[AclFilter]
+) -> Pausing[tuple[list[list[Acl] | KafkaError], dict[str, Acl]]]:
+    """Return what each filter selects, or its error, and all that is selected by its id."""
+    results, selected = list[list[Acl] | KafkaError](), dict[str, Acl]()
+    for one in filters:
+        if (reason := one.invalid_reason) is not None:
+            results.append(KafkaError(ErrorCode.INVALID_REQUEST, reason))
+            continue
+        found = list[Acl]()
+        for key, acl in by_id.items():
+            if one.matches(acl):
+                found.append(acl)
+                selected[key] = acl
+            yield
+        results.append(found)
+    return results, selected
+
+
+def _logged(line: str, acls: Iterable[Acl]) -> Pausing[None]:
+    for acl in acls:
+        logger.info(line, acl)
+        yield
 
 
 async def _committed(controller: Controller, new: dict[str, Acl], deleted: Collection[str]) -> bool:

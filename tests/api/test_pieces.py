@@ -52,7 +52,7 @@ ALONE = frozenset({
     "DescribeCluster", "ConsumerGroupHeartbeat", "GetTelemetrySubscriptions", "PushTelemetry", "ListConfigResources",
     "DescribeTopicPartitions", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
     "WriteTxnMarkers", "ListTransactions", "DescribeConfigs", "DescribeClientQuotas",
-    "UnregisterBroker",
+    "UnregisterBroker", "DescribeAcls", "CreateAcls", "DeleteAcls",
 })  # fmt: skip
 """The APIs that are not handled in pieces: docs/design/latency.md shows for each why, and what bounds it instead."""
 
