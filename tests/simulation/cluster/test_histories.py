@@ -6,7 +6,7 @@ import pytest
 
 from testing.simulation.cluster.history import History, Plan
 
-SEEDS = 80
+SEEDS = 200
 ALONE = Plan(
     brokers=1,
     settings={
