@@ -1,6 +1,6 @@
-"""The log lines about logins that failed: one per failure, but at most one in a second for each address.
+"""The log lines about logins that failed: one per failure, but no more than LINES_MAX in WINDOW_MS for each address.
 
-Addresses are forgotten, those first that failed first, so that many of them take no memory.
+Addresses are forgotten, those first whose window began first, so that many of them take no memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LINE_MS_MIN: Final = 1_000
+LINES_MAX: Final = 10
+WINDOW_MS: Final = 10_000
 ADDRESSES_MAX: Final = 1_000
 
 
@@ -29,21 +30,22 @@ class FailureLog:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lines: OrderedDict[str, tuple[int, int]] = OrderedDict()  # by address: when it had a line, failures since
+        self._lines: OrderedDict[str, tuple[int, int]] = OrderedDict()  # by address: the begin of its window, failures in it
         self.failed = 0
 
     def add(self, host: str, connection: object, *, user: str, reason: str) -> None:
         """Count a failure of a connection from `host`, and write a line unless there was one just now."""
         self.failed += 1
         now_ms = self._clock.monotonic_ms()
-        written_ms, left_out = self._lines.get(host, (-LINE_MS_MIN, 0))
-        if now_ms - written_ms < LINE_MS_MIN:
-            self._lines[host] = written_ms, left_out + 1
-            return
-        self._lines[host] = now_ms, 0
-        self._lines.move_to_end(host)
+        since_ms, count = self._lines.get(host, (-WINDOW_MS, 0))
+        left_out = 0
+        if now_ms - since_ms >= WINDOW_MS:
+            since_ms, count, left_out = now_ms, 0, max(count - LINES_MAX, 0)
+            self._lines.pop(host, None)  # the last one again
+        self._lines[host] = since_ms, count + 1
         if len(self._lines) > ADDRESSES_MAX:
             self._lines.popitem(last=False)
-        named = f" as {user[:100]!r}" if user else ""
-        more = f" ({left_out} more failures of this address since its last line)" if left_out else ""
-        logger.info("Closing %s, whose login%s failed: %s%s", connection, named, reason, more)
+        if count < LINES_MAX:
+            named = f" as {user[:100]!r}" if user else ""
+            more = f" (the failures of this address before had {left_out} lines more)" if left_out else ""
+            logger.info("Closing %s, whose login%s failed: %s%s", connection, named, reason, more)
