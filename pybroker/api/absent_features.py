@@ -1,11 +1,11 @@
 """The APIs of features that pybroker does not have: each request gets the error by which a client learns that the feature is off.
 
 Behaviour
-    The codes and messages are those of a Kafka without SASL and without a secret for delegation tokens, to a client that is not
-    authenticated. An error is in each element of the response where it has elements, as `error_response`
-    makes it. Quotas and SCRAM credentials are the exception: such a Kafka stores them. pybroker would neither hold a client to
-    its quota nor ask it for a password, so a client that sets them must not believe that they are in force: UNSUPPORTED_VERSION,
-    which clients know as "this broker cannot do that". To describe them needs no error: there are none (`handlers`).
+    The codes and messages are those of a Kafka without a secret for delegation tokens, to a client that is not authenticated. An
+    error is in each element of the response where it has elements, as `error_response` makes it. Quotas are the exception: such a
+    Kafka stores them. pybroker would not hold a client to its quota, so a client that sets one must not believe that it is in
+    force: UNSUPPORTED_VERSION, which clients know as "this broker cannot do that". To describe quotas needs no error: there are
+    none (`handlers`).
 
 Source: KafkaApis.allowTokenRequests; KIP-48.
 """
@@ -53,12 +53,6 @@ ABSENT_FEATURES: Final[Mapping[ApiKey, AbsentFeature]] = MappingProxyType({
         "Quotas: every change gets UNSUPPORTED_VERSION. Kafka would store it, and a client would believe that it is in force.",
         ErrorCode.UNSUPPORTED_VERSION,
         "This broker does not support quotas.",
-    ),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AbsentFeature(
-        "set and remove credentials for logins by SCRAM.",
-        "Logins: every change gets UNSUPPORTED_VERSION. Kafka would store it, and a client would believe that it is in force.",
-        ErrorCode.UNSUPPORTED_VERSION,
-        "This broker does not support SCRAM credentials.",
     ),
 })  # fmt: skip
 """By the key of the API."""

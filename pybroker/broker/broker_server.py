@@ -140,7 +140,7 @@ class BrokerServer:
         try:
             self._share_descriptors()
             self.faults, self.trail = self.faults or faults_of(self.config), self.trail or trail_of(self.config)
-            self._offers = offers_of(self.config)
+            self._offers = offers_of(self.config, lambda: self.controller.image)
             self._http.start(self.config, self.metrics, self.lifecycle)
             return await self._open(sockets)
         except BaseException:

@@ -13,18 +13,23 @@ if TYPE_CHECKING:
     from pybroker.api.gate import Gate
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
+    from pybroker.metadata.image import ClusterImage
     from pybroker.network.context import RequestHandler
     from pybroker.security.sasl.login import Offer
 
 
-def offers_of(config: BrokerConfig) -> Mapping[str, Offer]:
-    """Return what each SASL listener offers, by its name; a broker without one pays nothing. Raises StartError."""
+def offers_of(config: BrokerConfig, image: Callable[[], ClusterImage]) -> Mapping[str, Offer]:
+    """Return what each SASL listener offers, by its name; a broker without one pays nothing. `image` returns the newest one.
+
+    Raises StartError.
+    """
     if not any(endpoint.security_protocol.startswith("SASL_") for endpoint in config.endpoints):
         return {}
+    from pybroker.metadata.scram_users import ScramUsers  # noqa: PLC0415  as above
     from pybroker.security.sasl.offers import offers  # noqa: PLC0415  only where clients log in
 
     try:
-        return offers(config)
+        return offers(config, ScramUsers(image))
     except ConfigError as error:
         raise StartError(str(error)) from error
 

@@ -243,6 +243,10 @@ class Controller:
             )
         )
 
+    async def carry_out(self, make_plan: Callable[[], Pausing[Plan]]) -> Sequence[KafkaError | None]:
+        """Commit what a plan of the image changes, as a whole. Returns the errors of the plan."""
+        return await self._uninterrupted.run(self._carry_out(make_plan, validate_only=False))
+
     async def raise_leader_epochs(self, above: LeaderEpoch = NO_LEADER_EPOCH) -> LeaderEpoch:
         """Give every partition that this broker leads a leader epoch that was never used, above `above`. Returns the
         least of them.

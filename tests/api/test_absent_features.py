@@ -1,6 +1,6 @@
 """The APIs of features that are off: their responses are those of an Apache Kafka 3.9.2 without security.
 
-Only changes of quotas and credentials, which that Kafka would store, are refused.
+Only changes of quotas, which that Kafka would store, are refused.
 """
 
 from __future__ import annotations
@@ -11,11 +11,6 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import create_acls, delete_acls
 from pybroker.protocol.messages import create_delegation_token as token
 from pybroker.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
-from pybroker.protocol.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
 from pybroker.protocol.messages.describe_acls import DescribeAclsRequest
 from pybroker.protocol.messages.describe_delegation_token import DescribeDelegationTokenOwner, DescribeDelegationTokenRequest
 from pybroker.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
@@ -65,14 +60,3 @@ async def test_no_quota_can_be_set(tmp_path: Path) -> None:
         assert [entry.entity for entry in response.entries] == entities
         error = (ErrorCode.UNSUPPORTED_VERSION, "This broker does not support quotas.")
         assert [(entry.error_code, entry.error_message) for entry in response.entries] == [error] * 2
-
-
-async def test_no_credential_can_be_set(tmp_path: Path) -> None:
-    whole = await Whole(tmp_path).start()
-    changes = AlterUserScramCredentialsRequest(
-        deletions=[ScramCredentialDeletion(name="bob", mechanism=1)],
-        upsertions=[ScramCredentialUpsertion(name=name, mechanism=2, iterations=4096) for name in ("al", "bob")],
-    )
-    (response,) = await responses(whole, changes)
-    error = (ErrorCode.UNSUPPORTED_VERSION, "This broker does not support SCRAM credentials.")
-    assert [(one.user, (one.error_code, one.error_message)) for one in response.results] == [("bob", error), ("al", error)]

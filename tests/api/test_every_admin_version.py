@@ -260,8 +260,8 @@ CASES = {
         alter_client_quotas.AlterClientQuotasRequest, ErrorCode.UNSUPPORTED_VERSION, entries=[alter_client_quotas.EntryData()]
     ),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: absent(
-        alter_user_scram_credentials.AlterUserScramCredentialsRequest, ErrorCode.UNSUPPORTED_VERSION,
-        deletions=[alter_user_scram_credentials.ScramCredentialDeletion(name="nobody")],
+        alter_user_scram_credentials.AlterUserScramCredentialsRequest, ErrorCode.RESOURCE_NOT_FOUND,
+        deletions=[alter_user_scram_credentials.ScramCredentialDeletion(name="nobody", mechanism=1)],
     ),
 }  # fmt: skip
 
@@ -291,7 +291,7 @@ def test_every_api_of_administration_is_here() -> None:
         *(ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP),
         *(ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE),
         *(ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT),
-        ApiKey.WRITE_TXN_MARKERS,
+        *(ApiKey.WRITE_TXN_MARKERS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE),
     }
     assert {api.key for api in APIS.values()} - of_data_and_members == CASES.keys()
 

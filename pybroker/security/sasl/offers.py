@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.config.listener_settings import key_of, text_of, value_of
 from pybroker.config.setting import ConfigError
-from pybroker.security.sasl import plain
+from pybroker.security.sasl import plain, scram
 from pybroker.security.sasl.jaas import JaasError, LoginModule, parse_modules
 from pybroker.security.sasl.login import Offer
+from pybroker.security.sasl.scram_credentials import MECHANISMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pybroker.config.broker import BrokerConfig
     from pybroker.security.sasl.exchange import Mechanism
+    from pybroker.security.sasl.scram import Users
 
 PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 ENABLED: Final = "sasl.enabled.mechanisms"
@@ -28,31 +28,31 @@ REAUTH: Final = "connections.max.reauth.ms"
 JAAS: Final = "sasl.jaas.config"
 HIDDEN: Final = "[hidden]"
 
-_MODULES: Final = {plain.NAME: plain.MODULE}
+_MODULES: Final = {plain.NAME: plain.MODULE, **dict.fromkeys(MECHANISMS, scram.MODULE)}
 """The login module of each mechanism."""
 
 
-def offers(config: BrokerConfig) -> dict[str, Offer]:
-    """Return the offer of each SASL listener by its name. Raises ConfigError."""
+def offers(config: BrokerConfig, users: Users) -> dict[str, Offer]:
+    """Return the offer of each SASL listener by its name; `users` are those of SCRAM. Raises ConfigError."""
     return {
-        endpoint.listener_name: _offer(config, endpoint.listener_name)
+        endpoint.listener_name: _offer(config, endpoint.listener_name, users)
         for endpoint in config.endpoints
         if endpoint.security_protocol in PROTOCOLS
     }
 
 
-def _offer(config: BrokerConfig, listener: str) -> Offer:
+def _offer(config: BrokerConfig, listener: str, users: Users) -> Offer:
     names = value_of(config, listener, ENABLED)
     assert isinstance(names, tuple)
     key = key_of(listener, ENABLED) if text_of(config, listener, ENABLED) is not None else ENABLED
     if not names:
         raise ConfigError(key, "", f"names no mechanism, which the listener {listener} needs")
     for name in names:
-        if name not in _MAKERS:
-            known = ", ".join(_MAKERS)
+        if name not in _MODULES:
+            known = ", ".join(_MODULES)
             raise ConfigError(key, ",".join(names), f"{name} is not supported; the listener {listener} can have {known}")
     return Offer(
-        {name: _MAKERS[name](config, listener) for name in names},
+        {name: _mechanism(config, listener, name, users) for name in names},
         {name: _session_ms_max(config, listener, name) for name in names},
     )
 
@@ -63,7 +63,11 @@ def _session_ms_max(config: BrokerConfig, listener: str, mechanism: str) -> int:
     return max(value, 0)
 
 
-def _plain(config: BrokerConfig, listener: str) -> Mechanism:
+def _mechanism(config: BrokerConfig, listener: str, name: str, users: Users) -> Mechanism:
+    if name in MECHANISMS:
+        if text_of(config, listener, JAAS, name) is not None:
+            login_module(config, listener, name)  # for its errors: the users are in the metadata
+        return scram.Scram(MECHANISMS[name], users)
     return plain.Plain(login_module(config, listener, plain.NAME).options)
 
 
@@ -82,6 +86,3 @@ def login_module(config: BrokerConfig, listener: str, mechanism: str) -> LoginMo
     if modules[0].name != wanted:
         raise ConfigError(key, HIDDEN, f"must have the login module {wanted} for {mechanism}")
     return modules[0]
-
-
-_MAKERS: Final[dict[str, Callable[[BrokerConfig, str], Mechanism]]] = {plain.NAME: _plain}

@@ -1,0 +1,132 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512: the client proves that it knows the password, and so does the broker (RFC 5802, RFC 7677).
+
+A user that does not exist gets a salt that is the same at each try, and fails with the last message, as with a wrong password. So
+neither the responses nor their times show whether a user exists.
+
+Source: ScramSaslServer, ScramMessages, ScramFormatter.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hmac
+import re
+import secrets
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pybroker.security.sasl import scram_credentials
+from pybroker.security.sasl.exchange import Identity, RefusedError, SaslError
+from pybroker.security.sasl.scram_credentials import ITERATIONS_MIN, SALT_BYTES, Credential, ScramMechanism
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+_NAME: Final = r"(?:[^\x00=,]|=2C|=3D)+"
+_EXTENSIONS: Final = r"(?P<extensions>(?:,[A-Za-z]+=[^\x00,]+)*)"
+_FIRST: Final = re.compile(
+    rf"(?P<header>[ny],(?:a=(?P<authorization>{_NAME}))?,)(?P<bare>(?:m=[^\x00,]+,)?n=(?P<user>{_NAME}),r=(?P<nonce>[!-+\--~]+){_EXTENSIONS})"
+)
+_FINAL: Final = re.compile(
+    rf"(?P<unproved>c=(?P<channel>[A-Za-z0-9/+=]+),r=(?P<nonce>[!-+\--~]+){_EXTENSIONS}),p=(?P<proof>[A-Za-z0-9/+=]+)"
+)
+_KAFKAS_CHANNEL: Final = b64encode(b"n,,").decode()
+"""The channel in the last message of Kafka's client, whatever its first message begins with."""
+
+
+class Users(Protocol):
+    """The credentials of users, as the cluster has them now."""
+
+    def credential(self, mechanism: ScramMechanism, user: str) -> Credential | None:
+        """Return the credential of a user; None if there is none."""
+
+    def secret(self) -> bytes:
+        """Return a secret of the cluster, from which the salts of unknown users are made."""
+
+
+class Scram:
+    """One of the two mechanisms, with its users."""
+
+    __slots__ = ("mechanism", "new_nonce", "users")
+
+    def __init__(self, mechanism: ScramMechanism, users: Users, new_nonce: Callable[[], str] = secrets.token_urlsafe) -> None:
+        self.mechanism, self.users, self.new_nonce = mechanism, users, new_nonce
+
+    def begin(self) -> ScramExchange:
+        """Return a new login."""
+        return ScramExchange(self)
+
+
+class ScramExchange:
+    """One login: two messages of the client, and two of the broker."""
+
+    __slots__ = ("_channels", "_credential", "_is_known", "_messages", "_nonce", "_scram", "identity", "user")
+
+    def __init__(self, scram: Scram) -> None:
+        self._scram = scram
+        self.identity: Identity | None = None
+        self.user = self._nonce = self._messages = ""
+        self._channels: tuple[str, ...] = ()
+        self._credential: Credential | None = None
+        self._is_known = False
+
+    def respond(self, token: bytes) -> bytes:
+        """Take the next message. Raises SaslError."""
+        try:
+            text = token.decode()
+        except UnicodeDecodeError as error:
+            raise SaslError("the message is not UTF-8") from error
+        return (self._first(text) if self._credential is None else self._final(text, self._credential)).encode()
+
+    def _first(self, text: str) -> str:
+        match = _FIRST.fullmatch(text)
+        if match is None:
+            raise SaslError("the first message is not that of SCRAM")
+        self.user = _unescaped(match["user"])
+        if match["extensions"].lower().startswith(",tokenauth=true"):
+            raise SaslError("delegation tokens are not supported")
+        if match["authorization"] is not None and _unescaped(match["authorization"]) != self.user:
+            raise RefusedError("Authentication failed: Client requested an authorization id that is different from username")
+        mechanism, users = self._scram.mechanism, self._scram.users
+        found = users.credential(mechanism, self.user)
+        self._is_known = found is not None
+        self._credential = credential = found or _of_unknown(mechanism, users, self.user)
+        self._nonce = match["nonce"] + self._scram.new_nonce()
+        self._channels = (_KAFKAS_CHANNEL, b64encode(match["header"].encode()).decode())
+        response = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
+        self._messages = f"{match['bare']},{response}"
+        return response
+
+    def _final(self, text: str, credential: Credential) -> str:
+        match = _FINAL.fullmatch(text)
+        if match is None:
+            raise SaslError("the last message is not that of SCRAM")
+        if match["nonce"] != self._nonce:
+            raise SaslError("the last message has another nonce")
+        if match["channel"] not in self._channels:
+            raise SaslError("the last message is of another channel")
+        mechanism = self._scram.mechanism
+        messages = f"{self._messages},{match['unproved']}".encode()
+        signature = mechanism.hmac(credential.stored_key, messages)
+        try:
+            proof = b64decode(match["proof"], validate=True)
+        except binascii.Error as error:
+            raise SaslError("the proof is not base64") from error
+        key = bytes(one ^ other for one, other in zip(proof, signature, strict=False))
+        is_proved = len(proof) == len(signature) and hmac.compare_digest(mechanism.hash(key), credential.stored_key)
+        if not is_proved or not self._is_known:
+            raise SaslError("the user does not exist" if not self._is_known else "the password is wrong")
+        self.identity = Identity(self.user)
+        return f"v={b64encode(mechanism.hmac(credential.server_key, messages)).decode()}"
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _of_unknown(mechanism: ScramMechanism, users: Users, user: str) -> Credential:
+    """Return a credential without a password for a user that does not exist."""
+    salt = mechanism.hmac(users.secret(), f"{mechanism.name}/{user}".encode())[:SALT_BYTES]
+    return scram_credentials.of_salted_password(mechanism, salt, salt, ITERATIONS_MIN)

@@ -1,0 +1,77 @@
+"""SCRAM's mechanisms and credentials: what the store has of a password, from which it cannot be found (RFC 5802, RFC 7677).
+
+A credential as a text is Kafka's: `salt=...,stored_key=...,server_key=...,iterations=...`, in base64.
+
+Source: ScramMechanism, ScramFormatter, ScramCredentialUtils.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
+from typing import Final, NamedTuple
+
+ITERATIONS_MIN: Final = 4_096
+ITERATIONS_MAX: Final = 16_384
+SALT_BYTES: Final = 24
+
+
+class ScramMechanism(NamedTuple):
+    """One of the two mechanisms: its name, its number in requests, and its hash."""
+
+    name: str
+    number: int
+    hash_name: str
+
+    def hash(self, data: bytes) -> bytes:
+        """Return H of RFC 5802."""
+        return hashlib.new(self.hash_name, data).digest()
+
+    def hmac(self, key: bytes, data: bytes) -> bytes:
+        """Return HMAC of RFC 5802."""
+        return hmac.digest(key, data, self.hash_name)
+
+    def salted_password(self, password: str, salt: bytes, iterations: int) -> bytes:
+        """Return Hi of RFC 5802: several ms of work. As in Kafka, the password is not prepared otherwise than as UTF-8."""
+        return hashlib.pbkdf2_hmac(self.hash_name, password.encode(), salt, iterations)
+
+
+SHA_256: Final = ScramMechanism("SCRAM-SHA-256", 1, "sha256")
+SHA_512: Final = ScramMechanism("SCRAM-SHA-512", 2, "sha512")
+MECHANISMS: Final = {one.name: one for one in (SHA_256, SHA_512)}
+BY_NUMBER: Final = {one.number: one for one in (SHA_256, SHA_512)}
+
+
+class Credential(NamedTuple):
+    """The part of a user's password that the broker knows."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def encode(self) -> str:
+        """Return the credential as a text."""
+        salt, stored_key, server_key = (b64encode(one).decode() for one in self[:3])
+        return f"salt={salt},stored_key={stored_key},server_key={server_key},iterations={self.iterations}"
+
+
+def decode(text: str) -> Credential:
+    """Return the credential of a text. Raises ValueError, without a part of the text."""
+    fields = dict(field.partition("=")[::2] for field in text.split(","))
+    try:
+        return Credential(
+            b64decode(fields["salt"], validate=True),
+            b64decode(fields["stored_key"], validate=True),
+            b64decode(fields["server_key"], validate=True),
+            int(fields["iterations"]),
+        )
+    except (KeyError, ValueError):
+        raise ValueError("is no SCRAM credential") from None
+
+
+def of_salted_password(mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int) -> Credential:
+    """Return the credential of a salted password, as a client sends it."""
+    stored_key = mechanism.hash(mechanism.hmac(salted_password, b"Client Key"))
+    return Credential(salt, stored_key, mechanism.hmac(salted_password, b"Server Key"), iterations)
