@@ -17,7 +17,6 @@ from confluent_kafka.admin import (
 from integration.security.sasl import CLIENT_ERRORS, WRITERS, WRONG, confluent, login, read, sasl_listener
 from testing.process.broker import BrokerProcess
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets that kafka-python leaves
 every_client = pytest.mark.parametrize("client", WRITERS)
 every_mechanism = pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 NAMES = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}

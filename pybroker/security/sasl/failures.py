@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LINES_MAX: Final = 10
+LINES_MAX: Final = 50
 WINDOW_MS: Final = 10_000
 ADDRESSES_MAX: Final = 1_000
 
