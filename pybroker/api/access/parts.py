@@ -1,7 +1,7 @@
 """A request of which some elements are refused: the handler gets a copy without them, and its response gets their errors.
 
 The refused elements come last in the response; clients find their elements by name. Where all elements are refused, the handler
-is not called at all.
+is not called at all, unless the response has an error of the whole, as that of a group, which precedes those of the elements.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pybroker.api.deferred import Deferred
 from pybroker.api.error_response import error_of_elements
 from pybroker.api.pieces import with_list
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.schema import schema_of
 from pybroker.sharing.loop import in_slices
 
 if TYPE_CHECKING:
@@ -92,4 +93,10 @@ def _respond(request: Request, message: Any, lists: tuple[str, str], verdicts: S
                 getattr(response, into).extend(getattr(part, into))
         return response
 
-    return then(request.plain(with_list(message, of, allowed)), joined) if allowed else joined(cls())
+    if not allowed and not _has_own_error(cls, version):
+        return joined(cls())
+    return then(request.plain(with_list(message, of, allowed)), joined)
+
+
+def _has_own_error(cls: type[Any], version: int) -> bool:
+    return any(field.name == "error_code" and field.versions.has(version) for field in schema_of(cls).fields)
