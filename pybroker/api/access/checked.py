@@ -6,19 +6,18 @@ in front of them. Large requests are cut into pieces behind the checks, because 
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pybroker.api.access.asker import Asker
 from pybroker.api.access.memo import PrincipalMemo
 from pybroker.api.access.need import Need, Request
-from pybroker.api.access.parts import respond_in_parts
+from pybroker.api.access.parts import AT_ONCE, respond_in_parts
 from pybroker.api.access.table import TABLE
 from pybroker.model import ZERO_TOPIC_ID
 from pybroker.protocol.error_codes import KafkaError
+from pybroker.protocol.schema import schema_of
 from pybroker.security.acl.authorizer import logs_permissions
 from pybroker.security.acl.binding import CLUSTER_NAME
 
@@ -36,12 +35,10 @@ def checked(api: Api, authorizer: Authorizer) -> Api:
     access = TABLE[api.key]
     if not access.needs and access.handle is None:
         return api
-    handle = access.handle or _general(access.needs)
-    plain_of = partial(_plain, api)
+    handle = access.handle or _general(api, access.needs)
 
     def handle_checked(broker: Services, context: RequestContext, message: Any) -> Any:
-        asker = Asker(authorizer, context, api.name)
-        return handle(Request(api, broker, context, asker, partial(plain_of, broker, context)), message)
+        return handle(Request(api, broker, context, Asker(authorizer, context, api.name)), message)
 
     repeats = api.repeats
 
@@ -57,26 +54,45 @@ def checked(api: Api, authorizer: Authorizer) -> Api:
     )
 
 
-def _plain(api: Api, broker: Services, context: RequestContext, message: Any) -> Any:
-    """Handle a request without checks, in pieces if it is large."""
-    if api.pieces is None or not api.pieces.is_large(message, sys.maxsize):
-        return api.handle(broker, context, message)
-    return api.pieces.handle(api.handle, broker, context, message)
-
-
-def _general(needs: tuple[Need, ...]) -> Callable[[Request, Any], Any]:
+def _general(api: Api, needs: tuple[Need, ...]) -> Callable[[Request, Any], Any]:
     """Return the way of APIs whose needs are all there is: those of the whole request first, then that of its elements."""
     whole = [need for need in needs if not need.of]
     of_elements = [need for need in needs if need.of]
     assert len(of_elements) <= 1, needs
 
-    def handle(request: Request, message: Any) -> Any:
+    def handle_whole(request: Request, message: Any) -> Any:
         for need in whole:
             require(request, message, need)
-        if not of_elements:
+        return request.plain(message)
+
+    if not of_elements:
+        return handle_whole
+    (need,) = of_elements
+    operation, resource_type, of = need.operation, need.resource_type, need.of
+    name_of = _names(api, need)
+
+    def handle(request: Request, message: Any) -> Any:
+        for one in whole:
+            require(request, message, one)
+        if need.instead is not None and _has(request, message, need.instead, logs=False):
             return request.plain(message)
-        (need,) = of_elements
-        return respond_in_parts(request, message, (need.of, need.into), verdict_of(request, message, need))
+        elements, may, broker = getattr(message, of) or (), request.asker.may, request.broker
+        if len(elements) <= AT_ONCE:
+            for element in elements:
+                name = name_of(broker, element)
+                if name is not None and not may(operation, resource_type, name, logs=False):
+                    break
+            else:
+                return request.plain(message)
+        counts = Counter(name_of(broker, element) for element in elements)
+
+        def verdict(element: Any) -> Verdict:
+            name = name_of(broker, element)
+            if name is None or may(operation, resource_type, name, count=counts[name]):
+                return None
+            return need.error
+
+        return respond_in_parts(request, message, (of, need.into), verdict)
 
     return handle
 
@@ -95,32 +111,20 @@ def _has(request: Request, message: Any, need: Need, *, logs: bool) -> bool:
     return request.asker.may(need.operation, need.resource_type, name, logs=logs)
 
 
-def verdict_of(request: Request, message: Any, need: Need) -> Callable[[Any], Verdict]:
-    """Return the function that judges one element of a request."""
-    instead = need.instead
-    if instead is not None and _has(request, message, instead, logs=False):
-        return lambda _: None
-    may, operation, resource_type, error = request.asker.may, need.operation, need.resource_type, need.error
-    name_of = partial(_name_of, request.broker, need.name)
-    elements = getattr(message, need.of) or ()
-    counts = Counter(map(name_of, elements)) if len(elements) > 1 else {}
+def _names(api: Api, need: Need) -> Callable[[Services, Any], str | None]:
+    """Return the function that names the resource of an element; it returns None for a topic's id that no topic has."""
+    struct = next(field.struct for field in schema_of(api.request).fields if field.name == need.of)
+    if struct is None:
+        return lambda _, element: str(element)
+    field = need.name
+    if all(one.name != "topic_id" for one in schema_of(struct).fields):
+        return lambda _, element: getattr(element, field)
 
-    def verdict(element: Any) -> Verdict:
-        name = name_of(element)
-        if name is None or may(operation, resource_type, name, count=counts.get(name, 1)):
-            return None
-        return error
+    def name_of(broker: Services, element: Any) -> str | None:
+        if element.topic_id == ZERO_TOPIC_ID:
+            name: str = getattr(element, field)
+            return name
+        topic = broker.controller.image.topics_by_id.get(element.topic_id)
+        return None if topic is None else topic.name
 
-    return verdict
-
-
-def _name_of(broker: Services, field: str, element: Any) -> str | None:
-    """Return the name of the resource that an element is about; None for a topic's id that no topic has."""
-    if isinstance(element, str):
-        return element
-    topic_id = getattr(element, "topic_id", ZERO_TOPIC_ID)
-    if topic_id == ZERO_TOPIC_ID:
-        name: str = getattr(element, field)
-        return name
-    topic = broker.controller.image.topics_by_id.get(topic_id)
-    return None if topic is None else topic.name
+    return name_of

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pybroker.protocol.error_codes import ErrorCode
@@ -56,15 +57,21 @@ class Need:
         return ERRORS[self.resource_type] if self.code is None else self.code
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
-    """A request on its way to the handler. `plain` handles a request of the API without any check."""
+    """A request on its way to the handler."""
 
     api: Api
     broker: Services
     context: RequestContext
     asker: Asker
-    plain: Callable[[Any], Any] = field(repr=False)
+
+    def plain(self, message: Any) -> Any:
+        """Handle a request of this API without checks, in pieces if it is large."""
+        pieces, handle = self.api.pieces, self.api.handle
+        if pieces is None or not pieces.is_large(message, sys.maxsize):
+            return handle(self.broker, self.context, message)
+        return pieces.handle(handle, self.broker, self.context, message)
 
 
 @dataclass(frozen=True, slots=True)

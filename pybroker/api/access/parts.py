@@ -54,6 +54,8 @@ def respond_in_parts(
     `text` is the message beside the errors, by default that of the code.
     """
     elements: Sequence[Any] = getattr(message, lists[0]) or ()
+    if len(elements) <= AT_ONCE:
+        return _respond(request, message, lists, [verdict(one) for one in elements], text)
     return then(judged(elements, verdict), lambda verdicts: _respond(request, message, lists, verdicts, text))
 
 

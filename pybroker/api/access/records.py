@@ -38,23 +38,24 @@ _TOPIC: Final = ResourceType.TOPIC
 
 def produce(request: Request, message: ProduceRequest) -> Any:
     """Append to the topics that the client may write to."""
-    if any(_is_transactional(topic) for topic in message.topic_data):
-        transactional_id, asker = message.transactional_id, request.asker
-        if transactional_id is None or not asker.may(_WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+    may, uses_ids, is_transactional = request.asker.may, request.context.api_version >= _PRODUCE_ID_VERSION, False
+    for topic in message.topic_data:
+        for one in topic.partition_data:
+            records: Any = one.records  # the decoder makes a memoryview or None
+            if records is not None and kernels.is_of_transaction(records):
+                is_transactional = True
+    if is_transactional:
+        transactional_id = message.transactional_id
+        if transactional_id is None or not may(_WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    may = request.asker.may
     refused = set()
     for topic in message.topic_data:
         name: str | None = topic.name
-        if request.context.api_version >= _PRODUCE_ID_VERSION:
+        if uses_ids:
             name = _name_of(request, TopicId(topic.topic_id))
         if name is not None and not may(_WRITE, _TOPIC, name):
             refused.add(name)
     return handle_except(request.broker, request.context, message, refused) if refused else request.plain(message)
-
-
-def _is_transactional(topic: Any) -> bool:
-    return any(one.records is not None and kernels.is_of_transaction(one.records) for one in topic.partition_data)
 
 
 def fetch(request: Request, message: FetchRequest) -> Any:
@@ -64,7 +65,7 @@ def fetch(request: Request, message: FetchRequest) -> Any:
         if asker.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
             return request.plain(message)
         return handle_allowed(request.broker, context, message, lambda _: False)
-    if message.session_id or message.session_epoch >= 0 or not _may_read_all(request, message):
+    if message.session_id or message.session_epoch >= 0 or not _may_read_all(request, message):  # a session has topics of its own
         return handle_allowed(request.broker, context, message, _remembered(lambda name: asker.may(_READ, _TOPIC, name)))
     return request.plain(message)
 

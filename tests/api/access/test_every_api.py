@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.api.access import checked
+from pybroker.api.access.need import Request
 from pybroker.api.access.table import TABLE
 from pybroker.api.registry import APIS, load_api
 from pybroker.protocol.api_keys import ApiKey
@@ -60,13 +60,13 @@ def state(whole: Whole) -> Any:
 def handled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return the requests that have reached a handler."""
     seen: list[Any] = []
-    plain = checked._plain
+    plain = Request.plain
 
-    def noted(api: Any, broker: Any, context: Any, message: Any) -> Any:
+    def noted(request: Request, message: Any) -> Any:
         seen.append(message)
-        return plain(api, broker, context, message)
+        return plain(request, message)
 
-    monkeypatch.setattr(checked, "_plain", noted)
+    monkeypatch.setattr(Request, "plain", noted)
     return seen
 
 
