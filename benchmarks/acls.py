@@ -1,4 +1,4 @@
-"""What an authorizer with 10,000 ACLs adds to a request, in the dispatcher of one process, without a network.
+"""Measures what an authorizer with 10,000 ACLs adds to a request, in the dispatcher of one process, without a network.
 
     python -m benchmarks.acls [--acls 10000] [--rounds 5] [--requests 2000]
 
