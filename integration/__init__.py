@@ -5,6 +5,7 @@ groups        groups of both protocols
 transactions  transactions, Kafka Streams, loops that consume, transform and produce
 security      clients that log in, and those that may not
 network       the loop and its connections: requests, limits, memory, fairness, bad frames, long turns
+security      listeners with TLS: stock clients, right and wrong certificates, slow handshakes, reload
 cluster       several brokers as one cluster, some of which are killed or stopped
 durability    what was acknowledged, after kills and with disks that are full or lost; the soak of everything
 retention     retention and compaction, to the record; the soak of retention

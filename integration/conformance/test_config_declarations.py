@@ -19,6 +19,7 @@ from pybroker.config.dynamic import CLIENT_METRICS_CONFIGS, DYNAMIC_ONLY_SETTING
 from pybroker.config.group_configs import GROUP_CONFIGS
 from pybroker.config.setting import ConfigError, Setting, Update
 from pybroker.config.table import BROKER_SETTINGS, family_of
+from pybroker.config.tls_settings import TLS_SETTINGS
 from pybroker.config.topic_settings import TOPIC_SETTINGS
 from pybroker.config.unread_settings import UNREAD_SETTINGS
 from pybroker.metadata.kraft.cluster_records import is_own_setting
@@ -79,6 +80,7 @@ OTHER_TYPES = dict.fromkeys(("log.dirs", "controller.listener.names"), "a list t
 NULL = "an empty text is the null that the default is"
 EARLIER = "refused when the table is read, by Kafka when it is used"
 LATER = "refused when the controllers are started, by Kafka when the table is read"
+_NULL_OF_TLS = tuple(row.name for row in TLS_SETTINGS if row.default is None)
 OTHER_CHECKS = {
     **dict.fromkeys(
         ("log.flush.interval.ms", "log.retention.minutes", "log.retention.ms", "log.roll.jitter.ms", "log.roll.ms"), NULL
@@ -86,6 +88,8 @@ OTHER_CHECKS = {
     **dict.fromkeys(
         ("num.replica.alter.log.dirs.threads", "alter.config.policy.class.name", "create.topic.policy.class.name"), NULL
     ),
+    **dict.fromkeys(("ssl.keystore.type", "ssl.truststore.type", "ssl.enabled.protocols", "ssl.protocol"), EARLIER),
+    **dict.fromkeys(("ssl.endpoint.identification.algorithm", "ssl.client.auth"), EARLIER),
     **dict.fromkeys(("broker.id", "node.id", "default.replication.factor", "listeners", "log.dir"), EARLIER),
     **dict.fromkeys(("leader.imbalance.per.broker.percentage", "offsets.commit.required.acks"), EARLIER),
     **dict.fromkeys(("offsets.topic.compression.codec", "socket.receive.buffer.bytes", "socket.send.buffer.bytes"), EARLIER),
@@ -95,6 +99,7 @@ OTHER_CHECKS = {
     "group.consumer.assignors": "the two that there are, no classes",
     "group.consumer.migration.policy": "in our words",
     "group.coordinator.append.linger.ms": "-1 as in 4.x",
+    **dict.fromkeys(_NULL_OF_TLS, NULL),
     "group.coordinator.rebalance.protocols": "streams, as in 4.x",
     "share.auto.offset.reset": "in our words",
 }
@@ -106,7 +111,12 @@ def test_settings_that_kafka_does_not_have_are_not_given_back_to_it() -> None:
 
 
 _OF_LISTENERS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
-NOT_DYNAMIC = dict.fromkeys((*_OF_LISTENERS, "sasl.enabled.mechanisms"), "listeners are opened at the start only")
+_TLS = {
+    row.name: "changed as listener.name.NAME.ssl.*, as Kafka demands too"
+    for row in TLS_SETTINGS
+    if row.name != "ssl.principal.mapping.rules"
+}
+NOT_DYNAMIC = dict.fromkeys((*_OF_LISTENERS, "sasl.enabled.mechanisms"), "listeners are opened at the start only") | _TLS
 
 
 @lru_cache

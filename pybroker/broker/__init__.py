@@ -27,6 +27,7 @@ authorizing          makes the authorizer, and keeps it at the ACLs of the clust
 handling             what tests put in front of the dispatcher: faults, and a trail of the requests
 logins               the gates of the listeners whose clients log in
 http_listeners       the listeners over HTTP: metrics, and the API for tests
+listening            where the broker listens, and the TLS of its listeners
 lifecycle            what a command adds to the start and the stop
 ready_file           the file that a health check reads to find the broker
 """

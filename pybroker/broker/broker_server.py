@@ -26,7 +26,7 @@ from pybroker.broker import descriptors, gauges
 from pybroker.broker.authorizing import authorizer_of
 from pybroker.broker.coordinating import coordinate
 from pybroker.broker.disks import Disks
-from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, listeners_of, network_limits
+from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, network_limits
 from pybroker.broker.free_memory import watch_free_memory
 from pybroker.broker.group_gauges import register_groups
 from pybroker.broker.handling import as_configured, faults_of, handler_of, trail_of
@@ -35,6 +35,7 @@ from pybroker.broker.joining import Membership, StartError, controllers_of, open
 from pybroker.broker.kept_clients import KeptClients
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
+from pybroker.broker.listening import TlsReload, bind_listeners, listeners_of
 from pybroker.broker.logins import gates_of, offers_of
 from pybroker.broker.passes import schedule_passes
 from pybroker.broker.periodic import Periodic
@@ -52,7 +53,6 @@ from pybroker.long_work import CONVERSIONS, LongWork
 from pybroker.metadata.directories import read_directories, write_directories
 from pybroker.metadata.store.base import StoreError
 from pybroker.metrics.broker_metrics import BrokerMetrics
-from pybroker.network.binding import bind_all
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.server import SocketServer
 from pybroker.protocol.error_codes import KafkaError
@@ -136,7 +136,8 @@ class BrokerServer:
 
         Raises StartError, or OSError when an address cannot be bound.
         """
-        sockets = await self._bind()
+        self._listeners = listeners_of(self.config)
+        sockets = await bind_listeners(self.config, self._listeners)
         try:
             self._share_descriptors()
             self.faults, self.trail = self.faults or faults_of(self.config), self.trail or trail_of(self.config)
@@ -149,13 +150,6 @@ class BrokerServer:
             for one in sockets:
                 one.close()
             raise
-
-    async def _bind(self) -> list[socket.socket]:
-        return await bind_all(
-            listeners_of(self.config),
-            send_buffer_bytes=self.config.socket_send_buffer_bytes,
-            receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
-        )
 
     async def _open(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
         await self._open_metadata()
@@ -304,7 +298,7 @@ class BrokerServer:
         self.replication = replicate(control, self.controller, self.replica_manager, self._make_peers(), self._periodic)
 
     def _make_peers(self) -> Peers:
-        return peers_of(self.controller)
+        return peers_of(self.controller, self._listeners)
 
     def _topic_id_of(self, topic_partition: TopicPartition) -> TopicId | None:
         """Return the id of the partition's topic; None when the metadata has no such partition."""
@@ -394,7 +388,7 @@ class BrokerServer:
         self._make_dispatcher()
         by_peer = advertised_of(config)
         self.server = SocketServer(
-            listeners_of(config),
+            self._listeners,
             self.handler,
             self.memory_pool,
             network_limits(config, await limits_by_address(config, self.hosts)),
@@ -403,7 +397,10 @@ class BrokerServer:
             on_lost=self.services.clients.lost,
             gates=gates_of(self._offers, self.handler, lambda: self.controller.config, self.clock),
         )
-        self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server))
+        self.tls = TlsReload(self._listeners)
+        self.tls.configure(config)
+        self.tls.begin(self._periodic)
+        self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server, self.tls))
         if self.membership.is_alone:
             await self.membership.join([])
             await self._before_sockets()

@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pybroker.broker.descriptors import shares_of_process
 from pybroker.config.setting import ConfigError
-from pybroker.network.limits import Listener, NetworkLimits
+from pybroker.network.limits import NetworkLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,15 +35,28 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+class Reconfigurable(Protocol):
+    """A part of the broker that takes over the settings in force by itself."""
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Take over these settings, of which some may be as before."""
+
+
 class DynamicSettings:
     """A listener of the controller, which has resolved the settings when it calls."""
 
-    __slots__ = ("_controller", "_limits", "_lookups", "_network", "_replicas", "_services")
+    __slots__ = ("_controller", "_limits", "_lookups", "_network", "_replicas", "_services", "_tls")
 
     def __init__(
-        self, controller: Controller, services: Services, replicas: ReplicaManager, network: SocketServer | None = None
+        self,
+        controller: Controller,
+        services: Services,
+        replicas: ReplicaManager,
+        network: SocketServer | None = None,
+        tls: Reconfigurable | None = None,
     ) -> None:
         self._controller, self._services, self._replicas, self._network = controller, services, replicas, network
+        self._tls = tls
         self._limits = controller.config.max_connections_per_ip_overrides  # those in force, or those that are being looked up
         self._lookups: set[asyncio.Task[None]] = set()  # the loop itself holds tasks weakly
 
@@ -53,6 +66,8 @@ class DynamicSettings:
         if config is self._services.config:
             return None
         self._services.config = config
+        if self._tls is not None:
+            self._tls.configure(config)
         if self._network is not None:
             self._network.limits = network_limits(config, self._limits_by_address(config, self._network))
         return self._replicas.reconfigure(config)
@@ -87,20 +102,6 @@ async def limits_by_address(config: BrokerConfig, hosts: HostLookups) -> Mapping
     except ConfigError as error:  # it was right when it was set: a start and a change are refused where a name is not known
         logger.error("The limits of connections by address cannot be used, so no address has a limit of its own: %s", error)  # noqa: TRY400 - a value, not a bug
         return {}
-
-
-def listeners_of(config: BrokerConfig) -> list[Listener]:
-    """Return where the socket server listens, which no change of a setting changes."""
-    return [
-        Listener(
-            name=endpoint.listener_name,
-            host=endpoint.host,
-            port=endpoint.port,
-            security_protocol=endpoint.security_protocol,
-            is_protected=len(config.endpoints) > 1 and endpoint.listener_name == config.broker_listener_name,
-        )
-        for endpoint in config.endpoints
-    ]
 
 
 def network_limits(config: BrokerConfig, by_address: Mapping[str, int]) -> NetworkLimits:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage
     from pybroker.metadata.store.base import Session, Store
     from pybroker.model import TopicPartition
-    from pybroker.network.limits import BoundListener
+    from pybroker.network.limits import BoundListener, Listener
     from pybroker.replication.peers import Peers
 
 logger = logging.getLogger(__name__)
@@ -135,11 +135,12 @@ async def _refuse_second_process(store: Store, config: BrokerConfig, filesystem:
         await asyncio.sleep(LOOK_S)
 
 
-def peers_of(controller: Controller) -> Peers:
-    """Return the connections to the other brokers of a cluster."""
+def peers_of(controller: Controller, listeners: Sequence[Listener]) -> Peers:
+    """Return the connections to the other brokers of a cluster, with the TLS that this broker's listener for them has."""
     from pybroker.broker.peers import BrokerPeers  # noqa: PLC0415  only in a cluster
 
-    return BrokerPeers.of(controller)
+    name = inter_broker_listener(controller.static_config)
+    return BrokerPeers.of(controller, next((one.tls for one in listeners if one.name == name), None))
 
 
 def controllers_of(config: BrokerConfig) -> AskControllers | None:

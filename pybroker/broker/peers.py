@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metadata.members import BrokerRegistration, Endpoint
     from pybroker.model import BrokerId
+    from pybroker.security.tls.listener import ListenerTls
 
 logger = logging.getLogger(__name__)
 
@@ -73,23 +75,25 @@ class BrokerPeers:
         listener: str,
         client_id: str,
         receive_buffer_bytes: int = -1,
+        tls: ListenerTls | None = None,
     ) -> None:
-        """Connect to `listener` of each broker; `receive_buffer_bytes` of -1 leaves it to the system."""
+        """Connect to `listener` of each broker, with `tls` if any; `receive_buffer_bytes` of -1 leaves it to the system."""
         self._brokers, self._listener, self._client_id = brokers, listener, client_id
-        self.receive_buffer_bytes = receive_buffer_bytes
+        self.receive_buffer_bytes, self._tls = receive_buffer_bytes, tls
         self._lanes: dict[tuple[BrokerId, str], _Lane] = {}
         self._failures: dict[BrokerId, int] = {}
         self._is_closed = False
 
     @classmethod
-    def of(cls, controller: Controller) -> Self:
-        """Return the other brokers of the cluster that a controller has."""
+    def of(cls, controller: Controller, tls: ListenerTls | None) -> Self:
+        """Return the other brokers of the cluster that a controller has. `tls` is that of the listener for brokers, if any."""
         config = controller.static_config
         peers = cls(
             lambda: controller.image.brokers,
             inter_broker_listener(config),
             f"broker-{config.node_id}",
             config.replica_socket_receive_buffer_bytes,
+            tls,
         )
         controller.subscribe(peers.follow)
         return peers
@@ -131,6 +135,10 @@ class BrokerPeers:
         self._is_closed = True
         for lane in tuple(self._lanes.values()):
             lane.close("this broker stops", is_expected=True)
+
+    def tls_to(self, host: str) -> dict[str, Any]:
+        """Return the arguments of a connection with TLS to a host, whose certificate must have that name; none without TLS."""
+        return {} if self._tls is None else {"ssl": self._tls.client_context, "server_hostname": host}
 
     @property
     def client_id(self) -> str:
@@ -237,10 +245,14 @@ class _Lane:
         try:
             async with asyncio.timeout(CONNECT_S):
                 transport, _ = await self._loop.create_connection(
-                    lambda: self._connection, self.endpoint.host, self.endpoint.port
+                    lambda: self._connection, self.endpoint.host, self.endpoint.port, **self._peers.tls_to(self.endpoint.host)
                 )
         except (socket.gaierror, UnicodeError) as error:  # UnicodeError: the host is no name
             self.close(self._peers.unresolved(self._broker_id, error), level=logging.ERROR)
+            return
+        except ssl.SSLError as error:
+            reason = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else error.reason
+            self.close(f"the TLS handshake failed: {reason}")
             return
         except OSError as error:
             self.close(os.strerror(error.errno) if error.errno else str(error) or "no connection in time")

@@ -37,8 +37,8 @@ def advertised_of(config: BrokerConfig) -> Advertised | None:
 
 def inter_broker_listener(config: BrokerConfig) -> str:
     """Return the name of the listener by which other brokers reach this one: by default the first."""
-    name = config.inter_broker_listener_name
-    return config.endpoints[0].listener_name if name is None else name.upper()
+    named = config.inter_broker
+    return config.endpoints[0].listener_name if named is None else named[1].upper()
 
 
 def registration_in_cluster(config: BrokerConfig, bound: Sequence[BoundListener]) -> BrokerRegistration:

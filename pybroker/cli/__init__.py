@@ -14,6 +14,7 @@ log_command             `pybroker log`: prints and checks the files of a log
 clients_command         `pybroker clients`: what the clients of a broker use, and what Kafka 4 would refuse
 doctor_command          `pybroker doctor`: why a client can or cannot use a cluster
 tool_command            `pybroker tool`: Kafka's command line tools
+certs_command                   keys and certificates for development
 apis_command, config_command    documents that are generated from the code
 spark_command, spark_options    `pybroker spark`, and the options that all of its jobs have
 spark_generate, spark_archive, spark_replay, spark_mirror, spark_audit, spark_report, spark_doctor    a job each

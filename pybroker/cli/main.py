@@ -14,6 +14,7 @@ from pybroker.native import NativePartError
 _COMMANDS: Final = {
     "adopt": "pybroker.cli.adopt_command",
     "apis": "pybroker.cli.apis_command",
+    "certs": "pybroker.cli.certs_command",
     "clients": "pybroker.cli.clients_command",
     "config": "pybroker.cli.config_command",
     "container": "pybroker.cli.container_command",

@@ -255,6 +255,22 @@ class BrokerConfig(BaseSettings):
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    ssl_cipher_suites: tuple[str, ...]
+    ssl_client_auth: str
+    ssl_enabled_protocols: tuple[str, ...]
+    ssl_endpoint_identification_algorithm: str
+    ssl_key_password: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_keystore_key: str | None
+    ssl_keystore_location: str | None
+    ssl_keystore_password: str | None
+    ssl_keystore_type: str
+    ssl_principal_mapping_rules: str
+    ssl_protocol: str
+    ssl_truststore_certificates: str | None
+    ssl_truststore_location: str | None
+    ssl_truststore_password: str | None
+    ssl_truststore_type: str
     super_users: str
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_max_timeout_ms: int
@@ -340,6 +356,14 @@ class BrokerConfig(BaseSettings):
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     @property
+    def inter_broker(self) -> tuple[str, str] | None:
+        """The property that names the listener for other brokers, by its name or its protocol, and the name; None without one."""
+        if self.inter_broker_listener_name is not None:
+            return "inter.broker.listener.name", self.inter_broker_listener_name
+        key = "security.inter.broker.protocol"
+        return (key, self.security_inter_broker_protocol) if key in self.origins else None
+
+    @property
     def is_metadata_shared(self) -> bool:
         """Whether other brokers may use the metadata store."""
         return not self.metadata_store.startswith(("sqlite:", "memory:"))
@@ -367,7 +391,7 @@ class BrokerConfig(BaseSettings):
             advertised=self.advertised_listeners,
             protocol_map=self.listener_security_protocol_map,
             controller_names=self.controller_listener_names or (),
-            inter_broker_name=self.inter_broker_listener_name,
+            inter_broker=self.inter_broker,
         )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pybroker.config.broker import BrokerConfig
+from pybroker.config.listener_settings import row_of
 from pybroker.config.setting import LONG_MAX, Check, ConfigError, Effect, Kind, Setting, Update, at_least, between, invalid_value
 from pybroker.config.table import BROKER_SETTINGS
 
@@ -114,9 +115,13 @@ def in_force(static: BrokerConfig, of_all: Mapping[str, str], of_this: Mapping[s
     Raises ConfigError for a value that its row refuses, for a read-only property, and for values that contradict each other.
     """
     changed: dict[str, Any] = {}
+    of_listeners: dict[str, str] = {}
     for name, text in {**of_all, **of_this}.items():
         setting = dynamic_setting(name)
         if setting is None:
+            if (row := row_of(name)) is not None:
+                row.parse(text)
+                of_listeners[name] = text
             continue
         if setting.update is Update.READ_ONLY:
             message = f"Cannot update these configs dynamically: Set({name})"
@@ -124,10 +129,10 @@ def in_force(static: BrokerConfig, of_all: Mapping[str, str], of_this: Mapping[s
         value = setting.parse(text)
         if value is not None and name in BROKER_SETTINGS:
             changed[setting.attribute] = value
-    if not changed:
+    if not changed and not of_listeners:
         return static
     values = {setting.attribute: getattr(static, setting.attribute) for setting in BROKER_SETTINGS.values()}
-    return BrokerConfig(**{**values, **changed}, origins=static.origins, unread=static.unread)
+    return BrokerConfig(**{**values, **changed}, origins=static.origins, unread={**static.unread, **of_listeners})
 
 
 def check_cleaner_threads(current: BrokerConfig, changed: BrokerConfig) -> None:

@@ -114,9 +114,9 @@ class Family(NamedTuple):
 
 
 FAMILIES: Final = (
-    Family("ssl.", "TLS.", _LATER),
+    Family("ssl.", "Java classes and providers for TLS: OpenSSL does it here."),
     Family("sasl.", "SASL.", _LATER),
-    Family("listener.name.", "Properties of one listener.", _LATER),
+    Family("listener.name.", "Properties of one listener. Those of TLS have an effect.", _LATER),
     Family("quota.", "Quotas.", _LATER),
     Family("client.quota.callback.class", "Quotas.", _LATER),
     Family("delegation.token.", "Delegation tokens.", _LATER),

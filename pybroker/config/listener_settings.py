@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.config.setting import ConfigError, Value
 from pybroker.config.table import BROKER_SETTINGS
+from pybroker.config.tls_settings import TLS_SETTINGS
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
+    from pybroker.config.setting import Setting
 
 PREFIX: Final = "listener.name."
-OF_LISTENERS: Final = frozenset({"sasl.enabled.mechanisms", "sasl.jaas.config", "connections.max.reauth.ms"})
+OF_LISTENERS: Final = frozenset(
+    {"sasl.enabled.mechanisms", "sasl.jaas.config", "connections.max.reauth.ms"} | {row.name for row in TLS_SETTINGS}
+)
 """The names that may stand behind a listener's."""
 
 
@@ -29,6 +33,14 @@ def is_of_listener(name: str) -> bool:
         return False
     _, _, own = name.removeprefix(PREFIX).partition(".")
     return own in OF_LISTENERS or own.partition(".")[2] in OF_LISTENERS
+
+
+def row_of(name: str) -> Setting | None:
+    """Return the row of a property that a listener has for itself, under its whole name; None for any other property."""
+    if not name.startswith(PREFIX):
+        return None
+    own = name.removeprefix(PREFIX).partition(".")[2]
+    return BROKER_SETTINGS[own]._replace(name=name) if own in OF_LISTENERS else None
 
 
 def key_of(listener: str, name: str, mechanism: str = "") -> str:

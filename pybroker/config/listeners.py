@@ -18,8 +18,6 @@ from typing import Final
 from pybroker.config.server_settings import SECURITY_PROTOCOLS
 from pybroker.config.setting import ConfigError
 
-SUPPORTED_PROTOCOLS: Final = ("PLAINTEXT", "SASL_PLAINTEXT")
-
 PORT_MAX: Final = 65535
 
 _LISTENER: Final = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<address>.*)")
@@ -64,9 +62,15 @@ class _Address:
 
 
 def resolve_listeners(
-    *, listeners: str, advertised: str | None, protocol_map: str, controller_names: tuple[str, ...], inter_broker_name: str | None
+    *,
+    listeners: str,
+    advertised: str | None,
+    protocol_map: str,
+    controller_names: tuple[str, ...],
+    inter_broker: tuple[str, str] | None,
 ) -> Listeners:
-    """Return the listeners that these properties describe, without the controller's.
+    """Return the listeners that these properties describe, without the controller's. `inter_broker` is the property that names
+    the listener for other brokers, and the name.
 
     Raises ConfigError, which names the property at fault.
     """
@@ -80,10 +84,8 @@ def resolve_listeners(
     _check_ports_differ(listeners, addresses)
     bound = tuple(_endpoint("listeners", listeners, address, protocols) for address in addresses)
     names = {address.name for address in addresses}
-    if inter_broker_name is not None and inter_broker_name.upper() not in names:
-        raise ConfigError(
-            "inter.broker.listener.name", inter_broker_name, f"must be one of the listeners: {', '.join(sorted(names))}"
-        )
+    if inter_broker is not None and inter_broker[1].upper() not in names:
+        raise ConfigError(*inter_broker, f"must be one of the listeners: {', '.join(sorted(names))}")
     if advertised is None:  # clients get the address that they connected to, which is right for 0.0.0.0 too
         return Listeners(bound=bound, advertised=bound, dropped=dropped)
     return Listeners(bound=bound, advertised=_advertised(advertised, names, controllers, protocols), dropped=dropped)
@@ -258,10 +260,4 @@ def _endpoint(key: str, text: str, address: _Address, protocols: dict[str, str])
     protocol = protocols.get(address.name)
     if protocol is None:
         raise ConfigError(key, text, f"{address.name} has no security protocol in listener.security.protocol.map")
-    if protocol not in SUPPORTED_PROTOCOLS:
-        raise ConfigError(
-            key,
-            text,
-            f"{address.name} needs {protocol}, which is not supported yet; only {' and '.join(SUPPORTED_PROTOCOLS)} are",
-        )
     return Endpoint(listener_name=address.name, host=address.host, port=address.port, security_protocol=protocol)

@@ -174,13 +174,13 @@ SERVER_SETTINGS: Final = (
     ),
     Setting(
         "listener.security.protocol.map", _S, ",".join(f"{name}:{name}" for name in SECURITY_PROTOCOLS),
-        "The security protocol of each listener name: NAME:PROTOCOL, separated by commas. Only PLAINTEXT works so far.",
+        "The security protocol of each listener name: NAME:PROTOCOL, separated by commas.",
     ),
     Setting("inter.broker.listener.name", _S, None, "The listener for traffic between brokers; must be one of listeners."),
     Setting(
         "security.inter.broker.protocol", _S, "PLAINTEXT",
-        "The security protocol between brokers when inter.broker.listener.name is not set.",
-        one_of(*SECURITY_PROTOCOLS), _LATER,
+        "The listener for traffic between brokers, by the name of its protocol, when inter.broker.listener.name is not set.",
+        one_of(*SECURITY_PROTOCOLS),
     ),
     Setting(
         "controller.listener.names", _T, None,

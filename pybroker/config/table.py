@@ -9,6 +9,7 @@ from pybroker.config.group_settings import FAMILIES, GROUP_SETTINGS, Family
 from pybroker.config.log_settings import LOG_SETTINGS
 from pybroker.config.sasl_settings import SASL_SETTINGS
 from pybroker.config.server_settings import SERVER_SETTINGS
+from pybroker.config.tls_settings import TLS_SETTINGS
 
 if TYPE_CHECKING:
     from pybroker.config.setting import Setting
@@ -19,6 +20,7 @@ SECTIONS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     ("Groups, offsets and transactions", GROUP_SETTINGS),
     ("Logins", SASL_SETTINGS),
     ("Authorization", ACL_SETTINGS),
+    ("TLS", TLS_SETTINGS),
 )
 BROKER_SETTINGS: Final = {setting.name: setting for _, settings in SECTIONS for setting in settings}
 

@@ -140,27 +140,11 @@ socket.connection.setup.timeout.max.ms long 30000
 socket.connection.setup.timeout.ms long 10000
 ssl.allow.dn.changes boolean false
 ssl.allow.san.changes boolean false
-ssl.cipher.suites list
-ssl.client.auth string none
-ssl.enabled.protocols list TLSv1.2,TLSv1.3
-ssl.endpoint.identification.algorithm string https
 ssl.engine.factory.class class null
-ssl.key.password password null
 ssl.keymanager.algorithm string SunX509
-ssl.keystore.certificate.chain password null
-ssl.keystore.key password null
-ssl.keystore.location string null
-ssl.keystore.password password null
-ssl.keystore.type string JKS
-ssl.principal.mapping.rules string DEFAULT
-ssl.protocol string TLSv1.3
 ssl.provider string null
 ssl.secure.random.implementation string null
 ssl.trustmanager.algorithm string PKIX
-ssl.truststore.certificates password null
-ssl.truststore.location string null
-ssl.truststore.password password null
-ssl.truststore.type string JKS
 telemetry.max.bytes int 1048576
 zookeeper.clientCnxnSocket string null
 zookeeper.connect string null

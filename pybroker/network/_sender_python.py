@@ -49,6 +49,9 @@ MADE_BYTES: Final = SMALL_PIECE_BYTES
 """Parts that make their bytes are pulled together up to this total size."""
 HIGH_WATER_BYTES: Final = 16 * 1024
 """The transport asks for no more while it has more than this unsent."""
+ALL_SENT_BYTES: Final = 1
+"""The same while a piece must have left before the next is handed over. Not 0, at which a transport with TLS, which stops at its
+mark and not above it, would never ask again."""
 JOINED_BYTES: Final = 64 * 1024
 """Small responses are joined until they reach this many bytes."""
 
@@ -351,14 +354,14 @@ class Sender:
         self._quick_bytes += count
         output = self._output
         is_whole = is_last and not self._made_bytes and count <= HIGH_WATER_BYTES
-        self._set_high_water(HIGH_WATER_BYTES if is_whole else 0)
+        self._set_high_water(HIGH_WATER_BYTES if is_whole else ALL_SENT_BYTES)
         self._made_bytes = 0
         output.writelines(chunks)
         if not self._is_paused and output.get_write_buffer_size() > self._high_water:
             output.set_write_buffer_limits(self._high_water)  # asyncio's writelines of 3.12 and 3.13.0 forgets to check
 
     def _set_high_water(self, high: int) -> None:
-        """Set how much the transport may have unsent before it asks for no more: 0 while it has a piece of a response."""
+        """Set how much the transport may have unsent before it asks for no more: hardly anything while it has a piece."""
         if high != self._high_water:
             self._high_water = high
             self._output.set_write_buffer_limits(high)

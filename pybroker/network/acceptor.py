@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
+    from pybroker.network.handshakes import Handshakes
+
 logger = logging.getLogger(__name__)
 
 ACCEPTS_AT_ONCE: Final = 64
+HANDSHAKES_AT_ONCE: Final = 4
+"""The number of connections with TLS that are accepted in a turn of the loop: each costs about 1 ms of its first turns."""
 RETRY_S: Final = 1.0
 _SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
@@ -41,6 +45,7 @@ class Acceptor:
             room again then, at any listener: the limits are of all listeners together.
         on_full: called when a client has to wait because there is no room.
         name: the listener's name, for people.
+        handshakes: sets up the connections of a listener with TLS.
 
     Attributes:
         is_waiting: whether a client waits because there is no room.
@@ -59,6 +64,7 @@ class Acceptor:
         on_arrived: Callable[[], None],
         on_full: Callable[[], None],
         name: str,
+        handshakes: Handshakes | None = None,
     ) -> None:
         self._listening = listening
         self._backlog = backlog
@@ -67,6 +73,8 @@ class Acceptor:
         self._on_arrived = on_arrived
         self._on_full = on_full
         self._name = name
+        self._handshakes = handshakes
+        self._at_once = ACCEPTS_AT_ONCE if handshakes is None else HANDSHAKES_AT_ONCE
         self._loop = asyncio.get_running_loop()
         self._is_watched = False
         self._retry: asyncio.TimerHandle | None = None
@@ -97,6 +105,12 @@ class Acceptor:
             self._retry.cancel()
         self._pause()
         self._listening.close()
+        if self._handshakes is not None:
+            self._handshakes.close()
+
+    def give_up(self, count: int) -> int:
+        """End up to `count` handshakes that last too long, because clients wait for a connection. Returns how many."""
+        return 0 if self._handshakes is None else self._handshakes.give_up(count)
 
     async def settled(self) -> None:
         """Return when every connection accepted before `close` is set up, or gone."""
@@ -109,7 +123,7 @@ class Acceptor:
             self._loop.remove_reader(self._listening.fileno())
 
     def _accept(self) -> None:
-        for _ in range(ACCEPTS_AT_ONCE):
+        for _ in range(self._at_once):
             if not self._has_room():
                 self._pause()
                 self.waits += 1
@@ -154,6 +168,9 @@ class Acceptor:
 
     async def _set_up(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
+        if self._handshakes is not None:
+            await self._handshakes.set_up(self._connection, accepted)
+            return
         try:
             await self._loop.connect_accepted_socket(self._connection, accepted)
         except OSError as error:  # the peer has gone already

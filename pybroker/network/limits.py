@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pybroker.security.tls.listener import ListenerTls
 
 UNLIMITED: Final = 2**31 - 1
 OS_DEFAULT: Final = -1
@@ -41,7 +44,8 @@ class NetworkLimits:
 class Listener:
     """An address to accept connections at. An empty `host` is every interface, port 0 a free port.
 
-    `is_protected`: the listener is for brokers, beside others for clients; clients must not keep brokers out.
+    `is_protected`: the listener is for brokers, beside others for clients; clients must not keep brokers out. `tls`: its TLS, if
+    its connections have TLS.
     """
 
     name: str = "PLAINTEXT"
@@ -49,6 +53,7 @@ class Listener:
     port: int = 0
     security_protocol: str = "PLAINTEXT"
     is_protected: bool = False
+    tls: ListenerTls | None = None
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

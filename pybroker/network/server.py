@@ -32,6 +32,7 @@ from pybroker.sharing.turns.watchdog import watchdog_of
 if TYPE_CHECKING:
     from pybroker.network._connection_python import ConnectionCore
     from pybroker.network.gate import Gate
+    from pybroker.network.handshakes import Handshakes
     from pybroker.network.memory_pool import MemoryPool
 
 logger = logging.getLogger(__name__)
@@ -94,6 +95,7 @@ class SocketServer:
         self.mute_counters = MuteCounters()
         self.listener_counters = {listener.name: ListenerCounters(listener.name) for listener in self.listeners}
         self._acceptors: list[Acceptor] = []
+        self._handshakes: dict[str, Handshakes] = {}  # of the listeners with TLS
         self._hangups: Hangups | None = None  # while started
         self._connections: OrderedDict[ConnectionCore, None] = OrderedDict()  # least recently active first
         self._per_ip: dict[str, int] = {}
@@ -157,6 +159,7 @@ class SocketServer:
                 on_arrived=self._let_in,
                 on_full=self._make_room,
                 name=listener.name,
+                handshakes=self._handshakes_of(listener),
             )
             self._acceptors.append(acceptor)
             try:
@@ -210,10 +213,12 @@ class SocketServer:
         extra = connection.extra
         context.peer_host, context.peer_port = _address(extra("peername"))
         context.local_host, context.local_port = _address(extra("sockname"))
-        refusal = self._refusal(context.peer_host)
+        refusal = self._refusal(context)
         if refusal is not None:
             counters.connections_refused += 1
             logger.info("Refusing a connection from %s at %s: %s", context.peer_host, context.listener_name, refusal)
+            return False
+        if context.listener_name in self._handshakes and not self._handshakes[context.listener_name].identify(context, extra):
             return False
         local = context.local_host, context.local_port
         context.advertised_host, context.advertised_port = local if self._address_for is None else self._address_for(context)
@@ -325,7 +330,8 @@ class SocketServer:
 
     def _make_room(self) -> None:
         """Give connections up for clients that wait for one, if there are any that no client needs."""
-        self.strangers.give_up(ACCEPTS_AT_ONCE)
+        given_up = sum(acceptor.give_up(ACCEPTS_AT_ONCE) for acceptor in self._acceptors)
+        self.strangers.give_up(ACCEPTS_AT_ONCE - min(given_up, ACCEPTS_AT_ONCE))
 
     # -- accepting
 
@@ -356,13 +362,27 @@ class SocketServer:
 
         return connection
 
-    def _refusal(self, peer_host: str) -> str | None:
-        limits = self.limits
+    def _handshakes_of(self, listener: Listener) -> Handshakes | None:
+        """Return what sets up the connections of a listener with TLS; None for a listener without."""
+        if listener.tls is None:
+            return None
+        from pybroker.network.handshakes import Handshakes  # noqa: PLC0415  a broker without TLS does not pay for it
+
+        handshakes = self._handshakes[listener.name] = Handshakes(listener.name, listener.tls, self._left_of)
+        return handshakes
+
+    def _left_of(self, peer_host: str) -> int:
+        """Return how many more connections a host may have."""
+        return self._per_ip_max(peer_host) - self._per_ip.get(peer_host, 0)
+
+    def _per_ip_max(self, peer_host: str) -> int:
+        return self.limits.max_connections_per_ip_overrides.get(peer_host, self.limits.max_connections_per_ip)
+
+    def _refusal(self, context: ConnectionContext) -> str | None:
         if self._all_lost is not None:  # the loop had accepted it when `stop` began
             return "stopping"
-        per_ip = limits.max_connections_per_ip_overrides.get(peer_host, limits.max_connections_per_ip)
-        if self._per_ip.get(peer_host, 0) >= per_ip:
-            return f"max.connections.per.ip ({per_ip}) reached"
+        if self._left_of(context.peer_host) <= 0:
+            return f"max.connections.per.ip ({self._per_ip_max(context.peer_host)}) reached"
         return None
 
 

@@ -129,7 +129,6 @@ def test_a_broker_that_cannot_run_prints_why_in_a_line(broker: FakeBroker, error
     ("arguments", "message"),
     [
         (["--override", "num.partitions=x"], "Error: num.partitions=x: must be a whole number (from command line)"),
-        (["--override", "listeners=SSL://:1"], "Error: listeners=SSL://:1: SSL needs SSL, which is not supported yet"),
         (["--override", "num.partitions"], "Error: --override num.partitions: must be NAME=VALUE"),
         (["no-such-file"], "Error: cannot read no-such-file: No such file or directory"),
         (["--log-level", "LOUD"], "Error: log-level=LOUD: must be LEVEL or MODULE=LEVEL"),

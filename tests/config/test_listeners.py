@@ -25,7 +25,7 @@ def resolve(
         advertised=advertised,
         protocol_map=protocol_map,
         controller_names=tuple(controllers.split(",")) if controllers else (),
-        inter_broker_name=inter_broker,
+        inter_broker=None if inter_broker is None else ("inter.broker.listener.name", inter_broker),
     )
 
 
@@ -74,8 +74,6 @@ def test_good_listeners_are_also_advertised(text: str, endpoints: list[Endpoint]
         ("PLAINTEXT://a:1,OTHER://b:1", "port 1 is used by PLAINTEXT and OTHER"),
         ("PLAINTEXT://:1,OTHER://[::1]:1", "port 1"),
         ("UNKNOWN://a:1", "listener.security.protocol.map"),
-        ("SSL://a:1", "SSL, which is not supported yet"),
-        ("SASL_SSL://a:1", "SASL_SSL, which is not supported yet"),
     ],
 )
 def test_bad_listeners_are_refused_with_key_and_value(text: str, reason: str) -> None:

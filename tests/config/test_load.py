@@ -64,11 +64,11 @@ def test_a_name_without_effect_is_logged_when_it_is_not_its_default() -> None:
             "transaction.state.log.min.isr": "2",
             "num.io.threads": "16",
             "num.network.threads": "3",
-            "ssl.keystore.location": "/k",
+            "remote.log.storage.system.enable": "true",
             "zookeeper.connect": "z:2181",
         }
     )
-    assert loaded.warnings == ("without effect in this version: max.connection.creation.rate, ssl.keystore.location",)
+    assert loaded.warnings == ("without effect in this version: max.connection.creation.rate, remote.log.storage.system.enable",)
     assert loaded.notices == ("accepted and ignored: num.io.threads, zookeeper.connect",)
 
 
@@ -159,7 +159,7 @@ def test_a_file_is_utf8_or_else_latin1(tmp_path: Path) -> None:
 def test_families_are_disjoint_and_hide_no_row() -> None:
     for name in BROKER_SETTINGS:
         family = family_of(name)
-        assert family is None or family.prefix in ("controller.", "metadata.", "metrics.", "sasl."), (
+        assert family is None or family.prefix in ("controller.", "metadata.", "metrics.", "sasl.", "ssl."), (
             "a row inside a family comes first"
         )
     prefixes = [family.prefix for family in FAMILIES]
@@ -169,7 +169,7 @@ def test_families_are_disjoint_and_hide_no_row() -> None:
 @pytest.mark.parametrize(
     ("name", "prefix"),
     [
-        ("ssl.keystore.location", "ssl."),
+        ("ssl.provider", "ssl."),
         ("ssl", None),
         ("sslx.keystore", None),
         ("metric.reporters", "metric.reporters"),

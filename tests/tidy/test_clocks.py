@@ -32,6 +32,7 @@ WALL: dict[str, str] = {
     "pybroker/log/log.py": "a new segment has the time of its file",
     "pybroker/log/recovery/recovery.py": "producers expire by the timestamps of their batches",
     "pybroker/log/timestamp_lookup.py": "the times of segments are those of their files",
+    "pybroker/security/tls/certificates.py": "a certificate has the times between which it holds",
     "pybroker/admin/verbs.py": "a test sees the time of its broker",
     "pybroker/times/clock.py": "as above",
     "pybroker/testing/remote.py": "as above",

@@ -28,7 +28,7 @@ def test_no_text_installs_pybroker_from_an_index(path: Path) -> None:
 def test_extras_are_for_users_and_groups_for_tests() -> None:
     project = tomllib.loads(text(ROOT / "pyproject.toml"))
     extras, groups = project["project"]["optional-dependencies"], project["dependency-groups"]
-    assert extras.keys() == {"console", "spark"}
+    assert extras.keys() == {"console", "security", "spark"}
     makefile = text(ROOT / "Makefile")
     assert set(re.findall(r"pybroker\[(\w+)\]", makefile)) <= extras.keys()
     assert set(re.findall(r"--group (\w+)", makefile)) == groups.keys() - {"fuzz"}

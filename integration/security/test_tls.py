@@ -1,0 +1,169 @@
+"""Stock clients at an SSL listener, with the right certificates and with wrong ones."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, Producer
+from kafka import KafkaConsumer, KafkaProducer
+
+from pybroker.security.tls.certificates import issued
+from testing.clients.certificates import Stores
+from testing.process.broker import BrokerProcess
+from testing.waiting import until
+
+COUNT = 300
+VALUE = b"v" * 20_000
+UNSUPPORTED_API_VERSIONS = bytes.fromhex("0000000a 0012 7fff 00000001 ffff")
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Stores:
+    return Stores(tmp_path)
+
+
+def context_of(stores: Stores, *, has_certificate: bool = True) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=stores.ca)
+    if has_certificate:
+        context.load_cert_chain(stores.client)
+    return context
+
+
+def librdkafka(stores: Stores, broker: BrokerProcess) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": broker.bootstrap,
+        "security.protocol": "ssl",
+        "ssl.ca.location": stores.ca,
+        "ssl.certificate.location": stores.client_certificate,
+        "ssl.key.location": stores.client_key,
+    }
+
+
+def is_served(broker: BrokerProcess, context: ssl.SSLContext) -> bool:
+    """Return whether the broker responds to a request over TLS."""
+    with (
+        socket.create_connection(("127.0.0.1", broker.port), timeout=30) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+    ):
+        connection.sendall(UNSUPPORTED_API_VERSIONS)
+        return bool(connection.recv(1))
+
+
+async def test_stock_clients_produce_and_fetch_with_mutual_authentication(
+    stores: Stores, start_broker: Callable[..., BrokerProcess]
+) -> None:
+    broker = start_broker(stores.of_broker(ssl_client_auth="required"))
+    files = {"ssl_cafile": stores.ca, "ssl_certfile": stores.client_certificate, "ssl_keyfile": stores.client_key}
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, security_protocol="SSL", **files)
+    for _ in range(COUNT):
+        producer.send("t", VALUE)
+    producer.close()
+    consumer = KafkaConsumer(
+        "t", bootstrap_servers=broker.bootstrap, security_protocol="SSL", auto_offset_reset="earliest", **files
+    )
+    assert sum(len(next(consumer).value) for _ in range(COUNT)) == COUNT * len(VALUE)
+    consumer.close()
+
+    other = Producer(librdkafka(stores, broker))
+    for _ in range(COUNT):
+        other.produce("t", VALUE)
+    assert other.flush(60) == 0
+    reader = Consumer({**librdkafka(stores, broker), "group.id": "g", "auto.offset.reset": "earliest"})
+    reader.subscribe(["t"])
+    assert sum(len(message) for message in reader.consume(2 * COUNT, 60)) == 2 * COUNT * len(VALUE)
+    reader.close()
+
+    options = {"bootstrap_servers": broker.bootstrap, "security_protocol": "SSL", "ssl_context": context_of(stores)}
+    async with AIOKafkaProducer(**options) as sender:
+        await sender.send_and_wait("t", b"last")
+    async with AIOKafkaConsumer("t", auto_offset_reset="earliest", **options) as receiver:
+        assert [len((await receiver.getone()).value) for _ in range(2 * COUNT)] == [len(VALUE)] * 2 * COUNT
+        assert (await receiver.getone()).value == b"last"
+    broker.stop()
+    assert "Traceback" not in broker.log_text
+    assert "unclosed" not in broker.log_text
+
+
+def librdkafka_error(settings: dict[str, Any]) -> str:
+    """Return the first error of TLS that a client of librdkafka reports."""
+    errors: list[str] = []
+    client = Producer({**settings, "error_cb": lambda error: errors.append(error.str())}, logger=logging.getLogger("librdkafka"))
+    until(lambda: client.poll(0.05) is not None and any("SSL routines" in error for error in errors), "an error of TLS")
+    return next(error for error in errors if "SSL routines" in error)
+
+
+def test_wrong_certificates_are_an_error_there_and_a_line_here(
+    stores: Stores, tmp_path: Path, start_broker: Callable[..., BrokerProcess]
+) -> None:
+    broker = start_broker(stores.of_broker(ssl_client_auth="required"))
+    right = librdkafka(stores, broker)
+    foreign = stores.write("foreign.pem", Stores.foreign().certificate_pem())
+    assert "certificate" in librdkafka_error({**right, "ssl.ca.location": foreign})
+    without = {key: value for key, value in right.items() if key not in ("ssl.certificate.location", "ssl.key.location")}
+    assert "alert certificate required" in librdkafka_error(without)
+    expired = issued(stores.authority, "CN=late", days=-1)
+    bad = {"ssl.certificate.location": stores.write("late.crt", expired.certificate_pem())}
+    bad["ssl.key.location"] = stores.write("late.key", expired.key_pem())
+    assert "expired" in librdkafka_error({**right, **bad})
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=30) as plain:
+        plain.sendall(UNSUPPORTED_API_VERSIONS)
+        while plain.recv(100):
+            pass  # an alert, and the end
+    assert is_served(broker, context_of(stores))
+    for words in (
+        "the client does not trust the broker's certificate",
+        "the client has no certificate, and ssl.client.auth is required",
+        "the client's certificate is not accepted (certificate has expired)",
+        "the client does not speak TLS",
+    ):
+        assert broker.log_text.count(words + " (1 such") == 1, words
+    assert "Traceback" not in broker.log_text
+
+
+def test_a_broker_with_another_name_is_refused_by_the_client(stores: Stores, start_broker: Callable[..., BrokerProcess]) -> None:
+    other = stores.pem("other", issued(stores.authority, "CN=broker", ["kafka.example"]))
+    broker = start_broker(stores.of_broker(ssl_keystore_location=other))
+    assert "verify" in librdkafka_error(librdkafka(stores, broker))
+    with pytest.raises(ssl.SSLCertVerificationError, match="IP address mismatch"):
+        is_served(broker, context_of(stores))
+
+
+def test_slow_handshakes_keep_no_client_out(stores: Stores, start_broker: Callable[..., BrokerProcess]) -> None:
+    broker = start_broker(stores.of_broker(max_connections="50"))
+    slow = [socket.create_connection(("127.0.0.1", broker.port), timeout=30) for _ in range(120)]
+    try:
+        assert is_served(broker, context_of(stores))
+        assert "it lasted too long while other clients waited" in broker.log_text
+    finally:
+        for one in slow:
+            one.close()
+
+
+def test_a_new_certificate_is_used_without_a_restart(
+    stores: Stores, tmp_path: Path, start_broker: Callable[..., BrokerProcess]
+) -> None:
+    broker = start_broker(stores.of_broker())
+    context = context_of(stores)
+
+    def serial() -> object:
+        with (
+            socket.create_connection(("127.0.0.1", broker.port), timeout=30) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as connection,
+        ):
+            certificate = connection.getpeercert()
+            assert certificate is not None
+            return certificate["serialNumber"]
+
+    before = serial()
+    stores.write("broker.pem", b"nonsense")
+    until(lambda: "The TLS of the listener SSL remains as it was" in broker.log_text, "the line about the bad file")
+    assert serial() == before
+    stores.pem("broker", issued(stores.authority, "CN=broker", ["localhost"]))
+    until(lambda: serial() != before, "the new certificate")

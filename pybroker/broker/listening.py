@@ -1,0 +1,137 @@
+"""Where the broker listens, and the TLS of these listeners, which is read again when its files or settings have changed."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pybroker.broker.joining import StartError
+from pybroker.broker.registration import inter_broker_listener
+from pybroker.config.setting import ConfigError
+from pybroker.network.binding import bind_all
+from pybroker.network.limits import Listener
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+
+    from pybroker.broker.periodic import Periodic
+    from pybroker.config.broker import BrokerConfig
+    from pybroker.config.listeners import Endpoint
+    from pybroker.security.tls.listener import ListenerTls
+
+logger = logging.getLogger(__name__)
+
+LOOK_MS: Final = 5_000
+"""How often the files of keys and certificates are looked at."""
+
+_Stamps = tuple[tuple[int, int, int] | None, ...]
+
+
+def listeners_of(config: BrokerConfig) -> list[Listener]:
+    """Return where the socket server listens, which no change of a setting changes. Raises StartError for TLS that cannot be."""
+    return [
+        Listener(
+            name=endpoint.listener_name,
+            host=endpoint.host,
+            port=endpoint.port,
+            security_protocol=endpoint.security_protocol,
+            is_protected=len(config.endpoints) > 1 and endpoint.listener_name == config.broker_listener_name,
+            tls=_tls_of(config, endpoint),
+        )
+        for endpoint in config.endpoints
+    ]
+
+
+async def bind_listeners(config: BrokerConfig, listeners: Sequence[Listener]) -> list[socket.socket]:
+    """Return a bound socket for each listener. Raises OSError."""
+    return await bind_all(
+        listeners,
+        send_buffer_bytes=config.socket_send_buffer_bytes,
+        receive_buffer_bytes=config.socket_receive_buffer_bytes,
+    )
+
+
+def _tls_of(config: BrokerConfig, endpoint: Endpoint) -> ListenerTls | None:
+    if endpoint.security_protocol not in ("SSL", "SASL_SSL"):
+        return None
+    from pybroker.security.tls.listener import ListenerTls  # noqa: PLC0415  only where a listener has TLS
+    from pybroker.security.tls.settings import settings_of_listener  # noqa: PLC0415
+
+    is_sasl = endpoint.security_protocol == "SASL_SSL"
+    try:
+        settings = settings_of_listener(config, endpoint.listener_name, is_sasl=is_sasl)
+        return ListenerTls(settings, is_for_brokers=endpoint.listener_name == inter_broker_listener(config))
+    except ConfigError as error:
+        raise StartError(str(error)) from error
+
+
+class TlsReload:
+    """Replaces the TLS of listeners whose files or settings have changed. What cannot be read leaves the TLS before in force."""
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        self._stamps: dict[str, _Stamps] = {}
+        self._listeners = [one for one in listeners if one.tls is not None]
+        for one in self._listeners:
+            self._stamps[one.name] = _stamps(one.tls)
+
+    def begin(self, periodic: Periodic) -> None:
+        """Look at the files at intervals."""
+        if self._listeners:
+            periodic.every(LOOK_MS, self.look)
+
+    def look(self) -> None:
+        """Read the stores whose files have changed."""
+        for listener in self._listeners:
+            stamps = _stamps(listener.tls)
+            if stamps != self._stamps[listener.name]:
+                self._stamps[listener.name] = stamps
+                _load(listener, None)
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Take over the settings in force, and read the stores of the listeners whose settings have changed."""
+        for listener in self._listeners:
+            if _load(listener, config):
+                self._stamps[listener.name] = _stamps(listener.tls)
+
+
+def _load(listener: Listener, config: BrokerConfig | None) -> bool:
+    """Read the stores of a listener, with a line about what came of it. Without `config`, its settings are the same as before.
+
+    Returns whether there was a reason to.
+    """
+    from pybroker.security.tls.settings import settings_of_listener  # noqa: PLC0415  only where a listener has TLS
+
+    tls = listener.tls
+    assert tls is not None
+    settings = tls.settings
+    try:
+        if config is not None:
+            settings = settings_of_listener(config, listener.name, is_sasl=listener.security_protocol == "SASL_SSL")
+            if settings == tls.settings:
+                return False
+        tls.load(settings)
+    except ConfigError as error:
+        logger.error("The TLS of the listener %s remains as it was, because the new one cannot be used: %s", listener.name, error)  # noqa: TRY400 - a value, not a bug
+    else:
+        logger.info(
+            "New connections at the listener %s have the certificate and the settings that were read again", listener.name
+        )
+    return True
+
+
+def _stamps(tls: ListenerTls | None) -> _Stamps:
+    """Return what changes when a file of the stores is written or replaced; None for a file that is not there."""
+    assert tls is not None
+    from pybroker.security.tls.stores import store_files  # noqa: PLC0415  only where a listener has TLS
+
+    return tuple(_stamp(path) for path in store_files(tls.settings))
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        status = Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,0 +1,104 @@
+"""`pybroker certs`: an authority, a key store for brokers and one for clients, for development, and the lines that use them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+
+import click
+
+from pybroker import extras
+
+_OUTPUT = """\
+server.properties:
+  listeners=SSL://:9093
+  ssl.keystore.type=PEM
+  ssl.keystore.location={folder}/broker.pem
+  ssl.truststore.type=PEM
+  ssl.truststore.location={folder}/ca.pem
+  ssl.client.auth=required
+
+Java and Kafka's tools (client.properties, --command-config):
+  security.protocol=SSL
+  ssl.keystore.type=PEM
+  ssl.keystore.location={folder}/client.pem
+  ssl.truststore.type=PEM
+  ssl.truststore.location={folder}/ca.pem
+
+librdkafka (Go, .NET, Python's confluent-kafka):
+  security.protocol=ssl
+  ssl.ca.location={folder}/ca.pem
+  ssl.certificate.location={folder}/client.crt
+  ssl.key.location={folder}/client.key
+
+Python's kafka-python:
+  security_protocol="SSL", ssl_cafile="{folder}/ca.pem", ssl_certfile="{folder}/client.crt", ssl_keyfile="{folder}/client.key"
+
+Brokers are reached as: {hosts}
+The client's principal is User:CN=client"""
+
+
+@click.command("certs")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--host", "hosts", multiple=True, help="A name or address by which clients reach the broker; may be repeated.")
+def command(folder: Path, hosts: tuple[str, ...]) -> None:
+    """Make keys and certificates for TLS in FOLDER, for development.
+
+    The authority, and what there is already, stays; the broker's certificate is made again for other hosts.
+    """
+    try:
+        from pybroker.security.tls import certificates
+    except ImportError as error:
+        raise click.ClickException(f"pybroker certs needs the package cryptography: {extras.command('security')}") from error
+
+    folder = folder.absolute()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    names = tuple(dict.fromkeys((*hosts, "localhost", "127.0.0.1", "::1", *_own_hosts())))
+    key, authority = folder / "ca.key", folder / "ca.pem"
+    if key.exists() and authority.exists():
+        try:
+            signer = certificates.pair_from(key.read_bytes(), authority.read_bytes())
+        except (OSError, ValueError) as error:
+            raise click.ClickException(f"the authority in {folder} cannot be read: {error}") from error
+    else:
+        signer = certificates.authority("pybroker development CA")
+        _write(key, signer.key_pem())
+        _write(authority, signer.certificate_pem())
+    if not _has(folder / "broker.pem", folder / "broker.hosts", "\n".join(names)):
+        broker = certificates.issued(signer, "CN=broker", names)
+        _write(folder / "broker.pem", broker.key_pem() + broker.certificate_pem() + signer.certificate_pem())
+        _write(folder / "broker.hosts", "\n".join(names).encode())
+    if not (folder / "client.pem").exists():
+        client = certificates.issued(signer, "CN=client")
+        _write(folder / "client.key", client.key_pem())
+        _write(folder / "client.crt", client.certificate_pem() + signer.certificate_pem())
+        _write(folder / "client.pem", client.key_pem() + client.certificate_pem() + signer.certificate_pem())
+    click.echo(_OUTPUT.format(folder=folder, hosts=", ".join(names)))
+
+
+def _has(made: Path, noted: Path, hosts: str) -> bool:
+    """Return whether the broker's store is there, for these hosts."""
+    with contextlib.suppress(OSError):
+        return made.exists() and noted.read_text() == hosts
+    return False
+
+
+def _own_hosts() -> list[str]:
+    """Return the name of this machine, and the addresses that the name has."""
+    name = socket.gethostname()
+    found = [name]
+    with contextlib.suppress(OSError):
+        found += [str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
+    return [host for host in found if "%" not in host]
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace a file by one that only its owner can read, as a whole."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    temporary.replace(path)
