@@ -53,7 +53,7 @@ OURS = {
     "pybroker.down.conversion.padding": "our own", "pybroker.down.conversion.eager": "our own",
     "pybroker.advertised.by.peer": "our own", "pybroker.advertised.outside": "our own",
     "pybroker.produce.inflation.max": "our own", "pybroker.replication.factor.accept": "our own",
-    "pybroker.request.elements.max": "our own",
+    "pybroker.request.elements.max": "our own", "pybroker.scram.users": "our own",
     "pybroker.fetch.session.cache.partitions": "our own", "pybroker.first.request.timeout.ms": "our own",
     "pybroker.request.progress.timeout.ms": "our own", "pybroker.unsent.response.bytes.max": "our own",
     "pybroker.admin.listener": "our own", "pybroker.admin.requests": "our own", "pybroker.admin.token": "our own",

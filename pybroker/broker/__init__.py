@@ -25,6 +25,7 @@ dynamic_settings     what a change of a setting changes in the running broker
 kept_clients         the counts of clients, kept over restarts
 authorizing          makes the authorizer, and keeps it at the ACLs of the cluster
 handling             what tests put in front of the dispatcher: faults, and a trail of the requests
+first_users          the users for SCRAM that a start adds
 logins               the gates of the listeners whose clients log in
 http_listeners       the listeners over HTTP: metrics, and the API for tests
 listening            where the broker listens, and the TLS of its listeners

@@ -92,6 +92,10 @@ async def read_cluster(store: Store, config: BrokerConfig, filesystem: Filesyste
             f"cluster.id={config.cluster_id}: the metadata store {config.metadata_store} is that of the cluster "
             f"{controller.image.cluster_id}. Set cluster.id to that, or leave it out, or set metadata.store to another one"
         )
+    if config.pybroker_scram_users is not None:
+        from pybroker.broker.first_users import add_users  # noqa: PLC0415  only where there are some
+
+        await add_users(controller, config.pybroker_scram_users)
     return controller
 
 

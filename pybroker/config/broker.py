@@ -233,6 +233,7 @@ class BrokerConfig(BaseSettings):
     pybroker_replication_factor_accept: str
     pybroker_request_elements_max: int
     pybroker_request_progress_timeout_ms: int
+    pybroker_scram_users: str | None
     pybroker_unsent_response_bytes_max: int
     pybroker_virtual_time: bool
     queued_max_request_bytes: int

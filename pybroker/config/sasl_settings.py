@@ -28,4 +28,10 @@ SASL_SETTINGS: Final = (
         "Time after which a client must log in again on its connection, in ms; the broker closes the connection of a client that"
         " does not, at its next request. 0 is never.",
     ),
+    Setting(
+        "pybroker.scram.users", Kind.PASSWORD, None,
+        "pybroker's own: users for SCRAM, which a start adds to the metadata if they have no credential yet, as Kafka's"
+        " `kafka-storage format --add-scram` does: SCRAM-SHA-256=[name=NAME,password=PASSWORD], with iterations=NUMBER before the"
+        " name if not 4096, and with commas between users.",
+    ),
 )  # fmt: skip

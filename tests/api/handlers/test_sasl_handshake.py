@@ -1,4 +1,4 @@
-"""SaslHandshake in each version, at a connection that logs in and at others; tests/api/test_gate.py has whole logins."""
+"""SaslHandshake in each version, at a connection that logs in and at others; integration/security has whole logins."""
 
 from __future__ import annotations
 
