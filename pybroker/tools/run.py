@@ -9,6 +9,7 @@ from pybroker.tools.kafka_apis import RELEASE
 
 COMMANDS = {
     "cub": "ready",
+    "kafka-acls": "acls",
     "kafka-broker-api-versions": "versions",
     "kafka-cluster": "cluster",
     "kafka-configs": "configs",
@@ -34,7 +35,6 @@ OTHERS = {
     "connect-mirror-maker": CONNECT,
     "connect-plugin-path": CONNECT,
     "connect-standalone": CONNECT,
-    "kafka-acls": "there is no access control",
     "kafka-client-metrics": "kafka-configs --entity-type client-metrics does the same",
     "kafka-console-share-consumer": "",
     "kafka-consumer-perf-test": "",

@@ -32,7 +32,7 @@ def test_what_is_not_here_is_one_short_line_and_exit_code_2(name: str, capsys: p
 
 
 def test_the_commands_are_named_as_a_shell_writes_them() -> None:
-    assert ALL.startswith("kafka-{broker-api-versions,cluster,")
+    assert ALL.startswith("kafka-{acls,broker-api-versions,cluster,")
     assert ALL.endswith("topics}, cub, ub")
 
 
