@@ -40,7 +40,8 @@ def row_of(name: str) -> Setting | None:
     if not name.startswith(PREFIX):
         return None
     own = name.removeprefix(PREFIX).partition(".")[2]
-    return BROKER_SETTINGS[own]._replace(name=name) if own in OF_LISTENERS else None
+    row = BROKER_SETTINGS.get(own) if own in OF_LISTENERS else None  # a login module stands behind the name of its mechanism
+    return None if row is None else row._replace(name=name)
 
 
 def key_of(listener: str, name: str, mechanism: str = "") -> str:

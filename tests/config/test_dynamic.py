@@ -109,3 +109,9 @@ def test_good_settings_of_groups_and_client_metrics() -> None:
     check_client_metrics_configs({"interval.ms": "100", "metrics": "a,b", "match": ""})
     with pytest.raises(ConfigError):
         check_client_metrics_configs({"interval.ms": "99"})
+
+
+def test_a_login_module_of_a_listener_has_no_row() -> None:
+    static = BrokerConfig()
+    for name in ("listener.name.a.sasl.jaas.config", "listener.name.a.plain.sasl.jaas.config"):
+        assert in_force(static, {}, {name: "x"}) is static

@@ -1,0 +1,85 @@
+"""Stock clients log in over TLS, and their principal is that of the login."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.helpers import create_ssl_context
+from kafka import KafkaConsumer
+
+from integration.security.sasl import USERS, WRONG, confluent, kafka_python, login
+from testing.clients.certificates import Stores
+from testing.process.broker import BrokerProcess
+
+FIRST = login("first", "of-first", "SCRAM-SHA-512")
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    return Stores(tmp_path_factory.mktemp("stores"))
+
+
+@pytest.fixture(scope="module")
+def broker(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    settings = {
+        **stores.of_broker(),
+        "listeners": "SASL_SSL://127.0.0.1:0",
+        "inter.broker.listener.name": "SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": USERS,
+        "pybroker.scram.users": "SCRAM-SHA-512=[name=first,password=of-first]",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:first;User:ANONYMOUS",
+    }
+    process = BrokerProcess(tmp_path_factory.mktemp("sasl-ssl"), settings)
+    process.start()
+    yield process
+    process.close()
+
+
+def written_by_confluent(broker: BrokerProcess, stores: Stores, who: dict[str, str]) -> list[Any]:
+    """Return the errors of a record, or of the login."""
+    errors: list[Any] = []
+    settings = {**confluent(who), "security.protocol": "SASL_SSL", "ssl.ca.location": stores.ca}
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "error_cb": errors.append, **settings})
+    done: list[Any] = []
+    producer.produce("t", b"confluent-kafka", on_delivery=lambda error, message: done.append(error))
+    while not done and not any(error.code() == confluent_kafka.KafkaError._AUTHENTICATION for error in errors):
+        producer.poll(0.2)
+    producer.purge()
+    return done or errors
+
+
+def test_clients_log_in_over_tls(broker: BrokerProcess, stores: Stores) -> None:
+    settings = {**kafka_python(FIRST), "security_protocol": "SASL_SSL"}
+
+    async def write() -> None:
+        context = create_ssl_context(cafile=stores.ca)
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, ssl_context=context, **settings)
+        await producer.start()
+        await producer.send_and_wait("t", b"aiokafka")
+        await producer.stop()
+
+    asyncio.run(write())
+    assert written_by_confluent(broker, stores, dict(FIRST)) == [None]
+    reader = KafkaConsumer(
+        "t", bootstrap_servers=broker.bootstrap, ssl_cafile=stores.ca, auto_offset_reset="earliest", **settings
+    )
+    assert [next(reader).value for _ in range(2)] == [b"aiokafka", b"confluent-kafka"]
+    reader.close()
+
+
+def test_a_wrong_password_is_refused_over_tls(broker: BrokerProcess, stores: Stores) -> None:
+    (error, *_) = written_by_confluent(broker, stores, dict(login("first", WRONG, "SCRAM-SHA-512")))
+    assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in str(error)
+    assert "whose login as 'first' failed: the password is wrong" in broker.log_text
+
+
+def test_a_user_without_permissions_is_no_super_user(broker: BrokerProcess, stores: Stores) -> None:
+    (error, *_) = written_by_confluent(broker, stores, dict(login()))
+    assert error.code() == confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
