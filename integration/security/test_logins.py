@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import socket
 import struct
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 from integration.security.sasl import PASSWORD, USER, WRITERS, login, sasl_listener
 from testing.process.broker import BrokerProcess
+from testing.process.kafka_peer import free_port
 from testing.process.kafka_tools import run_tool
 from testing.process.procstat import memory_bytes
 
@@ -73,7 +76,12 @@ class RawClient:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     users = "SCRAM-SHA-256=[name=first,password=of-first],SCRAM-SHA-512=[iterations=8192,name=first,password=of-first]"
-    settings = sasl_listener("PLAIN,SCRAM-SHA-256,SCRAM-SHA-512", connections_max_reauth_ms="2000", pybroker_scram_users=users)
+    settings = sasl_listener(
+        "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        connections_max_reauth_ms="2000",
+        pybroker_scram_users=users,
+        metrics_listener=f"127.0.0.1:{free_port()}",
+    )
     process = BrokerProcess(tmp_path_factory.mktemp("logins"), settings)
     process.start()
     yield process
@@ -124,6 +132,17 @@ def test_a_connection_ends_with_its_login_unless_the_client_logs_in_again(broker
             assert client.ask(request(METADATA, 0, struct.pack(">i", 0)))
         assert other.ask(request(METADATA, 0, struct.pack(">i", 0))) == b""
     assert f"the login of User:{USER} has ended, and the client has not logged in again" in broker.log_text
+    assert counted(broker, "expired_connections_killed") >= 1
+    assert counted(broker, "successful_authentication") >= 5
+
+
+def counted(broker: BrokerProcess, name: str) -> float:
+    """Return a counter of logins, as the page of metrics has it."""
+    with urllib.request.urlopen(f"http://{broker.overrides['metrics.listener']}/metrics", timeout=20) as response:
+        page = response.read().decode()
+    match = re.search(rf"^kafka_server_socketservermetrics_{name}_total{{listener=.SASL_PLAINTEXT.}} (\S+)", page, re.MULTILINE)
+    assert match is not None, page
+    return float(match[1])
 
 
 def test_java_logs_in_again_under_load(broker: BrokerProcess, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class Gate:
 
     Attributes:
         request_bytes_max: the bound on a request before the login.
-        completed: the number of logins.
+        completed, failed: the number of logins, and of those that failed.
         expired: the number of connections that were closed because their logins had ended.
     """
 
@@ -52,6 +52,7 @@ class Gate:
         "_offer",
         "completed",
         "expired",
+        "failed",
         "request_bytes_max",
     )
 
@@ -69,7 +70,7 @@ class Gate:
         self._offer, self._handler, self._failures, self._delay_ms = offer, handler, failures, delay_ms
         self._clock = clock
         self.request_bytes_max = request_bytes_max
-        self.completed = self.expired = 0
+        self.completed = self.failed = self.expired = 0
 
     def new_login(self) -> Login:
         """Return the login of a new connection."""
@@ -118,6 +119,7 @@ class Gate:
         if login.state == State.COMPLETE:
             self._let_in(context, login)
         elif login.state == State.FAILED:
+            self.failed += 1
             self._failures.add(context.peer_host, context, user=login.given_user, reason=login.failure)
             return self._end(context, response)
         return response

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pybroker.metrics.broker_metrics import BrokerMetrics, Number
     from pybroker.model import BrokerId, TopicPartition
     from pybroker.network.counters import ListenerCounters
+    from pybroker.network.gate import Gate
     from pybroker.network.server import SocketServer
     from pybroker.purgatory.purgatory import Purgatory
     from pybroker.replication.delayed_produce import ProducePurgatory
@@ -118,6 +119,22 @@ def register_network(metrics: BrokerMetrics, server: SocketServer) -> None:
         ("request_total", "Requests received", lambda one: one.requests),
     ):
         metrics.labelled_counter(f"{prefix}_{name}", text, labels, by_listener(read))
+    _register_logins(metrics, server, prefix)
+
+
+def _register_logins(metrics: BrokerMetrics, server: SocketServer, prefix: str) -> None:
+    """Register the logins at each SASL listener; without such a listener they have no values."""
+
+    def by_gate(read: Callable[[Gate], int]) -> Callable[[], Mapping[tuple[str, ...], Number]]:
+        return lambda: {(name,): read(gate) for name, gate in server.gates.items()}
+
+    labels = ("listener",)
+    for name, text, read in (
+        ("successful_authentication_total", "Logins, those of connections that log in again included", lambda one: one.completed),
+        ("failed_authentication_total", "Logins that failed", lambda one: one.failed),
+        ("expired_connections_killed_total", "Connections closed because their logins had ended", lambda one: one.expired),
+    ):
+        metrics.labelled_counter(f"{prefix}_{name}", text, labels, by_gate(read))
 
 
 def register_free_memory(metrics: BrokerMetrics, memory: FreeMemory | None) -> None:

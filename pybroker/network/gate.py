@@ -25,9 +25,15 @@ class Guarded(Protocol):
 
 
 class Gate(Protocol):
-    """The gate of one listener. `request_bytes_max` bounds a request that comes to it."""
+    """The gate of one listener. `request_bytes_max` bounds a request that comes to it.
+
+    `completed` and `failed` count logins, `expired` the connections that were closed because their logins had ended.
+    """
 
     request_bytes_max: int
+    completed: int
+    failed: int
+    expired: int
 
     def new_login(self) -> Login:
         """Return the login of a new connection."""

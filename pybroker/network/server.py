@@ -64,6 +64,7 @@ class SocketServer:
         memory_pool         see MemoryPool
         admission           queued_requests (gauge), waiting (connections without memory, gauge)
         connections_open    gauge over all listeners
+        gates               by listener, those where clients log in: see Gate
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class SocketServer:
         self.memory_pool = memory_pool
         self._limits = limits
         self._address_for = address_for
-        self._on_lost, self._gates = on_lost, gates
+        self._on_lost, self.gates = on_lost, gates
         self.conversions = conversions or LongWork("convert", CONVERSIONS)
         self.now_ns = now_ns
         self.admission = Admission(memory_pool, limits.queued_max_requests)
@@ -236,7 +237,7 @@ class SocketServer:
 
     def guard(self, connection: Connection) -> None:
         """Give the requests of a new connection to the gate of its listener."""
-        gate = self._gates[connection.context.listener_name]
+        gate = self.gates[connection.context.listener_name]
         connection.serve_by(gate.handle, gate.request_bytes_max)
 
     def requested(self, connection: ConnectionCore) -> None:
@@ -350,7 +351,7 @@ class SocketServer:
                 acceptor.resume()
 
     def _factory(self, loop: asyncio.AbstractEventLoop, listener: Listener) -> Callable[[], Connection]:
-        counters, gate = self.listener_counters[listener.name], self._gates.get(listener.name)
+        counters, gate = self.listener_counters[listener.name], self.gates.get(listener.name)
 
         def connection() -> Connection:
             context = ConnectionContext(
