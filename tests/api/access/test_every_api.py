@@ -18,7 +18,7 @@ from pybroker.api.registry import APIS, load_api
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from testing.scenes.api.whole import Whole, collected, settled
-from tests.api.access.requests import example
+from testing.wire.examples import example
 from tests.api.access.scenes import SECRET, with_secrets
 
 ABSENT = "absent"
