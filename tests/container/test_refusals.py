@@ -9,6 +9,10 @@ import pytest
 from pybroker.config.setting import ConfigError
 from pybroker.container import access_control, refusals, several_brokers
 from pybroker.container.entry import read_entry
+from pybroker.metadata.image import empty_image
+from pybroker.metadata.scram_users import ScramUsers
+from pybroker.model import BrokerId
+from pybroker.security.sasl.offers import offers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -243,3 +247,19 @@ def test_an_empty_variable_counts_as_not_set() -> None:
     entry = read_entry({"KAFKA_LISTENERS": "", "KAFKA_NUM_PARTITIONS": " ", "KAFKA_CFG_LOG_DIRS": ""}, root="/nonexistent")
     assert [endpoint.port for endpoint in entry.loaded.config.endpoints] == [9092]
     assert "Empty variables count as not set: KAFKA_CFG_LOG_DIRS, KAFKA_LISTENERS, KAFKA_NUM_PARTITIONS" in entry.remarks
+
+
+def test_a_listener_with_logins_has_its_settings_from_variables() -> None:
+    module = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+    entry = read_entry(
+        {
+            "KAFKA_LISTENERS": "SASL_PLAINTEXT://:9092",
+            "KAFKA_INTER_BROKER_LISTENER_NAME": "SASL_PLAINTEXT",
+            "KAFKA_SASL_ENABLED_MECHANISMS": "PLAIN,SCRAM-SHA-256",
+            "KAFKA_LISTENER_NAME_SASL__PLAINTEXT_PLAIN_SASL_JAAS_CONFIG": module,
+            "KAFKA_PYBROKER_SCRAM_USERS": "SCRAM-SHA-256=[name=admin,password=secret]",
+        },
+        root="/nonexistent",
+    )
+    assert list(offers(entry.loaded.config, ScramUsers(lambda: empty_image(BrokerId(1))))) == ["SASL_PLAINTEXT"]
+    assert not any("secret" in line or "ignored" in line for line in (*entry.warnings, *entry.loaded.warnings, *entry.remarks))
