@@ -84,10 +84,10 @@ def test_files_of_another_owner_in_a_volume_are_one_line(container: Container) -
             "Error: controller.quorum.voters=2@a:9093,3@b:9093,4@c:9093: names no controller with node.id=1, this node: add 1",
         ),
         ({"KAFKA_LISTENERS": "SASL_PLAINTEXT://:9092"}, "Error: sasl.enabled.mechanisms=GSSAPI: GSSAPI is not supported"),
-        ({"KAFKA_LISTENERS": "SSL://:9092"}, "Error: listeners=SSL://:9092: "),
+        ({"KAFKA_LISTENERS": "SSL://:9092"}, "Error: ssl.keystore.location=: must name the key store of the broker"),
         (
             {"KAFKA_LISTENERS": "A://:9092", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "A:SASL_SSL"},
-            "Error: listener.security.protocol.map=A:SASL_SSL: ",
+            "Error: ssl.keystore.location=: must name the key store of the broker",
         ),
         (
             {"KAFKA_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS": "kafka-2:9093"},

@@ -42,10 +42,10 @@ def broker(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     process.close()
 
 
-def written_by_confluent(broker: BrokerProcess, stores: Stores, who: dict[str, str]) -> list[Any]:
+def written_by_confluent(broker: BrokerProcess, stores: Stores, named: dict[str, str]) -> list[Any]:
     """Return the errors of a record, or of the login."""
     errors: list[Any] = []
-    settings = {**confluent(who), "security.protocol": "SASL_SSL", "ssl.ca.location": stores.ca}
+    settings = {**confluent(named), "security.protocol": "SASL_SSL", "ssl.ca.location": stores.ca}
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "error_cb": errors.append, **settings})
     done: list[Any] = []
     producer.produce("t", b"confluent-kafka", on_delivery=lambda error, message: done.append(error))
